@@ -64,6 +64,7 @@ from cachekit.errors import UnknownNameError as UnknownNameError
 from cachekit.errors import UsageError as UsageError
 from cachekit.errors import WaitedTooLongError as WaitedTooLongError
 from cachekit.recipe import Recipe as Recipe
+from cachekit.remotes.push import Pushed as Pushed
 from cachekit.store import Store as Store
 from cachekit.store.gc import Collected as Collected
 from cachekit.store.record import Record as Record
@@ -81,16 +82,15 @@ from cachekit.verbs.import_cache import Imported as Imported
 from cachekit.verbs.lock import CheckedLock as CheckedLock
 from cachekit.verbs.lock import LockFile as LockFile
 from cachekit.verbs.pins import Pinned as Pinned
-from cachekit.verbs.plan import Plan as Plan
+from cachekit.verbs.planned import Planned as Planned
+from cachekit.verbs.planned import Warmed as Warmed
 from cachekit.verbs.prove import Contract as Contract
 from cachekit.verbs.pull import Outcome as Outcome
-from cachekit.verbs.push import Reported as Reported
 from cachekit.verbs.remove import Deleted as Deleted
 from cachekit.verbs.run import Ran as Ran
 from cachekit.verbs.session import Session as Session
 from cachekit.verbs.stats import Stats as Stats
 from cachekit.verbs.train import Trained as Trained
-from cachekit.verbs.warm import Warmed as Warmed
 from cachekit.verbs.why import Compared as Compared
 from cachekit.verbs.why import Why as Why
 from cachekit.verbs.why_run import RunWhy as RunWhy

@@ -33,12 +33,14 @@ class Finding(Struct, frozen=True):
         said: What it is, one line.
         mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
         run: The command that mends it, to be copied whole.
+        check: The name of the check; `doctor` sets it.
     """
 
     state: State
     said: str
     mend: str = ""
     run: str = ""
+    check: str = ""
 
 
 class Check(Struct, frozen=True):

@@ -115,7 +115,7 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         if self._attachment is None:
             return
         self._attachment.check()
-        if (compiled := self._attachment.report.ran.seen.compiled) > self._compiled:
+        if (compiled := self._attachment.report.compiled) > self._compiled:
             self._compiled = compiled
             self._attachment.keep(finished=False)
 

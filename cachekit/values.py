@@ -1,11 +1,15 @@
-"""The hash of a value that is frozen, and has mappings or lists inside that Python itself does not hash."""
+"""What all answers have in common; and the hash of a frozen value with mappings or lists in it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+
+from cachekit.errors import CachekitError
 
 
 def by_value(self: object) -> int:
@@ -33,3 +37,25 @@ def _parts(value: object) -> list[object]:
     if is_dataclass(value):
         return [getattr(value, field.name) for field in fields(value) if field.compare]
     raise TypeError(f"unhashable type: {type(value).__name__!r}")
+
+
+class Answer(Struct, frozen=True):
+    """What a verb answers. Its fields are the document of `--format json`, and `--schema` is made from their types."""
+
+    __hash__ = by_value
+
+    def as_dict(self) -> dict[str, Any]:
+        """The answer as JSON values."""
+        found: dict[str, Any] = json.loads(json.dumps(builtins(self)))
+        return found
+
+
+def builtins(value: Any) -> Any:
+    """A value as JSON has it: a path is text, an error is its code, message, cause and hint."""
+    return to_builtins(value, enc_hook=_encoded)
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, CachekitError):
+        return value.as_dict()
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -54,14 +54,14 @@ def test_a_bundle_goes_to_an_empty_box(stored, box, command, entry):
     entries = {"record": [stored], "recipe": [recipe], "file": ["tiny.yaml"], "digits": [stored.key[:9]]}.get(entry, [])
     all_of = stored.directory if entry == "compiler" else ""
     planned = cachekit.export_bundle("tiny.tar", entries, all_of=all_of, dry_run=True)
-    assert (planned.records, planned.totals) == ((stored,), None)
+    assert ([one.key for one in planned.records], planned.size) == ([stored.key], 0)
     written = cachekit.export_bundle("tiny.tar", entries, all_of=all_of)
     assert builtin(written) == said(command("store", "export", "tiny.tar", "tiny.yaml", "--format", "json"))
     assert not box.plan("tiny.yaml").hit
-    assert [state for _, state in box.import_bundle("tiny.tar", dry_run=True).records] == ["added"]
+    assert [one.state for one in box.import_bundle("tiny.tar", dry_run=True).records] == ["added"]
     assert box.records() == []
     taken = replace(box, trust_all=True).import_bundle("tiny.tar")
-    assert (taken.totals, [state for _, state in taken.records]) == (written.totals, ["added"])
+    assert (taken.sha256, [one.state for one in taken.records]) == (written.sha256, ["added"])
     assert box.plan("tiny.yaml").hit
     assert builtin(TRUSTING.import_bundle("tiny.tar")) == said(
         command("store", "import", "tiny.tar", "--trust-all", "--format", "json")
@@ -72,7 +72,7 @@ def test_a_bundle_is_called_as_one_likes_and_never_goes_to_the_terminal(stored, 
     """What the command line takes for standard output is a file's name here."""
     cachekit.export_bundle("-", [stored])
     assert (work / "-").stat().st_size > 0
-    assert TRUSTING.import_bundle("-").records[0][0] == stored
+    assert TRUSTING.import_bundle("-").records[0].key == stored.key
     assert capfd.readouterr() == ("", "")
 
 
@@ -133,11 +133,11 @@ def test_a_neuron_cache_comes_in_and_goes_out(box, cache, command, tmp_path, mon
     assert {item["reason"] for item in again["left"]} == {item.reason for item in taken.left}
 
     out = tmp_path / "out"
-    assert {one.outcome for _, one in store.export_neuron_cache(out, dry_run=True).modules} == {"restored"}
+    assert {one.outcome for one in store.export_neuron_cache(out, dry_run=True).modules} == {"restored"}
     assert not out.exists()
     done = store.export_neuron_cache(f"file://{out}")
     assert len({taken, done}) == 2, "values"
-    assert (sorted(name for name, _ in done.modules), done.error()) == (WHOLE, None)
+    assert (sorted(one.module for one in done.modules), done.error()) == (WHOLE, None)
     assert {name.rpartition("/")[0] for name in tree(out)} == set(WHOLE)
     one = store.records()[0]
     part = store.export_neuron_cache(tmp_path / "part", [one])
@@ -184,7 +184,7 @@ def test_lock_is_what_the_verb_writes(stored, command, work):
     assert cachekit.lock("tiny.yaml", dry_run=True).changed
     assert not (work / "cachekit.lock").exists()
     done = cachekit.lock("tiny.yaml")
-    assert (done.changed, [one.record.key for one in done.locked], len(done.unshared)) == (True, [stored.key], 1)
+    assert (done.changed, [one.key for one in done.locked], len(done.unshared)) == (True, [stored.key], 1)
     text = (work / "cachekit.lock").read_text()
     told = command("store", "lock", "--format", "json").json
     assert builtin(cachekit.lock()) == told
@@ -269,10 +269,10 @@ def test_doctor_is_what_the_verb_says(home, machine, work, command, monkeypatch)
 
     nowhere = cachekit.Cache(cache=f"local:rw,{work / 'nowhere'}:r").doctor()
     assert not nowhere.good
-    assert "nowhere" in " ".join(one.said for name, one in nowhere.findings if name == "caches")
+    assert "nowhere" in " ".join(one.said for one in nowhere.findings if one.check == "caches")
     (work / "cachekit.toml").write_text("nonsense = 1")
-    broken = dict(cachekit.doctor().findings)["settings"]
-    assert (broken.state, "nonsense" in broken.said) == ("problem", True)
+    broken = cachekit.doctor().findings[0]
+    assert (broken.check, broken.state, "nonsense" in broken.said) == ("settings", "problem", True)
 
 
 def test_doctor_offline_asks_nobody(home, machine, monkeypatch):
@@ -283,9 +283,9 @@ def test_doctor_offline_asks_nobody(home, machine, monkeypatch):
 
     monkeypatch.setattr("socket.socket.connect", refuse)
     found = cachekit.Cache(cache="local:rw,hf://team/cache:r,s3://bucket/place:r", offline=True).doctor()
-    caches = [one for name, one in found.findings if name == "caches"]
+    caches = [one for one in found.findings if one.check == "caches"]
     assert [one.state for one in caches] == ["unknown", "unknown"]
-    assert "offline" not in dict(found.findings)
+    assert "offline" not in {one.check for one in found.findings}
 
 
 @pytest.mark.feature("U1")

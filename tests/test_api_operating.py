@@ -42,10 +42,8 @@ def test_why_is_what_the_verb_says(command, stored):
     found = cachekit.why("tiny.yaml", LONGER)
     told = command("why", "tiny.yaml", *LONGER_WORDS, "--format", "json").json
     assert builtin(found) == told
-    assert found.plan.near.known.key == stored.key
-    assert [(change.change.name, change.change.old, change.change.new) for change in found.changes] == [
-        ("training.max_seq_length", 8, 16)
-    ]
+    assert found.nearest.key == stored.key
+    assert [(change.name, change.old, change.new) for change in found.changes] == [("training.max_seq_length", 8, 16)]
     assert cachekit.why("tiny.yaml").changes == ()
 
 
@@ -73,7 +71,7 @@ def test_coverage_is_what_the_verb_says(command, stored, home):
         assert builtin(found) == told
         assert found.whole is whole
     blob(home, stored).unlink()
-    assert [unit.state for unit in cachekit.coverage("tiny.yaml").units] == ["missing"]
+    assert [unit.status for unit in cachekit.coverage("tiny.yaml").modules] == ["missing"]
 
 
 @pytest.mark.feature("D1")
@@ -94,7 +92,7 @@ def test_stats_and_why_of_a_run(command, home, machine, worker):
 
     last = cachekit.why_run()
     assert builtin(last) == command("why", "--run", "last", "--format", "json").json
-    assert (last.key, last.planned, last.compiled) == (warmed.record.key, "hit", 0)
+    assert (last.key, last.planned, last.compiled) == (warmed.key, "hit", 0)
     with pytest.raises(cachekit.UnknownNameError):
         cachekit.why_run("nonsense")
 
@@ -173,9 +171,9 @@ def test_pins_hold_until_they_are_let_go(stored, home, name):
     recipe = cachekit.load_recipe("tiny.yaml")
     entry = {"record": stored, "recipe": recipe, "file": "tiny.yaml", "digits": stored.key[:9]}[name]
     (pinned,) = cachekit.pin(entry)
-    assert (pinned.pin.key, pinned.pin.recipe) == (stored.key, "tiny.yaml" if name == "file" else "tiny")
+    assert (pinned.key, pinned.recipe) == (stored.key, "tiny.yaml" if name == "file" else "tiny")
     assert (pinned.changed, cachekit.pin(entry)[0].changed) == (True, False)
-    assert [one.pin.key for one in cachekit.pins()] == [stored.key]
+    assert [one.key for one in cachekit.pins()] == [stored.key]
     assert cachekit.gc(max_size=0).records == ()
     with pytest.raises(cachekit.UsageError, match="pinned"):
         cachekit.rm(entry)
@@ -197,4 +195,4 @@ def test_check_build_answers_instead_of_raising(home, machine, worker):
         cachekit.check_build("tiny.yaml")
     cachekit.warm("tiny.yaml")
     done = cachekit.check_build("tiny.yaml")
-    assert (done.compared.differ, done.error()) == ((), None)
+    assert (done.differ, done.error()) == ((), None)

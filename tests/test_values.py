@@ -24,12 +24,12 @@ def results(tmp_path):
     team = cachekit.Cache(cache=f"local:rw,file://{tmp_path / 'shared'}:rw")
     warmed = cachekit.warm("tiny.yaml")
     yield warmed
-    yield warmed.record
+    yield cachekit.records()[0]
     yield cachekit.load_recipe("tiny.yaml", {"environment.XLA_X": 1})
     yield cachekit.plan("tiny.yaml")
     yield cachekit.plan("tiny.yaml", LONGER)
     yield cachekit.why("tiny.yaml", LONGER)
-    yield cachekit.compare("tiny.yaml", warmed.record)
+    yield cachekit.compare("tiny.yaml", warmed.key)
     yield cachekit.coverage("tiny.yaml")
     yield cachekit.train("tiny.yaml", output_dir="model")
     yield cachekit.check_build("tiny.yaml")

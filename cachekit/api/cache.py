@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cachekit.errors import CachekitError
     from cachekit.events import Journal
     from cachekit.recipe.price import Prices
+    from cachekit.remotes.push import Pushed
     from cachekit.store import Store
     from cachekit.store.gc import Collected
     from cachekit.store.index_rows import Listed
@@ -36,21 +37,19 @@ if TYPE_CHECKING:
     from cachekit.verbs.export_bundle import Bundled
     from cachekit.verbs.export_cache import Exported
     from cachekit.verbs.forecast import Forecast, Request
-    from cachekit.verbs.hub import Used
+    from cachekit.verbs.hub import RemoteContents, Used
     from cachekit.verbs.import_bundle import Unbundled
     from cachekit.verbs.import_cache import Imported
     from cachekit.verbs.lock import CheckedLock, LockFile
     from cachekit.verbs.pins import Named, Pinned
-    from cachekit.verbs.plan import Plan
+    from cachekit.verbs.planned import Planned, Warmed
     from cachekit.verbs.prove import Contract
     from cachekit.verbs.pull import Outcome
-    from cachekit.verbs.push import Reported
     from cachekit.verbs.remove import Deleted
     from cachekit.verbs.run import Ran
     from cachekit.verbs.session import Session
     from cachekit.verbs.stats import Stats
     from cachekit.verbs.train import Trained
-    from cachekit.verbs.warm import Warmed
     from cachekit.verbs.warm_matrix import WarmedAll
     from cachekit.verbs.why import Compared, Side, Why
     from cachekit.verbs.why_run import RunWhy
@@ -281,16 +280,14 @@ class Cache:
         overrides: Overrides = (),
         *,
         tiny: bool = False,
-        require_warm: bool = False,
         price: Price = (),
-    ) -> Plan:
+    ) -> Planned:
         """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
 
         Args:
             recipe: See `load_recipe`; so for `overrides` and `tiny`.
             overrides: See there.
             tiny: See there.
-            require_warm: On a miss the plan's `error()` is what to raise.
             price: Dollars for an hour: 0.40, or `["trn1.2xlarge=0.40"]`.
 
         Raises:
@@ -298,12 +295,13 @@ class Cache:
         """
         from cachekit.data.shapes import check_data
         from cachekit.verbs.plan import Searching, plan
+        from cachekit.verbs.planned import planned
 
         priced = self._prices(price)
         with self._prepared(recipe, overrides, "plan", tiny=tiny) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            planned = plan(prepared, opened.store, opened.remotes, searching=Searching.as_warm(opened.config))
-        return planned.told(priced.of(prepared.fingerprint.instance), require_warm=require_warm)
+            made = plan(prepared, opened.store, opened.remotes, searching=Searching.as_warm(opened.config))
+        return planned(made, priced.of(prepared.fingerprint.instance))
 
     def plan_all(
         self,
@@ -311,7 +309,6 @@ class Cache:
         overrides: Overrides = (),
         *,
         tiny: bool = False,
-        require_warm: bool = False,
         price: Price = (),
     ) -> Forecast:
         """What many recipes will find and compile, and what an upgrade makes cold. `cachekit plan A B`.
@@ -323,7 +320,7 @@ class Cache:
         where, priced = self._elsewhere(), self._prices(price)
         wanted = [self._request(one, overrides, where, priced, tiny=tiny) for one in recipes]
         with self.session(verb="plan") as opened:
-            return forecast(wanted, opened.store, opened.remotes, require_warm=require_warm)
+            return forecast(wanted, opened.store, opened.remotes)
 
     def _request(
         self, recipe: AnyRecipe, overrides: Overrides, where: Elsewhere, priced: Prices, *, tiny: bool
@@ -448,7 +445,6 @@ class Cache:
         overrides: Overrides = (),
         *,
         tiny: bool = False,
-        require_warm: bool = False,
     ) -> CoverageOfAll:
         """What of several recipes is cached; of the whole zoo, where none is named. `cachekit coverage --all`.
 
@@ -458,7 +454,6 @@ class Cache:
             recipes: See `load_recipe`; so for `overrides` and `tiny`.
             overrides: See there.
             tiny: See there.
-            require_warm: Where anything is not cached, the answer's `error()` is what to raise.
         """
         from cachekit.compilers.prepare import prepare
         from cachekit.recipe import zoo
@@ -473,7 +468,7 @@ class Cache:
 
         with self.session(verb="coverage") as opened:
             every = [(str(one), partial(prepared, one)) for one in names]
-            return coverage_of_all(opened, every, skip=not recipes, require_warm=require_warm)
+            return coverage_of_all(opened, every, skip=not recipes)
 
     def stats(
         self,
@@ -580,6 +575,7 @@ class Cache:
         """
         from cachekit.recipe import zoo
         from cachekit.store.notes import Last, note_last
+        from cachekit.verbs.planned import warmed
         from cachekit.verbs.warm import warm
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
@@ -589,7 +585,7 @@ class Cache:
                 place = str(Path(zoo.recipe_path(str(recipe))).absolute())
                 last = Last(place, tuple(self._overrides(overrides)), self.compiler or "auto", tiny)
                 note_last(opened.store.layout, Path.cwd(), last)
-            return replace(done, next=f"cachekit {typed('train', (), {'--home': self.home})}")
+            return warmed(done, following=f"cachekit {typed('train', (), {'--home': self.home})}")
 
     def warm_all(
         self,
@@ -620,7 +616,7 @@ class Cache:
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         entries = read(Path(matrix))
 
-        def one(entry: MatrixEntry) -> Plan | Warmed:
+        def one(entry: MatrixEntry) -> Planned:
             given = [*entry.overrides, *override_words(overrides)]
             if dry_run:
                 return self.plan(entry.recipe, given, tiny=tiny)
@@ -630,7 +626,7 @@ class Cache:
             if self.progress is not None:
                 self.progress({"event": "matrix.entry", "number": number, "of": len(entries), "name": entry.name})
 
-        return warm_matrix(entries, one, tell, verb="planned" if dry_run else "warmed")
+        return warm_matrix(entries, one, tell, dry_run=dry_run)
 
     def check_build(self, recipe: AnyRecipe, overrides: Overrides = (), *, tiny: bool = False) -> CheckedBuild:
         """Compile a recipe although it is warm, compare, and keep nothing of it. `cachekit warm --check-build`.
@@ -744,24 +740,22 @@ class Cache:
         *,
         ingredients: Mapping[str, str] | None = None,
         soft_args: Sequence[str] = (),
-        require_warm: bool = False,
         cwd: str | Path | None = None,
-    ) -> Plan:
+    ) -> Planned:
         """What a command of your own will find. `cachekit run --dry-run`.
 
-        For the arguments see `run`; under `require_warm` the plan's `error()` is what to raise.
+        For the arguments see `run`.
         """
         from cachekit.compilers.command import compiler_of, prepare_command
         from cachekit.recipe import command as command_line
         from cachekit.verbs.plan import plan
-        from cachekit.verbs.run import not_warm, ready
+        from cachekit.verbs.run import foreseen
 
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
         with self.session(verb="plan", preferred=compiler_of(parsed, place)) as opened:
             prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
-            planned = plan(prepared, opened.store, opened.remotes)
-        return planned.told(refused=not_warm(planned) if require_warm and not ready(planned) else None)
+            return foreseen(plan(prepared, opened.store, opened.remotes))
 
     def attach(
         self,
@@ -874,7 +868,7 @@ class Cache:
         replace: bool = False,
         recheck: bool = False,
         dry_run: bool = False,
-    ) -> list[Reported]:
+    ) -> list[Pushed]:
         """Put records of the store on the remotes that may be written. `cachekit push`.
 
         Args:
@@ -888,7 +882,7 @@ class Cache:
             dry_run: Only say what would be sent.
 
         Returns:
-            For each cache what became of it; a failure stands in `pushed.error`.
+            For each cache what became of it; a failure stands in `error`.
 
         Raises:
             UsageError: No remote may be written.
@@ -924,7 +918,7 @@ class Cache:
 
         return hub.use(repo, Path.cwd(), kind="dataset" if dataset else "model", may="r" if read_only else "rw")
 
-    def remote_contents(self) -> list[dict[str, Any]]:
+    def remote_contents(self) -> list[RemoteContents]:
         """How many records each remote holds, by compiler and model. `cachekit hub ls`.
 
         Raises:

@@ -48,8 +48,9 @@ def command(
             "recipes are named, and --all says every one" if everything else "no recipe was named",
             hint="cachekit coverage RECIPE, or --all",
         )
-    found = cache.coverage_all(recipes or (), overrides or (), tiny=tiny, require_warm=require_warm)
-    return Shown(found, human, lambda said: "\n".join(_brief(one) for one in said["recipes"]))
+    found = cache.coverage_all(recipes or (), overrides or (), tiny=tiny)
+    missed = found.miss() if require_warm else None
+    return Shown(found, human, lambda said: "\n".join(_brief(one) for one in said["recipes"]), error=missed)
 
 
 def human(document: dict[str, Any]) -> list[str]:

@@ -55,7 +55,7 @@ def command(
     """
     if check:
         checked = cache.check_lock(*(recipes or ()), lock_file=file)
-        return Shown(checked, check_human, lambda _: "\n".join(one.locked.recipe for one in checked.changed))
+        return Shown(checked, check_human, lambda _: "\n".join(one.recipe for one in checked.changed))
     done = cache.lock(recipes or (), overrides or (), tiny=tiny, lock_file=file, dry_run=dry_run)
     told = [f"no remote has {one.recipe}: others cannot pull it before `cachekit push`" for one in done.unshared]
     return Shown(done, human, lambda found: "\n".join(one["key"] for one in found["locked"]), warnings=tuple(told))

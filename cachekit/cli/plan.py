@@ -13,7 +13,7 @@ from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from cachekit import Plan
+    from cachekit import Planned
     from cachekit.api import Cache
 
 
@@ -89,16 +89,22 @@ def command(
     if not names:
         raise UsageError("no recipe was named", hint="cachekit plan RECIPE..., or --all for every recipe of the zoo")
     if chosen or len(names) > 1:
-        found = cache.plan_all(names, overrides or (), tiny=tiny, require_warm=require_warm, price=paid)
-        return Shown(found, plan_text.several, _each)
-    return shown(cache.plan(names[0], overrides or (), tiny=tiny, require_warm=require_warm, price=paid))
+        found = cache.plan_all(names, overrides or (), tiny=tiny, price=paid)
+        missed = found.miss() if require_warm else None
+        return Shown(found, plan_text.several, _each, error=found.error() or missed)
+    return shown(cache.plan(names[0], overrides or (), tiny=tiny, price=paid), require_warm=require_warm)
 
 
 def _each(document: dict[str, Any]) -> str:
     return "\n".join(f"{row['status']} {row['name']}" for row in document["plans"])
 
 
-def shown(planned: Plan) -> Shown:
+def shown(planned: Planned, *, require_warm: bool) -> Shown:
     """A plan, for `--dry-run` as well."""
     modules = out.wants_more()
-    return Shown(planned, partial(plan_text.one, modules=modules), lambda document: str(document["status"]))
+    return Shown(
+        planned,
+        partial(plan_text.one, modules=modules),
+        lambda document: str(document["status"]),
+        error=planned.miss() if require_warm else None,
+    )

@@ -84,7 +84,7 @@ def command(
     missed = [name for name, one in zip(asked, done, strict=True) if one.state == "absent"]
     if not missed:
         return _shown(done)
-    left = sorted(f"{name}: {reason}" for one in done if one.state == "absent" for name, reason in one.left.items())
+    left = sorted(f"{item.module}: {item.reason}" for one in done if one.state == "absent" for item in one.left)
     return _shown(
         done,
         MissError(

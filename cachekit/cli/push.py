@@ -61,7 +61,7 @@ def command(
         {"dry_run": dry_run, "pushed": done},
         human,
         lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]),
-        error=next((one.pushed.error for one in done if one.pushed.error), None),
+        error=next((one.error for one in done if one.error), None),
     )
 
 

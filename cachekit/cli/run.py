@@ -63,8 +63,9 @@ def command(
         raise UsageError("no command is given", hint="cachekit run -- python train.py --lr 1e-4")
     declared, soft = _declared(ingredients or ()), soft_arguments or ()
     if dry_run:
-        planned = cache.plan_run(words, ingredients=declared, soft_args=soft, require_warm=require_warm)
-        return Shown(planned, _plan, lambda document: str(document["status"]))
+        planned = cache.plan_run(words, ingredients=declared, soft_args=soft)
+        missed = planned.miss() if require_warm else None
+        return Shown(planned, _plan, lambda document: str(document["status"]), error=missed)
     done = cache.run(words, ingredients=declared, soft_args=soft, require_warm=require_warm, recache=recache)
     warnings: tuple[str, ...] = ()
     if report is not None:
@@ -73,7 +74,7 @@ def command(
         except OSError as error:  # the command has run, and its exit code is the answer
             warnings = (f"{report} could not be written: {error.strerror or error}",)
     lines = _nothing if out.wants_little() else human
-    return Shown(done, lines, lambda found: str(found["key"]), warnings=warnings, code=CommandExit(done.code))
+    return Shown(done, lines, lambda found: str(found["key"]), warnings=warnings, code=CommandExit(done.exit_code))
 
 
 def _nothing(_: dict[str, Any]) -> list[str]:

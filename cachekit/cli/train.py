@@ -64,7 +64,7 @@ def command(
         cache = replace(cache, compiler=cache.compiler or last.compiler)
         out.note(f"training {typed(recipe, last.overrides, {}, tiny=tiny)}")
     if dry_run:
-        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny, require_warm=require_warm))
+        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny), require_warm=require_warm)
     done = cache.train(
         recipe,
         changes,

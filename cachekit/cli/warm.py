@@ -66,12 +66,12 @@ def command(
     changes = overrides or ()
     if matrix is not None:
         every = cache.warm_all(matrix, changes, tiny=tiny, recache=recache, require_warm=require_warm, dry_run=dry_run)
-        return Shown(every, partial(listed, verb=every.verb), _keys)
+        return Shown(every, partial(listed, verb="planned" if dry_run else "warmed"), _keys)
     if recipe is None:
         raise UsageError("no recipe was named", hint="cachekit warm RECIPE, or --matrix FILE")
     if dry_run:
         api.check_contradiction(require_warm=require_warm, recache=recache)
-        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny, require_warm=require_warm))
+        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny), require_warm=require_warm)
     if check_build:
         done = cache.check_build(recipe, changes, tiny=tiny)
         return Shown(done, human_checked, lambda document: str(document["status"]))

@@ -88,7 +88,7 @@ def command(
         return _compared(cache.why_key(recipe))
     found = cache.why(recipe, overrides or (), tiny=tiny)
     # Of a cache that was never reached something has been told.
-    unsearched = [one for one in found.plan.looked if one.records and one.problem]
+    unsearched = [one for one in found.looked if one.records and one.problem]
     notes = tuple(f"{one.remote} was not searched to the end: {one.problem}" for one in unsearched)
     return Shown(found, why_text.of_recipe, lambda said: _names(said) or said["status"], notes=notes)
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 SCHEMA = 1
 DIGITS = 64  # of a key, as text
@@ -99,23 +99,18 @@ def key_of(hard: Mapping[str, Any], schema: int = SCHEMA) -> str:
     return hashlib.sha256(canonical_json({"schema": schema, "hard": hard})).hexdigest()
 
 
+ABSENT = UNSET  # JSON leaves the field out
+
+
 class Change(Struct, frozen=True):
     """One ingredient that two sets do not share; ABSENT where one side lacks it."""
 
     name: str
-    old: Any
-    new: Any
+    old: Any = ABSENT
+    new: Any = ABSENT
 
 
 SIDES = ("that record", "this recipe")  # what to call the old and the new, where nobody says
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "(absent)"
-
-
-ABSENT = _Absent()
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from cachekit.key.canonical import ABSENT, SIDES, Change, canonical_or_absent
@@ -21,28 +20,16 @@ TRAIN_BATCH, EVAL_BATCH = "training.per_device_train_batch_size", "training.per_
 LORA = "training.lora"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One change, and those that follow from it.
+class Told(Change, frozen=True):
+    """A change as people are told of it, and the changes that follow from it.
 
     Attributes:
-        change: The one that leads.
         words: What it means, a sentence each; none where the values speak for themselves.
         follows: What changed because of it.
     """
 
-    change: Change
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
     follows: tuple[Change, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs; a side that lacks the ingredient is left out."""
-        return {**_sides(self.change), "words": list(self.words), "follows": [_sides(other) for other in self.follows]}
-
-
-def _sides(change: Change) -> dict[str, Any]:
-    known = {"old": change.old, "new": change.new}
-    return {"name": change.name, **{side: value for side, value in known.items() if value is not ABSENT}}
 
 
 def told(changes: Iterable[Change], explain: Explain, sides: tuple[str, str] = SIDES) -> tuple[Told, ...]:
@@ -62,9 +49,9 @@ def told(changes: Iterable[Change], explain: Explain, sides: tuple[str, str] = S
         others = tuple(change for change in left.values() if change is not lead and follow(lead, change))
         if others or name != LORA:
             left = {key: change for key, change in left.items() if change is not lead and change not in others}
-            found.append(Told(lead, words_of(lead, explain, sides), others))
-    found += [Told(change, words_of(change, explain, sides)) for change in left.values()]
-    return tuple(sorted(found, key=lambda one: one.change.name))
+            found.append(Told(lead.name, lead.old, lead.new, words_of(lead, explain, sides), others))
+    found += [Told(change.name, change.old, change.new, words_of(change, explain, sides)) for change in left.values()]
+    return tuple(sorted(found, key=lambda one: one.name))
 
 
 # What follows from what

@@ -7,7 +7,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,43 +15,45 @@ from cachekit.events import bypass
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
 from cachekit.remotes.lease import Lease
-from cachekit.remotes.publish import Published, publish
+from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store, divergent
 from cachekit.store.record import Record
+from cachekit.values import Answer
 
 
-class Pushed(Struct, frozen=True):
-    """What became of a push to one cache.
+class SentFile(Struct, frozen=True):
+    """A file that a push puts on a remote."""
+
+    path: str
+    bytes: int
+
+
+class Pushed(Answer, frozen=True, kw_only=True):
+    """What a push put on one remote, or would put there.
 
     Attributes:
-        remote: The cache.
-        published: What was put there, or would be; None where it failed.
-        error: Why it failed.
+        records: Keys.
+        unchanged: How many other records were there already.
+        card: The README of the repo: what became of it.
+        tries: How often the change was offered before the remote took it.
+        error: Why the push failed.
         seconds: Wall time.
+        leaks: What the records tell about who made them, where anybody may read the remote.
     """
 
     remote: str
-    published: Published | None
-    error: CachekitError | None
+    records: tuple[str, ...] = ()
+    unchanged: int = 0
+    files: tuple[SentFile, ...] = ()
+    bytes: int = 0
+    card: str = ""
+    revision: str = ""
+    tries: int = 0
+    error: CachekitError | None = None
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        done = self.published
-        return {
-            "remote": self.remote,
-            "records": list(done.records) if done else [],
-            "unchanged": done.unchanged if done else 0,
-            "files": [{"path": file.path, "bytes": file.size} for file in done.files] if done else [],
-            "bytes": done.size if done else 0,
-            "card": done.card if done else "",
-            "revision": done.revision if done else "",
-            "tries": done.tries if done else 0,
-            "error": self.error.as_dict() if self.error else None,
-            "seconds": round(self.seconds, 3),
-        }
+    leaks: tuple[str, ...] = ()
 
 
 def push(
@@ -172,7 +173,7 @@ def _push(
             "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
         )
         bypass(store.journal, "push-failed", remote.name)
-        return Pushed(remote.name, None, reason, seconds)
+        return Pushed(remote=remote.name, error=reason, seconds=round(seconds, 3))
     seconds = time.monotonic() - start
     mended = "a push would mend it" if dry_run else "this push mended it"
     for key, damage in done.damaged.items():
@@ -197,7 +198,17 @@ def _push(
             tries=done.tries,
             seconds=round(seconds, 3),
         )
-    return Pushed(remote.name, done, None, seconds)
+    return Pushed(
+        remote=remote.name,
+        records=done.records,
+        unchanged=done.unchanged,
+        files=tuple(SentFile(file.path, file.size) for file in done.files),
+        bytes=done.size,
+        card=done.card,
+        revision=done.revision,
+        tries=done.tries,
+        seconds=round(seconds, 3),
+    )
 
 
 def _unforeseen(remote: Remote, error: Exception) -> CachekitError:

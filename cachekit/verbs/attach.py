@@ -12,15 +12,14 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
 from cachekit.compilers import Guest, Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
-from cachekit.compilers.command import shown
 from cachekit.compilers.keep import REPORTED, Keeping, command_marks
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, MissError, UsageError
@@ -28,34 +27,26 @@ from cachekit.recipe import command as command_line
 from cachekit.recipe.command import CommandLine
 from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, plan
-from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready
+from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready, told
 from cachekit.verbs.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """What became of the cache in a process, so far.
+class Attached(Ran, frozen=True, kw_only=True):
+    """What became of the cache in a process, so far; the exit code is 0 once the work has come to its end, else 1.
 
     Attributes:
         state: `attached`; `late` where something had compiled before; `attended` under `cachekit run`, which has the
             cache in hand; `failed` where no compiler cache dir could be made.
-        ran: As for a command; its exit code is 0 once the work has come to its end, else 1.
     """
 
-    state: str
-    ran: Ran
+    state: Literal["attached", "late", "attended", "failed"]
 
     @property
     def sentence(self) -> str:
         """For a log: what compiled, what was found, and whether it was kept."""
-        seen = self.ran.seen
-        kept = f"not kept: {self.ran.problem}" if self.ran.problem else "kept" if self.ran.record else "nothing to keep"
-        took = f" in {seen.compile_seconds:.1f} s" if seen.compiled else ""
-        return f"{self.state}: compiled {seen.compiled} graphs{took}, found {seen.found}; {kept}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"state": self.state, **self.ran.as_dict()}
+        kept = f"not kept: {self.problem}" if self.problem else "kept" if self.kept else "nothing to keep"
+        took = f" in {self.compile_seconds:.1f} s" if self.compiled else ""
+        return f"{self.state}: compiled {self.compiled} graphs{took}, found {self.found}; {kept}"
 
 
 class Attachment:
@@ -91,7 +82,8 @@ class Attachment:
         self._guest: Guest = import_module(session.compiler.guest)
         self._stack, self._pid, self._start = stack, os.getpid(), time.monotonic()
         self._environment: dict[str, str | None] = {}
-        self._state, self._problem = "attached", ""
+        self._state: Literal["attached", "late", "attended", "failed"] = "attached"
+        self._problem = ""
         self._notes: list[str] = []
         self._live: CacheDir | None = None
         self._watch: Watch | None = None
@@ -186,14 +178,20 @@ class Attachment:
     @property
     def report(self) -> Attached:
         """What became of it so far."""
-        seen = self._seen()
-        live = self._live
-        size = live.restored_bytes if live else 0
-        ran = Ran(
-            shown(self._command), 0 if self._finished else 1, self._plan, self._record, self._seed, seen, self._built,
-            self._problem, size, self._overhead, time.monotonic() - self._start,
-        )  # fmt: skip
-        return Attached(self._state, ran)
+        ran = told(
+            self._command,
+            self._plan,
+            self._seen(),
+            code=0 if self._finished else 1,
+            record=self._record,
+            seed=self._seed,
+            built=self._built,
+            problem=self._problem,
+            restored_bytes=self._live.restored_bytes if self._live else 0,
+            overhead_seconds=self._overhead,
+            seconds=time.monotonic() - self._start,
+        )
+        return Attached(state=self._state, **structs.asdict(ran))
 
     def _seen(self) -> Observed:
         notes = tuple(self._notes)
@@ -265,7 +263,7 @@ class Attachment:
         done = self.keep(finished=self._finished)
         self._closed = True
         if self._state != "attended":
-            self._session.journal.emit("command.done", **done.ran.as_dict())
+            self._session.journal.emit("command.done", **done.as_dict())
         self._set_back()
         self._stack.close()
         return done

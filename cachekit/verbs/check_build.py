@@ -3,72 +3,61 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from cachekit.compilers import ComparedBuilds
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import IntegrityError
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.divergent import builder
-from cachekit.store.record import Record
 from cachekit.training.run import run_job
-from cachekit.verbs.plan import Plan, fetch_planned, miss_error, plan
+from cachekit.values import Answer
+from cachekit.verbs.plan import fetch_planned, miss_error, plan
 from cachekit.verbs.session import Session
 
 NAMED = 3  # differences that the error names
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedBuild:
-    """What the comparison gave.
+class CheckedBuild(Answer, frozen=True, kw_only=True):
+    """What comparing a record with a new compile gave.
 
     Attributes:
-        plan: Where the record was found.
-        record: What was compared with.
-        compared: Part by part.
+        remote: Where the record was found.
         compiled: Graphs that were compiled for it.
+        same: How many parts are the same: files, graphs or modules, as the compiler has them.
+        differ: Parts that both have, and that differ.
+        not_rebuilt: Parts that only the record has.
+        not_in_record: Parts that only the new compile has.
+        by: Who made the record.
         seconds: Wall time.
     """
 
-    plan: Plan
-    record: Record
-    compared: ComparedBuilds
+    recipe: str
+    source: str
+    key: str
+    directory: str
+    remote: str
+    status: Literal["same", "differs"]
     compiled: int
+    same: int
+    differ: tuple[str, ...]
+    not_rebuilt: tuple[str, ...]
+    not_in_record: tuple[str, ...]
+    by: Mapping[str, Any]
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        found, prepared = self.compared, self.plan.prepared
-        return {
-            "recipe": prepared.recipe.name,
-            "source": prepared.source,
-            "key": prepared.key,
-            "directory": prepared.fingerprint.directory,
-            "remote": self.plan.remote,
-            "status": "differs" if found.differ else "same",
-            "compiled": self.compiled,
-            "same": found.same,
-            "differ": list(found.differ),
-            "not_rebuilt": list(found.gone),
-            "not_in_record": list(found.new),
-            "by": builder(self.record),
-            "seconds": round(self.seconds, 3),
-        }
 
     def error(self) -> IntegrityError | None:
         """What to say where anything differs."""
-        differ = self.compared.differ
+        differ, made = self.differ, self.by
         if not differ:
             return None
         more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
-        made, count = builder(self.record), self.compared.same + len(differ)
         return IntegrityError(
-            f"the record of {self.plan.prepared.recipe.name} is not what compiling gives here",
-            cause=f"{len(differ)} of {count} parts differ: {', '.join(differ[:NAMED])}{more}; "
+            f"the record of {self.recipe} is not what compiling gives here",
+            cause=f"{len(differ)} of {self.same + len(differ)} parts differ: {', '.join(differ[:NAMED])}{more}; "
             f"the record was made by {made['by']}, {made['created'][:16]}",
-            hint=f"cachekit warm {self.plan.prepared.source} --recache puts a new one in its place",
+            hint=f"cachekit warm {self.source} --recache puts a new one in its place",
         )
 
 
@@ -94,6 +83,20 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
             session.launcher(), compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
         )
         compared = compiler.compare(old.tree, new.tree)
-    done = CheckedBuild(planned, record, compared, seen.compiled, time.monotonic() - start)
+    done = CheckedBuild(
+        recipe=prepared.recipe.name,
+        source=prepared.source,
+        key=prepared.key,
+        directory=prepared.fingerprint.directory,
+        remote=planned.remote,
+        status="differs" if compared.differ else "same",
+        compiled=seen.compiled,
+        same=compared.same,
+        differ=compared.differ,
+        not_rebuilt=compared.gone,
+        not_in_record=compared.new,
+        by=builder(record),
+        seconds=round(time.monotonic() - start, 3),
+    )
     session.journal.emit("build.checked", **done.as_dict())
     return done

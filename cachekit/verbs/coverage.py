@@ -6,11 +6,10 @@ reported; without that, nobody knows more than how many graphs the nearest recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct, structs
 
 from cachekit.compilers import Compiler, Failed
@@ -21,104 +20,72 @@ from cachekit.store import divergent
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import Attempt, attempt_of
 from cachekit.store.record import DamagedRecordError, Record
-from cachekit.values import by_value
+from cachekit.values import Answer
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import shortened
 from cachekit.verbs.session import Session
 
 CACHE_DIR = "compiler cache dir"  # the compiler's own folder on this host, among the places
 Basis = Literal["record", "trial", "nearest", "unknown"]
-State = Literal["cached", "failed", "missing"]
+Status = Literal["cached", "failed", "missing"]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A module that is needed.
 
     Attributes:
         name: The compiler's; empty for a trial that failed before it named any.
+        status: A module that lies somewhere is cached, whatever failed before.
         where: The places that have it whole: `local`, remotes, the compiler's own folder.
-        size: Bytes, where they are known.
+        bytes: Of it, where that is known.
         failed: Why it is not there, where its compile failed.
     """
 
     name: str
+    status: Status
     where: tuple[str, ...] = ()
-    size: int | None = None
+    bytes: int | None = None
     failed: Failed | None = None
 
-    @property
-    def state(self) -> State:
-        """A module that lies somewhere is cached, whatever failed before."""
-        return "cached" if self.where else "failed" if self.failed else "missing"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        failed = structs.asdict(self.failed) if self.failed and not self.where else None
-        return {
-            "name": self.name,
-            "status": self.state,
-            "where": list(self.where),
-            "bytes": self.size,
-            "failed": failed,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Answer, frozen=True, kw_only=True):
     """What there is of a recipe.
 
     Attributes:
+        elsewhere: The type of the machine that is meant; empty where it is this one.
         basis: What the list of modules is taken from.
-        units: The modules that are needed, as far as they are known.
+        needed: How many modules are needed, as far as that is known.
         graphs: How many graphs that is, where it is known; of the nearest record where there is no better.
         builds: Where a key was built twice with other bytes; see `store.divergent`.
         notes: What could not be looked at.
         trial: The last trial of the key, where it failed.
+        problem: Why nothing can be told of the recipe here, where it is `unusable`.
     """
 
-    prepared: Prepared
-    basis: Basis
-    units: tuple[Unit, ...]
+    recipe: str
+    source: str
+    key: str | None = None
+    compiler: str = ""
+    directory: str = ""
+    elsewhere: str = ""
+    model_type: str = ""
+    status: Literal["covered", "failed", "missing", "unusable"]
+    basis: Basis = "unknown"
+    needed: int | None = None
+    cached: int = 0
+    failed: int = 0
+    missing: int = 0
     graphs: int | None = None
+    modules: tuple[Unit, ...] = ()
     builds: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     trial: Attempt | None = None
-
-    __hash__ = by_value
-
-    def of(self, state: State) -> tuple[Unit, ...]:
-        """The modules in one state."""
-        return tuple(unit for unit in self.units if unit.state == state)
+    problem: CachekitError | None = None
 
     @property
     def whole(self) -> bool:
         """Everything is cached, and what that is is known for certain."""
-        return self.basis == "record" and len(self.of("cached")) == len(self.units)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        prepared = self.prepared
-        return {
-            "recipe": prepared.recipe.name,
-            "source": prepared.source,
-            "key": prepared.key,
-            "compiler": prepared.fingerprint.compiler,
-            "directory": prepared.fingerprint.directory,
-            "elsewhere": prepared.fingerprint.instance if prepared.fingerprint.elsewhere else "",
-            "model_type": prepared.model_type,
-            "status": "covered" if self.whole else "failed" if self.of("failed") else "missing",
-            "basis": self.basis,
-            "needed": len(self.units) or None,
-            "cached": len(self.of("cached")),
-            "failed": len(self.of("failed")),
-            "missing": len(self.of("missing")),
-            "graphs": self.graphs,
-            "modules": [unit.as_dict() for unit in self.units],
-            "builds": [dict(note) for note in self.builds],
-            "notes": list(self.notes),
-            "trial": msgspec.to_builtins(self.trial) if self.trial else None,
-            "problem": None,
-        }
+        return self.status == "covered"
 
 
 def coverage(session: Session, prepared: Prepared) -> Coverage:
@@ -145,34 +112,73 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     live, failures = _on_host(session, prepared, wanted, notes)
     for name in live & wanted.keys():
         where[name].append(CACHE_DIR)
-    units = [Unit(name, tuple(where[name]), size, failures.get(name)) for name, size in sorted(wanted.items())]
-    if attempt and not records and not any(unit.state == "failed" for unit in units):
-        units.append(Unit("", failed=_of_trial(attempt)))
+    units = [_unit(name, tuple(where[name]), size, failures.get(name)) for name, size in sorted(wanted.items())]
+    if attempt and not records and not any(unit.status == "failed" for unit in units):
+        units.append(Unit("", "failed", failed=_of_trial(attempt)))
     basis, graphs = _basis(session, prepared, records, attempt)
     for found in shared if own else ():
         divergent.tell(session.store.layout, session.journal, own, found.shared.record, found.remote.name)  # type: ignore[arg-type]
     noted = divergent.noted(session.store.layout, prepared.key)
-    return Coverage(prepared, basis, tuple(units), graphs, tuple(noted), tuple(notes), attempt)
+    counts, fingerprint = Counter(unit.status for unit in units), prepared.fingerprint
+    whole = basis == "record" and counts["cached"] == len(units)
+    return Coverage(
+        recipe=prepared.recipe.name,
+        source=prepared.source,
+        key=prepared.key,
+        compiler=fingerprint.compiler,
+        directory=fingerprint.directory,
+        elsewhere=fingerprint.instance if fingerprint.elsewhere else "",
+        model_type=prepared.model_type,
+        status="covered" if whole else "failed" if counts["failed"] else "missing",
+        basis=basis,
+        needed=len(units) or None,
+        cached=counts["cached"],
+        failed=counts["failed"],
+        missing=counts["missing"],
+        graphs=graphs,
+        modules=tuple(units),
+        builds=tuple(noted),
+        notes=tuple(notes),
+        trial=attempt,
+    )
 
 
-class CoverageOfAll(Struct, frozen=True):
-    """What of several recipes is cached.
+def _unit(name: str, where: tuple[str, ...], size: int | None, failed: Failed | None) -> Unit:
+    if where:
+        return Unit(name, "cached", where, size)
+    return Unit(name, "failed" if failed else "missing", where, size, failed)
 
-    Attributes:
-        recipes: The documents of each.
-        require_warm: What is not cached is an error.
-    """
 
-    recipes: tuple[dict[str, Any], ...]
-    require_warm: bool = False
+class CoveredModules(Struct, frozen=True):
+    """How many modules of several recipes are needed, and how many of them are there."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs: how many are covered, and each."""
-        return _summary(self.recipes)
+    needed: int
+    cached: int
+    failed: int
+    missing: int
 
-    def error(self) -> MissError | None:
-        """What to raise where something is not cached, and should be."""
-        return _not_covered(self.recipes) if self.require_warm else None
+
+class CoverageOfAll(Answer, frozen=True):
+    """What of several recipes is cached: how many recipes of each kind there are, and each."""
+
+    covered: int
+    failed: int
+    missing: int
+    unusable: int
+    modules: CoveredModules
+    recipes: tuple[Coverage, ...]
+
+    def miss(self) -> MissError | None:
+        """What to raise where everything should be cached; None where it is."""
+        lacking = [one for one in self.recipes if not one.whole]
+        if not lacking:
+            return None
+        first = lacking[0]
+        why = f"{first.recipe}: {first.status}"
+        if first.needed:
+            why += f", {first.cached} of {first.needed} modules are cached"
+        names = shortened([one.recipe for one in lacking])
+        return MissError(f"not covered: {names}", cause=why, hint=f"cachekit warm {first.source}")
 
 
 def coverage_of_all(
@@ -180,7 +186,6 @@ def coverage_of_all(
     wanted: Sequence[tuple[str, Callable[[], tuple[Compiler, Prepared]]]],
     *,
     skip: bool,
-    require_warm: bool = False,
 ) -> CoverageOfAll:
     """What of several recipes is cached.
 
@@ -188,47 +193,26 @@ def coverage_of_all(
         session: Collaborators.
         wanted: Each with its name, and what prepares it for its compiler.
         skip: One that cannot be used here, another compiler's, say, does not hide the others.
-        require_warm: See `CoverageOfAll`.
     """
     found = []
     for name, prepare in wanted:
         try:
             compiler, prepared = prepare()
-            found.append(coverage(structs.replace(session, compiler=compiler), prepared).as_dict())
+            found.append(coverage(structs.replace(session, compiler=compiler), prepared))
         except CachekitError as error:
             if not skip:
                 raise
-            found.append(_unusable(name, error.as_dict()))
-    return CoverageOfAll(tuple(found), require_warm)
-
-
-def _summary(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kinds = ("covered", "failed", "missing", "unusable")
-    return {
-        **{kind: sum(document["status"] == kind for document in listed) for kind in kinds},
-        "modules": {
-            name: sum(document[name] or 0 for document in listed) for name in ("needed", "cached", "failed", "missing")
-        },
-        "recipes": list(listed),
-    }
-
-
-def _unusable(name: str, problem: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe of which nothing can be told here: another compiler's, say."""
-    counts: dict[str, Any] = {"needed": None, "cached": 0, "failed": 0, "missing": 0}
-    return {"recipe": name, "source": name, "key": None, "status": "unusable", **counts, "problem": dict(problem)}
-
-
-def _not_covered(documents: Iterable[Mapping[str, Any]]) -> MissError | None:
-    lacking = [document for document in documents if document["status"] != "covered"]
-    if not lacking:
-        return None
-    names = ", ".join(str(document["recipe"]) for document in lacking[:3]) + (", ..." if len(lacking) > 3 else "")  # noqa: PLR2004
-    first = lacking[0]
-    why = f"{first['recipe']}: {first['status']}"
-    if first["needed"]:
-        why += f", {first['cached']} of {first['needed']} modules are cached"
-    return MissError(f"not covered: {names}", cause=why, hint=f"cachekit warm {first['source']}")
+            found.append(Coverage(recipe=name, source=name, status="unusable", problem=error))
+    counts = Counter(one.status for one in found)
+    modules = CoveredModules(
+        needed=sum(one.needed or 0 for one in found),
+        cached=sum(one.cached for one in found),
+        failed=sum(one.failed for one in found),
+        missing=sum(one.missing for one in found),
+    )
+    return CoverageOfAll(
+        counts["covered"], counts["failed"], counts["missing"], counts["unusable"], modules, tuple(found)
+    )
 
 
 def _ask(session: Session, remote: Remote, place: tuple[str, str, str], notes: list[str]) -> Found | None:

@@ -13,13 +13,11 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from cachekit import host
 from cachekit.compilers import registry
@@ -30,7 +28,7 @@ from cachekit.errors import INSTALL, CachekitError, UsageError
 from cachekit.health import STATES, Check, Finding, full, of_this_environment, trouble
 from cachekit.remotes import doctor as remotes
 from cachekit.store import doctor as store
-from cachekit.values import by_value
+from cachekit.values import Answer
 
 _log = logging.getLogger(__name__)
 TRAINING = ("torch", "transformers", "accelerate", "datasets", "scikit-learn")  # the extra `train`
@@ -38,38 +36,28 @@ FILES = 1024  # open at once: a trial run with a few workers for data
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Answer, frozen=True):
     """What was found on this host.
 
     Attributes:
-        findings: Each with the name of its check, in the order in which people should see them.
+        findings: In the order in which people should see them.
+        counts: How many findings are `ok`, `problem` and `unknown`.
         machine: What goes into keys here, and where things lie; None where only findings were asked for.
     """
 
-    findings: tuple[tuple[str, Finding], ...]
+    findings: tuple[Finding, ...]
+    counts: Mapping[str, int]
     machine: Machine | None = None
-
-    __hash__ = by_value
 
     @property
     def problems(self) -> tuple[Finding, ...]:
         """What is wrong."""
-        return tuple(finding for _, finding in self.findings if finding.state == "problem")
+        return tuple(finding for finding in self.findings if finding.state == "problem")
 
     @property
     def good(self) -> bool:
         """Nothing is wrong, as far as it could be looked at."""
         return not self.problems
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        counts = Counter(finding.state for _, finding in self.findings)
-        return {
-            "machine": to_builtins(self.machine, enc_hook=str),
-            "counts": {state: counts[state] for state in STATES},
-            "findings": [{"check": name, **structs.asdict(finding)} for name, finding in self.findings],
-        }
 
 
 def examine(load: Callable[[], Config], checks: Sequence[Check]) -> Diagnosis:
@@ -86,7 +74,7 @@ def examine(load: Callable[[], Config], checks: Sequence[Check]) -> Diagnosis:
         config, broken = defaults(), error
     except OSError as error:
         config, broken = defaults(), UsageError("settings cannot be read", cause=str(error))
-    return replace(doctor(config, checks, broken), machine=machine(config))
+    return structs.replace(doctor(config, checks, broken), machine=machine(config))
 
 
 def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None = None) -> Diagnosis:
@@ -98,10 +86,12 @@ def doctor(config: Config, checks: Sequence[Check], broken: CachekitError | None
         broken: Why the user's own settings could not be read, where these are others.
     """
     said = ", ".join(dict.fromkeys(one.origin for one in config.settings if one.origin != "default"))
-    found = [("settings", _said(broken) if broken else Finding("ok", said or "all are the defaults"))]
+    settings = _said(broken) if broken else Finding("ok", said or "all are the defaults")
+    found = [structs.replace(settings, check="settings")]
     for check in checks:
-        found += [(check.name, finding) for finding in _findings(check, config)]
-    return Diagnosis(tuple(found))
+        found += [structs.replace(finding, check=check.name) for finding in _findings(check, config)]
+    counts = Counter(finding.state for finding in found)
+    return Diagnosis(tuple(found), {state: counts[state] for state in STATES})
 
 
 def _findings(check: Check, config: Config) -> list[Finding]:

@@ -4,56 +4,58 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from cachekit.errors import MissError, UnknownNameError, UsageError
 from cachekit.remotes.bundle_out import write_bundle
 from cachekit.store import Store
-from cachekit.store.bundle import Member, Totals
 from cachekit.store.record import Record
+from cachekit.values import Answer
 from cachekit.verbs.inspect import find
 from cachekit.verbs.session import Session, holding
 
 ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
 
 
-@dataclass(frozen=True, slots=True)
-class Bundled:
+class BundledRecord(Struct, frozen=True):
+    """A record in a bundle."""
+
+    key: str
+    recipe: str
+    directory: str
+    bytes: int
+
+
+class BundledFile(Struct, frozen=True):
+    """A file in a bundle."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Bundled(Answer, frozen=True):
     """What an export wrote, or would write.
 
     Attributes:
-        target: The file; `-` is standard output.
+        bundle: The file; `-` is standard output.
         dry_run: Nothing was written.
-        records: What it carries.
-        members: Its files.
-        totals: The bundle's own size and digest; none in a dry run.
+        bytes: Of the files in the bundle.
+        size: Bytes of the bundle itself; 0 in a dry run.
+        sha256: Of the bundle itself; empty in a dry run.
         seconds: Wall time.
     """
 
-    target: str
+    bundle: str
     dry_run: bool
-    records: tuple[Record, ...]
-    members: tuple[Member, ...]
-    totals: Totals | None
+    records: tuple[BundledRecord, ...]
+    files: tuple[BundledFile, ...]
+    bytes: int
+    size: int
+    sha256: str
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "bundle": self.target,
-            "dry_run": self.dry_run,
-            "records": [
-                {"key": record.key, "recipe": record.recipe, "directory": record.directory, "bytes": record.size}
-                for record in self.records
-            ],
-            "files": [{"path": member.path, "bytes": member.size, "sha256": member.sha256} for member in self.members],
-            "bytes": sum(member.size for member in self.members),
-            "size": self.totals.size if self.totals else 0,
-            "sha256": self.totals.sha256 if self.totals else "",
-            "seconds": round(self.seconds, 3),
-        }
 
 
 def is_bundle(path: Path, said: str) -> bool:
@@ -131,4 +133,13 @@ def export_bundle(
     """
     start = time.monotonic()
     done = write_bundle(session.store, records, target, dry_run=dry_run)
-    return Bundled(str(target or "-"), dry_run, done.records, done.members, done.totals, time.monotonic() - start)
+    return Bundled(
+        bundle=str(target or "-"),
+        dry_run=dry_run,
+        records=tuple(BundledRecord(one.key, one.recipe, one.directory, one.size) for one in done.records),
+        files=tuple(BundledFile(one.path, one.size, one.sha256) for one in done.members),
+        bytes=sum(one.size for one in done.members),
+        size=done.totals.size if done.totals else 0,
+        sha256=done.totals.sha256 if done.totals else "",
+        seconds=round(time.monotonic() - start, 3),
+    )

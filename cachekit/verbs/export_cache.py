@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+from msgspec import Struct
 
 from cachekit.compilers import registry
 from cachekit.compilers.foreign import ForeignCache
@@ -15,63 +17,66 @@ from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, Usa
 from cachekit.store import IndexRow, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
+from cachekit.values import Answer
 from cachekit.verbs.inspect import find
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedModule(Struct, frozen=True):
+    """A module, and what became of it; `reason` says why it was left."""
+
+    module: str
+    outcome: Literal["restored", "replaced", "present", "left"]
+    bytes: int
+    reason: str
+
+
+class DamagedModule(Struct, frozen=True):
+    """A module whose bytes in the store are not those of its record."""
+
+    module: str
+    reason: str
+
+
+class Exported(Answer, frozen=True):
     """What an export did, or would do.
 
     Attributes:
         folder: The cache that was written.
         dry_run: Nothing was written.
-        modules: Each with what became of it.
-        damaged: Modules whose bytes in the store are not what they should be, with the reason.
-        records: The keys of the records they are of.
+        records: The keys of the records that the modules belong to.
+        restored: How many modules were written; so for the next three.
+        bytes: Of what was written.
+        damaged: Modules that were not exported.
     """
 
     folder: Path
     dry_run: bool
-    modules: tuple[tuple[str, Restored], ...]
-    damaged: tuple[tuple[str, str], ...]
     records: tuple[str, ...]
+    restored: int
+    replaced: int
+    present: int
+    left: int
+    bytes: int
+    modules: tuple[ExportedModule, ...]
+    damaged: tuple[DamagedModule, ...]
 
     def error(self) -> CachekitError | None:
         """What to raise where something could not be exported."""
         if self.damaged:
-            name, reason = self.damaged[0]
+            first = self.damaged[0]
             return IntegrityError(
                 f"{len(self.damaged)} modules in the store are damaged and were not exported",
-                cause=f"{name}: {reason}",
+                cause=f"{first.module}: {first.reason}",
                 hint="import or warm them again",
             )
         # Nothing of what was asked for is there: whoever goes on to use the folder finds nothing.
-        if not self.modules or any(result.outcome != "left" for _, result in self.modules):
+        if not self.modules or self.left < len(self.modules):
             return None
-        name, result = self.modules[0]
         return UsageError(
             f"none of {len(self.modules)} modules could be put into {self.folder}",
-            cause=f"{name}: {result.reason}",
+            cause=f"{self.modules[0].module}: {self.modules[0].reason}",
             hint="see what stands there, or name another folder",
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        counts = dict.fromkeys(("restored", "replaced", "present", "left"), 0)
-        for _, result in self.modules:
-            counts[result.outcome] += 1
-        return {
-            "folder": str(self.folder),
-            "dry_run": self.dry_run,
-            "records": list(self.records),
-            **counts,
-            "bytes": sum(result.size for _, result in self.modules),
-            "modules": [
-                {"module": name, "outcome": result.outcome, "bytes": result.size, "reason": result.reason}
-                for name, result in self.modules
-            ],
-            "damaged": [{"module": name, "reason": reason} for name, reason in self.damaged],
-        }
 
 
 def export_cache(
@@ -105,7 +110,7 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
     for cache in {id(one): one for one in caches.values()}.values() if not dry_run else ():
         cache.sweep(folder)
     done: dict[str, Restored] = {}
-    damaged: list[tuple[str, str]] = []
+    damaged: list[DamagedModule] = []
     for record in records:
         for module in record.modules:
             if module.name in done:
@@ -113,14 +118,24 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
             try:
                 done[module.name] = _put(store, caches[record.directory], module, folder, dry_run=dry_run)
             except IntegrityError as error:
-                damaged.append((module.name, error.cause or error.message))
+                damaged.append(DamagedModule(module.name, error.cause or error.message))
             except OSError as error:
                 raise UsageError(
                     f"{folder} cannot be written", cause=error.strerror or str(error), hint="name another folder"
                 ) from error
-    whole = tuple((name, reason) for name, reason in damaged if name not in done)
-    keys_of = tuple(record.key for record in records)
-    return Exported(folder, dry_run, tuple(sorted(done.items())), whole, keys_of)
+    counts = Counter(result.outcome for result in done.values())
+    return Exported(
+        folder=folder,
+        dry_run=dry_run,
+        records=tuple(record.key for record in records),
+        restored=counts["restored"],
+        replaced=counts["replaced"],
+        present=counts["present"],
+        left=counts["left"],
+        bytes=sum(result.size for result in done.values()),
+        modules=tuple(ExportedModule(name, one.outcome, one.size, one.reason) for name, one in sorted(done.items())),
+        damaged=tuple(one for one in damaged if one.module not in done),
+    )
 
 
 def _put(store: Store, cache: ForeignCache, module: Module, folder: Path, *, dry_run: bool) -> Restored:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError
 from cachekit.recipe.price import Price
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
-from cachekit.store.record import Record
-from cachekit.verbs.plan import Plan, plans
-
-SHOWN = 3  # recipes that an error names
+from cachekit.store.record import File, Record
+from cachekit.values import Answer
+from cachekit.verbs.plan import plans
+from cachekit.verbs.planned import Planned, planned, shortened, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,115 +36,96 @@ class Request:
     price: Callable[[str], Price | None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One recipe of a forecast.
+class Before(Struct, frozen=True):
+    """The record of the same recipe under another toolchain."""
+
+    key: str
+    directory: str
+
+
+class Row(Planned, frozen=True, kw_only=True):
+    """One recipe of a forecast: its plan, or why it could not be planned.
 
     Attributes:
-        plan: None where it could not be made.
-        error: Why.
+        name: As the user named it.
         same_as: An earlier row of the same key: what that one compiles or fetches, this one finds.
-        before: The record of the same recipe under another toolchain, on a miss: the upgrade makes it cold.
-        price: What an hour costs.
+        goes_cold: It is warm under another toolchain, and not under this one.
+        before: The record under the other toolchain, on a miss.
+        error: Why the recipe could not be planned.
     """
 
     name: str
-    plan: Plan | None
+    same_as: str | None = None
+    goes_cold: bool = False
+    before: Before | None = None
     error: CachekitError | None = None
-    same_as: str = ""
-    before: Record | None = None
-    price: Price | None = None
-
-    @property
-    def status(self) -> str:
-        """`hit`, `miss` or `failed`."""
-        return "failed" if self.plan is None else "hit" if self.plan.hit else "miss"
-
-    @property
-    def goes_cold(self) -> bool:
-        """It is warm under another toolchain, and not under this one."""
-        return self.status == "miss" and self.before is not None
-
-    @property
-    def dollars(self) -> float | None:
-        """What compiling it costs; None is unknown."""
-        return self.price.dollars(self.plan.compile_seconds) if self.price and self.plan else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        said = self.plan.told(self.price).as_dict() if self.plan else {"recipe": self.name, "source": self.name}
-        before = self.before and {"key": self.before.key, "directory": self.before.directory}
-        return {
-            **said,
-            "name": self.name,
-            "status": self.status,
-            "same_as": self.same_as or None,
-            "goes_cold": self.goes_cold,
-            "before": before,
-            "error": self.error.as_dict() if self.error else None,
-        }
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What becomes of many recipes.
+class Totals(Struct, frozen=True, kw_only=True):
+    """What a forecast comes to; what several recipes share counts once.
 
     Attributes:
-        rows: One for each.
-        require_warm: A miss is an error.
+        expected_seconds: What compiling takes, as far as that is known.
+        unknown_seconds: Of how many recipes it is not known.
+        dollars: What compiling costs, as far as that is known.
+        unknown_dollars: Of how many recipes it is not known.
+        goes_cold_expected_seconds: The same of recipes that are warm under another toolchain; so for the next three.
     """
 
-    rows: tuple[Row, ...]
-    require_warm: bool = False
+    recipes: int
+    hit: int
+    miss: int
+    failed: int
+    goes_cold: int
+    fetch_bytes: int
+    expected_seconds: float
+    unknown_seconds: int
+    dollars: float
+    unknown_dollars: int
+    goes_cold_expected_seconds: float
+    goes_cold_unknown_seconds: int
+    goes_cold_dollars: float
+    goes_cold_unknown_dollars: int
 
-    def totals(self) -> dict[str, Any]:
-        """What it all comes to; what several recipes share counts once."""
-        own = [row for row in self.rows if row.plan and not row.same_as]
-        misses = [row for row in own if row.status == "miss"]
-        cold = [row for row in self.rows if row.goes_cold]
-        lacking = {file.sha256: file.size for row in own if row.plan for file in row.plan.lacking}
-        return {
-            "recipes": len(self.rows),
-            **{kind: sum(row.status == kind for row in self.rows) for kind in ("hit", "miss", "failed")},
-            "goes_cold": len(cold),
-            "fetch_bytes": sum(lacking.values()),
-            **_sums("", misses),
-            **_sums("goes_cold_", [row for row in misses if row.goes_cold]),
-        }
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"plans": [row.as_dict() for row in self.rows], "totals": self.totals()}
+class Forecast(Answer, frozen=True):
+    """What becomes of many recipes."""
+
+    plans: tuple[Row, ...]
+    totals: Totals
 
     def error(self) -> CachekitError | None:
-        """One error for what could not be planned, with the first one's code, or else for misses; or None."""
-        failed = [row for row in self.rows if row.error is not None]
-        if failed:
-            first = failed[0].error
-            assert first is not None
-            told = CachekitError(
-                f"{len(failed)} of {len(self.rows)} could not be planned: {_names(failed)}",
-                cause=f"{failed[0].name}: {first}" + (f": {first.cause}" if first.cause else ""),
-                hint=first.hint,
-            )
-            told.code, told.exit_code = first.code, first.exit_code
-            return told
-        missed = [row for row in self.rows if row.status == "miss"]
-        if not (self.require_warm and missed):
+        """One error for what could not be planned, with the first one's code."""
+        return together([(row.name, row.error) for row in self.plans if row.error], len(self.plans), "planned")
+
+    def miss(self) -> MissError | None:
+        """What to raise where nothing may compile; None where all are hits."""
+        missed = [row for row in self.plans if row.status == "miss"]
+        if not missed:
             return None
-        source = missed[0].plan.prepared.source if missed[0].plan else missed[0].name
         return MissError(
-            f"{len(missed)} of {len(self.rows)} are not warm: {_names(missed)}", hint=f"cachekit warm {source}"
+            f"{len(missed)} of {len(self.plans)} are not warm: {shortened([row.name for row in missed])}",
+            hint=f"cachekit warm {missed[0].source}",
         )
 
 
-def _names(rows: Sequence[Row]) -> str:
-    return ", ".join(row.name for row in rows[:SHOWN]) + (", ..." if len(rows) > SHOWN else "")
+def _totals(rows: Sequence[Row], lacking: Iterable[File]) -> Totals:
+    misses = [row for row in rows if row.status == "miss" and not row.same_as]
+    return Totals(
+        recipes=len(rows),
+        hit=sum(row.status == "hit" for row in rows),
+        miss=sum(row.status == "miss" for row in rows),
+        failed=sum(row.status == "failed" for row in rows),
+        goes_cold=sum(row.goes_cold for row in rows),
+        fetch_bytes=sum({file.sha256: file.size for file in lacking}.values()),
+        **_sums("", misses),
+        **_sums("goes_cold_", [row for row in misses if row.goes_cold]),
+    )
 
 
 def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     """Seconds and dollars, as far as they are known, and of how many they are not."""
-    seconds = [row.plan.compile_seconds for row in misses if row.plan]
+    seconds = [row.compile_seconds for row in misses]
     dollars = [row.dollars for row in misses]
     return {
         f"{prefix}expected_seconds": round(sum(value for value in seconds if value is not None), 3),
@@ -152,18 +135,16 @@ def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def forecast(
-    requests: Iterable[Request], store: Store, remotes: Remotes | None = None, *, require_warm: bool = False
-) -> Forecast:
+def forecast(requests: Iterable[Request], store: Store, remotes: Remotes | None = None) -> Forecast:
     """Plan many recipes; one that cannot be planned is a row with its error, and stops no other.
 
     Args:
         requests: The recipes.
         store: The local store.
         remotes: The remotes, each asked once for all recipes.
-        require_warm: See `Forecast`.
     """
-    rows: list[Row] = []
+    rows: list[Row | None] = []  # None is one that can be planned
+    names: list[str] = []
     prices: list[Callable[[str], Price | None]] = []
     former: list[Sequence[Prepared]] = []
     prepared: list[Prepared] = []
@@ -173,29 +154,34 @@ def forecast(
         except InterruptedRunError:
             raise
         except CachekitError as error:
-            rows.append(Row(request.name, None, error))
+            rows.append(Row(name=request.name, recipe=request.name, source=request.name, status="failed", error=error))
         else:
-            rows.append(Row(request.name, None))
+            rows.append(None)
+            names.append(request.name)
             prepared.append(one)
             prices.append(request.price)
             former.append(_before(request, one))
-    planned = plans(prepared, store, remotes, beside=[one for many in former for one in many])
+    found = plans(prepared, store, remotes, beside=[one for many in former for one in many])
     seen: dict[str, str] = {}
-    numbers = iter(range(len(prepared)))
-    for place, row in enumerate(rows):
-        if row.error is not None:
-            continue
-        number = next(numbers)
-        plan, key = planned.plans[number], prepared[number].key
-        before = None
+    made = []
+    for name, plan, others, price in zip(names, found.plans, former, prices, strict=True):
+        key, before = plan.prepared.key, None
         if not plan.hit:
-            others = (planned.beside.get(one.place) for one in former[number])
-            before = next((record for record in others if record), None)
-            before = before or _former(store, prepared[number])
-        price = prices[number](prepared[number].fingerprint.instance)
-        rows[place] = replace(row, plan=plan, same_as=seen.get(key, ""), before=before, price=price)
-        seen.setdefault(key, row.name)
-    return Forecast(tuple(rows), require_warm)
+            records = (found.beside.get(one.place) for one in others)
+            before = next((record for record in records if record), None) or _former(store, plan.prepared)
+        row = Row(
+            **structs.asdict(planned(plan, price(plan.prepared.fingerprint.instance))),
+            name=name,
+            same_as=seen.get(key),
+            goes_cold=before is not None,
+            before=Before(before.key, before.directory) if before else None,
+        )
+        made.append(row)
+        seen.setdefault(key, name)
+    own = [plan for plan, row in zip(found.plans, made, strict=True) if not row.same_as]
+    left = iter(made)
+    every = tuple(row or next(left) for row in rows)
+    return Forecast(every, _totals(every, [file for plan in own for file in plan.lacking]))
 
 
 def _former(store: Store, prepared: Prepared) -> Record | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from cachekit import config
 from cachekit.errors import AuthError, UsageError
@@ -14,37 +14,45 @@ from cachekit.remotes.address import setup
 from cachekit.remotes.port import Repo, Storage
 from cachekit.remotes.remotes import Remotes
 from cachekit.text import redact
+from cachekit.values import Answer
 
 NAME = "hub"  # of the remote in the settings
 FILE = "cachekit.toml"
 ADDRESS = "hf://"  # of the kind that is set up here
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(Answer, frozen=True):
     """A cache repo that the project uses from now on.
 
     Attributes:
-        place: The repo.
+        kind: `model` or `dataset`.
+        new: The repo was made now.
         file: The settings that name it.
-        may: What this project does there: `r` or `rw`.
+        cache: What the settings say: the store and the repo, with what may be done in each.
     """
 
-    place: Repo
+    repo: str
+    kind: str
+    url: str
+    private: bool
+    new: bool
     file: Path
-    may: str
+    cache: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "repo": self.place.repo,
-            "kind": self.place.kind,
-            "url": self.place.url,
-            "private": self.place.private,
-            "new": self.place.new,
-            "file": str(self.file),
-            "cache": f"local:rw,{NAME}:{self.may}",
-        }
+
+class RemoteContents(Answer, frozen=True):
+    """What a remote holds."""
+
+    remote: str
+    records: tuple[RemoteRecords, ...]
+
+
+class RemoteRecords(Struct, frozen=True):
+    """How many records of one compiler and model type a remote holds."""
+
+    directory: str
+    model_type: str
+    records: int
 
 
 def make(repo: str, *, kind: str, public: bool, endpoint: str = "") -> Repo:
@@ -72,7 +80,7 @@ def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
     """
     check_settings(folder / FILE, repo, kind=kind, may="rw")
     place = make(repo, kind=kind, public=public)
-    return Used(place, write_settings(folder / FILE, place, "rw"), "rw")
+    return _used(place, write_settings(folder / FILE, place, "rw"), "rw")
 
 
 def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> Used:
@@ -88,7 +96,12 @@ def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> 
             f"there is no repo {repo}, or this token may not see it",
             hint=f"make it with `cachekit hub create {repo}`, or log in with `hf auth login`",
         )
-    return Used(place, write_settings(folder / FILE, place, may), may)
+    return _used(place, write_settings(folder / FILE, place, may), may)
+
+
+def _used(place: Repo, file: Path, may: str) -> Used:
+    cache = f"local:rw,{NAME}:{may}"
+    return Used(place.repo, place.kind, place.url, private=place.private, new=place.new, file=file, cache=cache)
 
 
 def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
@@ -143,7 +156,7 @@ def write_settings(path: Path, place: Repo, may: str) -> Path:
     return path
 
 
-def every_content(remotes: Remotes) -> list[dict[str, Any]]:
+def every_content(remotes: Remotes) -> list[RemoteContents]:
     """What each remote holds that may be read.
 
     Raises:
@@ -153,11 +166,11 @@ def every_content(remotes: Remotes) -> list[dict[str, Any]]:
     for remote in remotes.readable:
         remote.retry()
         with remote.call() as storage:
-            found.append({"remote": remote.name, "records": contents(storage)})
+            found.append(RemoteContents(remote.name, contents(storage)))
     return found
 
 
-def contents(storage: Storage) -> list[dict[str, Any]]:
+def contents(storage: Storage) -> tuple[RemoteRecords, ...]:
     """What a remote holds: records by compiler and model type.
 
     Raises:
@@ -168,7 +181,4 @@ def contents(storage: Storage) -> list[dict[str, Any]]:
         parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
         if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
             counts[parts[0], parts[1]] += 1
-    return [
-        {"directory": directory, "model_type": model, "records": count}
-        for (directory, model), count in sorted(counts.items())
-    ]
+    return tuple(RemoteRecords(directory, model, count) for (directory, model), count in sorted(counts.items()))

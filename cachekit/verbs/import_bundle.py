@@ -6,60 +6,53 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
+
+from msgspec import Struct
 
 from cachekit.errors import UsageError
 from cachekit.remotes import trust
 from cachekit.remotes.bundle_in import State, read_bundle
-from cachekit.store.bundle import Totals
-from cachekit.store.record import Record
+from cachekit.values import Answer
 from cachekit.verbs.session import Session, holding
 
 
-@dataclass(frozen=True, slots=True)
-class Unbundled:
+class UnbundledRecord(Struct, frozen=True):
+    """A record of a bundle, and what became of it.
+
+    Attributes:
+        modules: Their names.
+        state: `added`; `merged` with modules that the store's own record has; `present` as a whole; `kept` where the
+            store has another build, which stays.
+    """
+
+    key: str
+    recipe: str
+    directory: str
+    modules: tuple[str, ...]
+    bytes: int
+    state: State
+
+
+class Unbundled(Answer, frozen=True):
     """What an import took, or would take.
 
     Attributes:
-        source: The bundle.
         dry_run: Nothing was written.
-        records: Each with what became of it: `added`; `merged` with modules that the store's own has; `present` as a
-            whole; `kept` is another build in the store, which stays.
-        size: Bytes that the store lacked.
-        totals: The bundle's size and digest.
+        bytes: That the store lacked.
+        size: Bytes of the bundle itself.
+        sha256: Of the bundle itself.
         seconds: Wall time.
     """
 
-    source: str
+    bundle: str
     dry_run: bool
-    records: tuple[tuple[Record, State], ...]
+    records: tuple[UnbundledRecord, ...]
+    bytes: int
     size: int
-    totals: Totals
+    sha256: str
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "bundle": self.source,
-            "dry_run": self.dry_run,
-            "records": [
-                {
-                    "key": record.key,
-                    "recipe": record.recipe,
-                    "directory": record.directory,
-                    "modules": [module.name for module in record.modules],
-                    "bytes": record.size,
-                    "state": state,
-                }
-                for record, state in self.records
-            ],
-            "bytes": self.size,
-            "size": self.totals.size,
-            "sha256": self.totals.sha256,
-            "seconds": round(self.seconds, 3),
-        }
 
 
 @contextmanager
@@ -100,6 +93,20 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
         raise trust.refusal(name, "a bundle does not say who made it", trust.HINT_ONCE)
     start = time.monotonic()
     read = read_bundle(session.store, source, name, dry_run=dry_run)
-    done = Unbundled(name, dry_run, read.records, read.size, read.totals, time.monotonic() - start)
+    records = [
+        UnbundledRecord(
+            one.key, one.recipe, one.directory, tuple(module.name for module in one.modules), one.size, state
+        )
+        for one, state in read.records
+    ]
+    done = Unbundled(
+        bundle=name,
+        dry_run=dry_run,
+        records=tuple(records),
+        bytes=read.size,
+        size=read.totals.size,
+        sha256=read.totals.sha256,
+        seconds=round(time.monotonic() - start, 3),
+    )
     session.journal.emit("import.end", **done.as_dict())
     return done

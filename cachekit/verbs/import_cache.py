@@ -6,13 +6,13 @@ Such a cache has no recipe, so its modules become records of their own, one a co
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
-from cachekit.compilers.foreign import ForeignCache, Taken, Unfit, Units
+from cachekit.compilers.foreign import ForeignCache, Taken, Units
 from cachekit.compilers.imported import ingredients_of, known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.errors import UsageError
@@ -20,70 +20,66 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes import trust
 from cachekit.store import Store
 from cachekit.store.durable import store_error
+from cachekit.values import Answer
 from cachekit.verbs.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One compiler version's part of an import.
+class Group(Struct, frozen=True):
+    """What was imported of one compiler version.
 
     Attributes:
         compiler: Its folder.
-        key: Of the record; empty where nothing was added, or where only taking the units tells.
-        added: Units that the store did not have, sorted.
-        known: Units that it had.
-        size: Bytes of what was added.
+        key: Of the record; empty where nothing was added, or where only taking the modules tells.
+        added: Modules that the store did not have, sorted.
+        known: Modules that the store had.
+        bytes: Of what was added.
     """
 
     compiler: str
     key: str
     added: tuple[str, ...]
     known: tuple[str, ...]
-    size: int
+    bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class UnfitModule(Struct, frozen=True):
+    """A module that was not imported; `state` is `failed`, `locked`, `unfinished` or `damaged`."""
+
+    module: str
+    state: str
+    path: Path
+    reason: str
+
+
+class Stranger(Struct, frozen=True):
+    """Something in a cache that is no module."""
+
+    path: Path
+    reason: str
+
+
+class Imported(Answer, frozen=True):
     """What an import did, or would do.
 
     Attributes:
         folder: The cache.
         dry_run: Nothing was written.
-        groups: By compiler version.
-        left: Units that were not taken, each with its state and the reason.
+        added: How many modules the store did not have.
+        known: How many it had.
+        bytes: Of what was added.
+        records: By compiler version.
+        left: Modules that were not taken.
         strangers: What else lies in the cache.
     """
 
     folder: Path
     dry_run: bool
-    groups: tuple[Group, ...]
-    left: tuple[Unfit, ...] = ()
-    strangers: tuple[tuple[Path, str], ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "folder": str(self.folder),
-            "dry_run": self.dry_run,
-            "added": sum(len(group.added) for group in self.groups),
-            "known": sum(len(group.known) for group in self.groups),
-            "bytes": sum(group.size for group in self.groups),
-            "records": [
-                {
-                    "compiler": group.compiler,
-                    "key": group.key,
-                    "added": list(group.added),
-                    "known": list(group.known),
-                    "bytes": group.size,
-                }
-                for group in self.groups
-            ],
-            "left": [
-                {"module": one.name, "state": one.state, "path": str(one.path), "reason": one.reason}
-                for one in self.left
-            ],
-            "strangers": [{"path": str(path), "reason": reason} for path, reason in self.strangers],
-        }
+    added: int
+    known: int
+    bytes: int
+    records: tuple[Group, ...]
+    left: tuple[UnfitModule, ...] = ()
+    strangers: tuple[Stranger, ...] = ()
 
 
 def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imported:
@@ -130,7 +126,16 @@ def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sin
         left += taken.left
         strangers += taken.strangers
     left.sort(key=lambda one: (one.name, str(one.path)))
-    return Imported(folder, dry_run, tuple(groups), tuple(left), tuple(strangers))
+    return Imported(
+        folder=folder,
+        dry_run=dry_run,
+        added=sum(len(group.added) for group in groups),
+        known=sum(len(group.known) for group in groups),
+        bytes=sum(group.bytes for group in groups),
+        records=tuple(groups),
+        left=tuple(UnfitModule(one.name, one.state, one.path, one.reason) for one in left),
+        strangers=tuple(Stranger(path, reason) for path, reason in strangers),
+    )
 
 
 def _found(folder: Path) -> tuple[Adapter, ForeignCache]:

@@ -6,124 +6,122 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.elsewhere import Elsewhere
 from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.errors import IntegrityError, MissError, UsageError
-from cachekit.key.canonical import Change, difference
+from cachekit.key.canonical import difference
+from cachekit.key.words import Told
 from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
 from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
+from cachekit.values import Answer
 from cachekit.verbs.entry import load_recipe
-from cachekit.verbs.plan import change_dict, miss_error, plan
-from cachekit.verbs.pull import Outcome
+from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.planned import explained
+from cachekit.verbs.pull import Outcome, fetched
 from cachekit.verbs.session import Session, holding
 
 # Opens the session of a run: for a recipe, with a verb and another machine's `toolchain` and `instance`.
 Opening = Callable[..., AbstractContextManager[Session]]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRecipe:
-    """Whether a lock still fits its recipe.
+class LockedRecipe(Struct, frozen=True):
+    """An entry of a lock file.
 
     Attributes:
-        locked: The entry.
-        key: The recipe's key now.
+        recipe: As the file names it.
+        set: Fields that are changed.
+        tiny: The recipe in small.
+        digest: Of all its files.
+        remote: The remote that has it; `local` where none has.
+        revision: The remote's state that has it.
+        modules: How many there are; so for `files`.
+    """
+
+    recipe: str
+    set: tuple[str, ...]
+    tiny: bool
+    compiler: str
+    directory: str
+    key: str
+    digest: str
+    remote: str
+    revision: str
+    modules: int
+    files: int
+    bytes: int
+
+
+class CheckedRecipe(LockedRecipe, frozen=True):
+    """Whether an entry still fits its recipe.
+
+    Attributes:
+        key_now: The recipe's key now.
         changes: Ingredients that differ, from the lock to the recipe; none where it fits.
     """
 
-    locked: Locked
-    key: str
-    changes: tuple[Change, ...]
-
-    @property
-    def fits(self) -> bool:
-        """The recipe would take what is locked."""
-        return self.key == self.locked.record.key
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            **summary(self.locked),
-            "status": "fits" if self.fits else "changed",
-            "key_now": self.key,
-            "changes": [change_dict(change, self.locked.record.compiler) for change in self.changes],
-        }
+    status: Literal["fits", "changed"]
+    key_now: str
+    changes: tuple[Told, ...]
 
 
-def summary(locked: Locked) -> dict[str, Any]:
-    """An entry for programs."""
+def _entry(locked: Locked) -> LockedRecipe:
     record = locked.record
-    return {
-        "recipe": locked.recipe,
-        "set": list(locked.overrides),
-        "tiny": locked.tiny,
-        "compiler": record.compiler,
-        "directory": record.directory,
-        "key": record.key,
-        "digest": locked.digest,
-        "remote": locked.remote,
-        "revision": locked.revision,
-        "modules": len(record.modules),
-        "files": len(record.files),
-        "bytes": record.size,
-    }
+    return LockedRecipe(
+        recipe=locked.recipe,
+        set=locked.overrides,
+        tiny=locked.tiny,
+        compiler=record.compiler,
+        directory=record.directory,
+        key=record.key,
+        digest=locked.digest,
+        remote=locked.remote,
+        revision=locked.revision,
+        modules=len(record.modules),
+        files=len(record.files),
+        bytes=record.size,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class LockFile:
+class LockFile(Answer, frozen=True):
     """A lock file after recipes were locked.
 
     Attributes:
-        path: The file.
+        file: Its path.
         changed: It says something else than before.
         dry_run: Nothing was written.
         locked: The entries of these recipes.
         kept: How many others are in it.
     """
 
-    path: Path
+    file: Path
     changed: bool
     dry_run: bool
-    locked: tuple[Locked, ...]
+    locked: tuple[LockedRecipe, ...]
     kept: int
 
     @property
-    def unshared(self) -> tuple[Locked, ...]:
+    def unshared(self) -> tuple[LockedRecipe, ...]:
         """Those that no remote has: others cannot pull them before a push."""
         return tuple(entry for entry in self.locked if entry.remote == LOCAL)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "file": str(self.path),
-            "changed": self.changed,
-            "dry_run": self.dry_run,
-            "locked": [summary(entry) for entry in self.locked],
-            "kept": self.kept,
-        }
 
+class CheckedLock(Answer, frozen=True):
+    """Whether a lock file still fits its recipes."""
 
-@dataclass(frozen=True, slots=True)
-class CheckedLock:
-    """Whether a lock file still fits its recipes.
-
-    Attributes:
-        path: The file.
-        checked: Each entry with what changed since.
-    """
-
-    path: Path
+    file: Path
     checked: tuple[CheckedRecipe, ...]
 
     @property
     def changed(self) -> tuple[CheckedRecipe, ...]:
         """Those that do not fit any more."""
-        return tuple(one for one in self.checked if not one.fits)
+        return tuple(one for one in self.checked if one.status == "changed")
 
     @property
     def good(self) -> bool:
@@ -134,18 +132,14 @@ class CheckedLock:
         """What to raise where one does not fit."""
         if self.good:
             return None
-        names = [one.locked.recipe for one in self.changed]
-        first = self.changed[0].locked
-        again = lock_file.words(from_here(first.recipe, self.path), first.overrides, tiny=first.tiny)
+        names = [one.recipe for one in self.changed]
+        first = self.changed[0]
+        again = lock_file.words(from_here(first.recipe, self.file), first.set, tiny=first.tiny)
         return MissError(
-            f"{len(names)} recipe{'s' * (len(names) > 1)} changed since {self.path} was written",
+            f"{len(names)} recipe{'s' * (len(names) > 1)} changed since {self.file} was written",
             cause=", ".join(names),
             hint=f"cachekit warm {again}, then cachekit store lock {again}",
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"file": str(self.path), "checked": [one.as_dict() for one in self.checked]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +221,7 @@ def lock_recipes(
     changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
     if not dry_run:
         lock_file.write(path, everything)
-    return LockFile(path, changed, dry_run, tuple(fresh), len(everything) - len(fresh))
+    return LockFile(path, changed, dry_run, tuple(map(_entry, fresh)), len(everything) - len(fresh))
 
 
 def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler: str = "auto") -> CheckedLock:
@@ -338,8 +332,13 @@ def lock(
 
 def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:
     """Compare an entry with its recipe as it is now."""
-    changes = difference(locked.record.hard, prepared.ingredients.hard)
-    return CheckedRecipe(locked, prepared.key, tuple(changes))
+    record = locked.record
+    return CheckedRecipe(
+        **structs.asdict(_entry(locked)),
+        status="fits" if prepared.key == record.key else "changed",
+        key_now=prepared.key,
+        changes=explained(difference(record.hard, prepared.ingredients.hard), record.compiler),
+    )
 
 
 @holding
@@ -350,5 +349,4 @@ def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> O
     done = fetch_locked(session.store, session.remotes, locked, judge, dry_run=dry_run)
     if done is None:
         return Outcome(name, "present", record.key, present=record.size)
-    state: Literal["fetched", "would-fetch"] = "would-fetch" if dry_run else "fetched"
-    return Outcome(name, state, record.key, done.remote, done.files, done.size, done.present, done.seconds)
+    return fetched(name, record.key, done, dry_run=dry_run)

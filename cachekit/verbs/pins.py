@@ -13,6 +13,7 @@ from cachekit.key.canonical import DIGITS
 from cachekit.store import Store
 from cachekit.store import pins as noted
 from cachekit.store.pins import Pin
+from cachekit.values import Answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,33 +29,22 @@ class Named:
     recipe: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Answer, frozen=True):
     """A pin, and what it keeps.
 
     Attributes:
-        pin: The pin.
-        size: Bytes of the key's record; None where the store has none yet.
-        compiler: Its compiler's folder.
-        changed: It was made, or taken away, by this command.
+        pinned: Since when, in UTC, ISO 8601; empty where that is unknown.
+        directory: The compiler's folder of the key's record.
+        bytes: Of the key's record; None where the store has none yet.
+        changed: This command made the pin, or took it away.
     """
 
-    pin: Pin
-    size: int | None
-    compiler: str
+    key: str
+    recipe: str
+    pinned: str
+    directory: str
+    bytes: int | None
     changed: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        since = datetime.fromtimestamp(self.pin.since, timezone.utc).isoformat(timespec="seconds")
-        return {
-            "key": self.pin.key,
-            "recipe": self.pin.recipe,
-            "pinned": since if self.pin.since else "",
-            "directory": self.compiler,
-            "bytes": self.size,
-            "changed": self.changed,
-        }
 
 
 def pin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
@@ -102,7 +92,8 @@ def _records(store: Store) -> dict[str, tuple[str, str, int]]:
 
 def _pinned(pin: Pin, known: dict[str, tuple[str, str, int]], *, changed: bool) -> Pinned:
     _, directory, size = known.get(pin.key, ("", "", None))
-    return Pinned(pin, size, directory, changed)
+    since = datetime.fromtimestamp(pin.since, timezone.utc).isoformat(timespec="seconds") if pin.since else ""
+    return Pinned(pin.key, pin.recipe, since, directory, size, changed)
 
 
 def _key(one: Named, known: Any, what: str = "record") -> str:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct
 
-from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.errors import IntegrityError, MissError
 from cachekit.events import bypass, bypassed
-from cachekit.key.canonical import ABSENT, Change
+from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
-from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
-from cachekit.store.record import File, Module, Record
+from cachekit.store.record import File, Record
 from cachekit.values import by_value
+from cachekit.verbs.planned import planned
 
 if TYPE_CHECKING:
     from cachekit.config import Config
-    from cachekit.recipe.price import Price
     from cachekit.remotes.remote import Found
     from cachekit.verbs.session import Session
 
@@ -44,8 +42,6 @@ class Plan(Struct, frozen=True):
         looked: How far each remote was searched for the nearest record.
         search_seconds: What that took.
         untrusted: On a miss, the remotes that are not used because somebody else may have made what lies there.
-        price: What an hour costs, where that is known.
-        refused: What to raise, where a miss was not wanted.
     """
 
     prepared: Prepared
@@ -59,8 +55,6 @@ class Plan(Struct, frozen=True):
     looked: tuple[Looked, ...] = ()
     search_seconds: float = 0.0
     untrusted: tuple[str, ...] = ()
-    price: Price | None = None
-    refused: CachekitError | None = None
 
     __hash__ = by_value
 
@@ -97,103 +91,6 @@ class Plan(Struct, frozen=True):
     def compile_seconds(self) -> float | None:
         """What there is to compile, in seconds: nothing on a hit; None is unknown."""
         return 0.0 if self.hit else self.expected_seconds
-
-    def told(
-        self, price: Price | None = None, *, require_warm: bool = False, refused: CachekitError | None = None
-    ) -> Plan:
-        """The plan as the answer to a question: with a price, and with the error of a miss that was not wanted."""
-        if require_warm and not self.hit:
-            refused = miss_error(self)
-        return structs.replace(self, price=price, refused=refused)
-
-    def error(self) -> CachekitError | None:
-        """What to raise where a miss was not wanted."""
-        return self.refused
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        price = self.price
-        record, prepared, seconds = self.record, self.prepared, self.compile_seconds
-        rounded = None if seconds is None else round(seconds, 3)
-        return {
-            "recipe": prepared.recipe.name,
-            "source": prepared.source,
-            "status": "hit" if self.hit else "miss",
-            "key": prepared.key,
-            "compiler": prepared.fingerprint.compiler,
-            "directory": prepared.fingerprint.directory,
-            "elsewhere": prepared.fingerprint.instance if prepared.fingerprint.elsewhere else "",
-            "model_type": prepared.model_type,
-            "architecture_from": prepared.architecture.source,
-            "labels": list(prepared.labels),
-            "lacks": self._lacks(),
-            "modules": [self._module(module) for module in (record.modules if record else ())],
-            "graphs": record.graphs if record else None,
-            "bytes": record.size if record else 0,
-            "remote": self.remote,
-            "fetch_bytes": self.fetch,
-            "compile_seconds": rounded,
-            "saved_seconds": self.expected_seconds if self.hit else 0.0,
-            "expected_seconds": rounded,
-            "expected": to_builtins(self.expected),
-            "dollars": price.dollars(seconds) if price else None,
-            "price": to_builtins(price),
-            "nearest": self._nearest(),
-            "reuse": self._reuse(),
-            "flaw": self.flaw,
-            "untrusted": list(self.untrusted),
-            "ingredients": {"hard": dict(prepared.ingredients.hard), "soft": dict(prepared.ingredients.soft)},
-        }
-
-    def _nearest(self) -> dict[str, Any] | None:
-        if self.near is None:
-            return None
-        changes = [change_dict(change, self.prepared.fingerprint.compiler) for change in self.near.changes]
-        known = self.near.known
-        return {"key": known.key, "recipe": known.recipe, "remote": self.near.place, "changes": changes}
-
-    def _reuse(self) -> dict[str, Any] | None:
-        if self.reuse is None:
-            return None
-        known = self.reuse.known
-        return {
-            "key": known.key,
-            "recipe": known.recipe,
-            "remote": self.reuse.place,
-            "graphs": known.graphs,
-            "bytes": known.size,
-            "fetch_bytes": self.reuse.fetch,
-            "differs": [change.name for change in self.reuse.changes],
-        }
-
-    def _lacks(self) -> dict[str, str]:
-        """What a training cannot have, or what must be got for it."""
-        lacks, fingerprint = {}, self.prepared.fingerprint
-        if not fingerprint.elsewhere and (package := absent_package(self.prepared.recipe)):
-            lacks["weights"] = (
-                f"model.package: {package}, which has the weights, is not installed here; {how_to_install(package)}"
-            )
-        return {**fingerprint.lacks, **lacks}
-
-    def _module(self, module: Module) -> dict[str, Any]:
-        """A module for programs: one whose files are all here need not come from anywhere else."""
-        lacking = {file.sha256 for file in self.lacking}
-        fetch = {file.sha256: file.size for file in module.files if file.sha256 in lacking}
-        return {
-            "name": module.name,
-            "status": "hit",
-            "remote": self.remote if fetch else LOCAL,
-            "bytes": sum(file.size for file in module.files),
-            "fetch_bytes": sum(fetch.values()),
-        }
-
-
-def change_dict(change: Change, compiler: str = "") -> dict[str, Any]:
-    """A change for programs; a side that lacks the ingredient is left out, and so are words where none are needed."""
-    sides = {"old": change.old, "new": change.new}
-    known = {side: value for side, value in sides.items() if value is not ABSENT}
-    words = registry.adapter(compiler).explain(change.name, change.old, change.new)
-    return {"name": change.name, **known, **({"words": words} if words else {})}
 
 
 class Searching(Struct, frozen=True):
@@ -341,17 +238,11 @@ def as_miss(planned: Plan, store: Store, remotes: Remotes | None, searching: Sea
     return _miss(planned.prepared, store, remotes, searching, ())
 
 
-def miss_error(planned: Plan) -> MissError:
+def miss_error(plan: Plan) -> MissError:
     """What `--require-warm` answers on a miss."""
-    differs = ", ".join(change.name for change in planned.changes[:3])
-    near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
-    what = "cannot be used" if planned.flaw else "has no record"
-    untrusted = "; ".join(planned.untrusted)
-    return MissError(
-        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]} {what}",
-        cause=planned.flaw or untrusted or near,
-        hint=f"cachekit warm {planned.prepared.source}",
-    )
+    error = planned(plan).miss()
+    assert error is not None
+    return error
 
 
 def fetch_planned(session: Session, planned: Plan) -> Record | None:

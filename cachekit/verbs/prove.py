@@ -5,12 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct, to_builtins
 
 from cachekit.compilers.evidence import Subject, Verdict, count
 from cachekit.compilers.experiment import COMMAND, Proof, kept
@@ -18,10 +15,11 @@ from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.health import Finding
+from cachekit.values import Answer
 from cachekit.verbs import doctor
 
 
-class Contract(Struct, frozen=True):
+class Contract(Answer, frozen=True):
     """What cachekit promises and assumes of Neuron, and what this host's Neuron does.
 
     Attributes:
@@ -29,35 +27,27 @@ class Contract(Struct, frozen=True):
         problem: Why there is none to compare with; empty where there is.
         hint: What helps then.
         seconds: Wall time.
-        findings: What `doctor` finds of Neuron's packages, tools, devices and cache, each with the name of its check.
+        findings: What `doctor` finds of Neuron's packages, tools, devices and cache.
         promises: What the experiment shows of each promise.
         assumptions: What it shows of each assumption.
+        counts: How many promises and assumptions are `ok`, `differs` and `unknown`.
+        good: There is a Neuron, doctor finds nothing wrong with it, and nothing that was looked at differs.
     """
 
     compiler: str = ""
     problem: str = ""
     hint: str = ""
     seconds: float = 0.0
-    findings: tuple[tuple[str, Finding], ...] = ()
+    findings: tuple[Finding, ...] = ()
     promises: tuple[Verdict, ...] = ()
     assumptions: tuple[Verdict, ...] = ()
+    counts: Mapping[str, int] = {}
+    good: bool = False
 
     @property
     def differing(self) -> tuple[Verdict, ...]:
         """What is not as it was promised or assumed."""
         return tuple(one for one in (*self.promises, *self.assumptions) if one.state == "differs")
-
-    @property
-    def good(self) -> bool:
-        """There is a Neuron, doctor finds nothing wrong with it, and nothing that was looked at differs."""
-        broken = any(finding.state == "problem" for _, finding in self.findings)
-        return not self.problem and not self.differing and not broken
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        findings = [{"check": name, **to_builtins(finding)} for name, finding in self.findings]
-        counts = count((*self.promises, *self.assumptions))
-        return {**to_builtins(self), "findings": findings, "counts": counts, "good": self.good}
 
 
 def neuron_contract(
@@ -81,11 +71,19 @@ def neuron_contract(
         subject = assumed()
     except CompilerUnavailableError as error:
         problem = "; ".join(filter(None, (error.message, error.cause)))
-        return Contract(problem=problem, hint=error.hint or "", findings=findings)
+        return Contract(problem=problem, hint=error.hint, findings=findings, counts=count(()))
     with _folder() as folder:
         promises, assumptions = prove(subject, Proof(subject, folder, command=command, tell=tell))
-    seconds = round(time.monotonic() - start, 1)
-    return Contract(subject.compiler, "", "", seconds, findings, promises, assumptions)
+    counts = count((*promises, *assumptions))
+    return Contract(
+        compiler=subject.compiler,
+        seconds=round(time.monotonic() - start, 1),
+        findings=findings,
+        promises=promises,
+        assumptions=assumptions,
+        counts=counts,
+        good=not counts["differs"] and not any(finding.state == "problem" for finding in findings),
+    )
 
 
 def assumed() -> Subject:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.imported import known_modules, record_of
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
-from cachekit.remotes.fetch import fetch
+from cachekit.remotes.fetch import Pulled, fetch
 from cachekit.remotes.module_files import Brought, ModuleFiles, RefusedError, vouched
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
@@ -26,15 +28,21 @@ from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import store_error
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
-from cachekit.values import by_value
+from cachekit.values import Answer
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session, holding
 
 _Files = Mapping[str, Entry]  # a module's, by name
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class LeftModule(Struct, frozen=True):
+    """A module that was not fetched: it is not finished, or not to be used."""
+
+    module: str
+    reason: str
+
+
+class Outcome(Answer, frozen=True):
     """What became of one thing that was to be pulled.
 
     Attributes:
@@ -43,11 +51,11 @@ class Outcome:
         key: Of the record.
         remote: Where it came from.
         files: Files that were fetched.
-        size: Bytes that were, or would be, fetched.
+        bytes: That were, or would be, fetched.
         present: Bytes that the store had.
         seconds: Wall time.
         modules: Those that were, or would be, fetched by their names.
-        left: Those that were not, because they are not finished or not to be used, and why.
+        left: Those that were not.
     """
 
     name: str
@@ -55,28 +63,11 @@ class Outcome:
     key: str
     remote: str = ""
     files: int = 0
-    size: int = 0
+    bytes: int = 0
     present: int = 0
     seconds: float = 0.0
     modules: tuple[str, ...] = ()
-    left: Mapping[str, str] = field(default_factory=dict)
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "name": self.name,
-            "state": self.state,
-            "key": self.key,
-            "remote": self.remote,
-            "files": self.files,
-            "bytes": self.size,
-            "present": self.present,
-            "seconds": round(self.seconds, 3),
-            "modules": list(self.modules),
-            "left": [{"module": name, "reason": reason} for name, reason in sorted(self.left.items())],
-        }
+    left: tuple[LeftModule, ...] = ()
 
 
 @holding
@@ -100,9 +91,15 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
     place = planned.found.remote.name
     if dry_run:
         present = planned.record.size - planned.fetch
-        return Outcome(name, "would-fetch", prepared.key, place, size=planned.fetch, present=present)
+        return Outcome(name, "would-fetch", prepared.key, place, bytes=planned.fetch, present=present)
     done = fetch(session.store, session.remotes, planned.found, registry.judge(planned.found.shared.record.directory))
-    return Outcome(name, "fetched", prepared.key, done.remote, done.files, done.size, done.present, done.seconds)
+    return fetched(name, prepared.key, done)
+
+
+def fetched(name: str, key: str, done: Pulled, *, dry_run: bool = False) -> Outcome:
+    """A fetch as an answer."""
+    state: Literal["fetched", "would-fetch"] = "would-fetch" if dry_run else "fetched"
+    return Outcome(name, state, key, done.remote, done.files, done.size, done.present, round(done.seconds, 3))
 
 
 # Modules by their names
@@ -170,13 +167,13 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     for name in names:
         if name in damaged and name in left:
             raise IntegrityError(f"{name} cannot be used", cause=left[name], hint="compile it again, and push it")
-        outcomes.setdefault(name, Outcome(name, "absent", "", left={name: left[name]} if name in left else {}))
+        outcomes.setdefault(name, Outcome(name, "absent", "", left=_left(left, name)))
     found = [outcomes[name] for name in dict.fromkeys(names)]
     if folder:
-        rest = {name: reason for name, reason in left.items() if _in(name, folder) and name not in names}
+        rest = _left(left, *(name for name in left if _in(name, folder) and name not in names))
         state = sweeping[0].state if sweeping else "present" if had else "absent"
         sweeping = sweeping or [Outcome(folder, state, "", present=had)]
-        found += [*sweeping[:-1], replace(sweeping[-1], left=rest)]
+        found += [*sweeping[:-1], structs.replace(sweeping[-1], left=rest)]
     if any(one.state == "absent" and not one.left for one in found):
         session.remotes.raise_failure()
     return found
@@ -207,6 +204,10 @@ def _check_names(names: Sequence[str], folder: str) -> None:
         _cache_of(folder)
 
 
+def _left(reasons: Mapping[str, str], *names: str) -> tuple[LeftModule, ...]:
+    return tuple(LeftModule(name, reasons[name]) for name in sorted(names) if name in reasons)
+
+
 def _in(name: str, folder: str) -> bool:
     return bool(folder) and name.startswith(f"{folder}/")
 
@@ -217,7 +218,7 @@ def _size(files: _Files) -> int:
 
 def _sum(folder: str, done: Sequence[Outcome], present: int) -> Outcome:
     first = done[0]
-    files, size = sum(one.files for one in done), sum(one.size for one in done)
+    files, size = sum(one.files for one in done), sum(one.bytes for one in done)
     modules = tuple(one.name for one in done)
     return Outcome(folder, first.state, first.key, first.remote, files, size, present, first.seconds, modules)
 
@@ -309,7 +310,7 @@ def _fetch(
             files.forget()
     except OSError as error:
         raise store_error(store.layout.home, error) from error
-    seconds = time.monotonic() - start
+    seconds = round(time.monotonic() - start, 3)
     session.journal.emit(
         "pull.modules",
         remote=remote.name,
@@ -317,7 +318,7 @@ def _fetch(
         refused=refused,
         files=files.count,
         bytes=files.size,
-        seconds=round(seconds, 3),
+        seconds=seconds,
     )
     done = {}
     for name, found in modules.items():

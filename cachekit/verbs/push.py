@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+
+from msgspec import structs
 
 from cachekit.compilers import registry
 from cachekit.errors import AuthError, RemoteError
@@ -13,30 +13,10 @@ from cachekit.remotes.push import Pushed, push
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
 from cachekit.store.record import Record
-from cachekit.values import by_value
 from cachekit.verbs.inspect import find
 from cachekit.verbs.session import Session, holding
 
 SHOWN = 5  # paths of a record that are named
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A push, with what it tells strangers.
-
-    Attributes:
-        pushed: What became of it.
-        leaks: What the records tell about who made them, where anybody may read the cache.
-    """
-
-    pushed: Pushed
-    leaks: tuple[str, ...]
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {**self.pushed.as_dict(), "leaks": list(self.leaks)}
 
 
 def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Record]:
@@ -55,7 +35,7 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
 @holding
 def push_records(
     session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool, recheck: bool = False
-) -> list[Reported]:
+) -> list[Pushed]:
     """Put records on every cache that may be written; see `push`.
 
     Args:
@@ -80,7 +60,7 @@ def push_records(
         leaks = tells.get(remote.name, ())
         if not leaks and remote.public and (dry_run or one.error is not None):
             leaks = tuple(leaks_of(session.store, records))
-        reports.append(Reported(one, leaks))
+        reports.append(structs.replace(one, leaks=leaks))
     return reports
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -22,8 +21,9 @@ from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
-from cachekit.values import by_value
+from cachekit.values import Answer
 from cachekit.verbs.plan import Plan, fetch_planned, look_again, plan, tell, unrestored, unshared
+from cachekit.verbs.planned import Planned, planned
 from cachekit.verbs.session import Session, holding
 from cachekit.verbs.train import beyond
 
@@ -36,71 +36,47 @@ MOST_MODULES = 8
 _FOREIGN = ("compiler.name", "toolchain.", "target.")
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Answer, frozen=True, kw_only=True):
     """What became of a command.
 
     Attributes:
         command: Its words, without secrets.
-        code: Its exit code.
-        plan: What was found beforehand.
-        record: What the store has now for the key; None where nothing compiled, or nothing could be kept.
-        seed: The record of a similar command whose graphs it was given, as it had none of its own.
-        seen: What the compiler did.
+        status: What was found beforehand.
+        remote: Where that was found.
+        seed: The key of a similar command's record, whose graphs this one was given because it had none of its own.
+        compiled: Graphs.
+        found: Graphs.
         built: Machine-code files, or modules, that are new.
+        kept: What compiled is in the store now.
         problem: Why what compiled could not be kept; empty where it was.
-        restored_bytes: What it was given.
+        modules: Of the record that the store has now for the key; so for `bytes`.
+        restored_bytes: What the command was given.
+        saved_seconds: What compiling took less than it did when the record was made.
         overhead_seconds: What cachekit itself took.
         seconds: Wall time of it all.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why the run went without the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     command: list[str]
-    code: int
-    plan: Plan
-    record: Record | None
-    seed: Record | None
-    seen: Observed
+    exit_code: int
+    key: str
+    status: Literal["hit", "miss"]
+    remote: str
+    seed: str
+    compiled: int
+    found: int
     built: int
+    kept: bool
     problem: str
+    modules: tuple[str, ...]
+    bytes: int
     restored_bytes: int
+    compile_seconds: float
+    saved_seconds: float
     overhead_seconds: float
     seconds: float
-    bypassed: Mapping[str, int] = field(default_factory=dict)
-
-    __hash__ = by_value
-
-    @property
-    def saved_seconds(self) -> float:
-        """What compiling took less than it did when the record was made."""
-        base = self.plan.record or self.seed
-        return round(base.compile_seconds - self.seen.compile_seconds, 3) if base and self.restored_bytes else 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        record = self.record
-        return {
-            "command": self.command,
-            "exit_code": self.code,
-            "key": self.plan.prepared.key,
-            "status": "hit" if self.plan.hit else "miss",
-            "remote": self.plan.remote,
-            "seed": self.seed.key if self.seed else "",
-            "compiled": self.seen.compiled,
-            "found": self.seen.found,
-            "built": self.built,
-            "kept": record is not None and not self.problem,
-            "problem": self.problem,
-            "modules": [module.name for module in record.modules] if record else [],
-            "bytes": record.size if record else 0,
-            "restored_bytes": self.restored_bytes,
-            "compile_seconds": self.seen.compile_seconds,
-            "saved_seconds": self.saved_seconds,
-            "overhead_seconds": round(self.overhead_seconds, 3),
-            "seconds": round(self.seconds, 3),
-            "notes": list(self.seen.notes),
-            "bypassed": dict(self.bypassed),
-        }
+    notes: tuple[str, ...]
+    bypassed: Mapping[str, int] = {}
 
 
 @holding
@@ -129,16 +105,18 @@ def run(
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
-    planned = plan(prepared, session.store, session.remotes, anew=True)
-    if require_warm and not ready(planned):
-        raise not_warm(planned)
-    status = "hit" if planned.hit else "miss"
-    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, remote=planned.remote)
-    tell(session, planned, recache=recache)
-    with entered(session, planned, require_warm=require_warm, recache=recache) as (live, record, seed):
+    found = plan(prepared, session.store, session.remotes, anew=True)
+    if require_warm and not ready(found):
+        raise not_warm(found)
+    status = "hit" if found.hit else "miss"
+    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, remote=found.remote)
+    tell(session, found, recache=recache)
+    with entered(session, found, require_warm=require_warm, recache=recache) as (live, record, seed):
         given = record or seed
-        found = record is not None and bool(record.soft.get(REPORTED))
-        watch = session.compiler.watch(Run(prepared.recipe, live.tree, "command", found, require_warm, live.restored))
+        reported = record is not None and bool(record.soft.get(REPORTED))
+        watch = session.compiler.watch(
+            Run(prepared.recipe, live.tree, "command", reported, require_warm, live.restored)
+        )
         sink = partial(_tell, session, watch)
         if given is not None:
             session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=_since(start))
@@ -151,7 +129,7 @@ def run(
         session.journal.emit("command.end", code=code)
         seen = watch.observed() or Observed()
         built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
-        fetched = planned.found is not None
+        fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
         keeping = Keeping(session.store, session.compiler, prepared, record, live, seed, replaces=recache, marks=marks)
         kept, problem = session.keep(keeping, seen, fetched=fetched)
@@ -164,53 +142,104 @@ def run(
     for note in seen.notes:
         session.journal.emit("worker.note", note=note)
     after = time.monotonic() - mark
-    done = Ran(
-        shown(command), code, planned, kept, seed, seen, built, problem, live.restored_bytes, before + after,
-        time.monotonic() - start, bypassed(session.journal),
-    )  # fmt: skip
+    done = told(
+        command,
+        found,
+        seen,
+        code=code,
+        record=kept,
+        seed=seed,
+        built=built,
+        problem=problem,
+        restored_bytes=live.restored_bytes,
+        overhead_seconds=before + after,
+        seconds=time.monotonic() - start,
+    )
+    done = structs.replace(done, bypassed=bypassed(session.journal))
     session.journal.emit("command.done", **done.as_dict())
     return done
 
 
-def ready(planned: Plan) -> bool:
-    """The key's record is there, and a command that came to its end has made it."""
-    return planned.record is not None and bool(planned.record.soft.get(FINISHED, True))
-
-
-def not_warm(planned: Plan) -> MissError:
-    """What `--require-warm` answers."""
-    differs = ", ".join(change.name for change in planned.changes[:3])
-    near = f"the nearest record differs in {differs}" if differs else "no record is near"
-    if planned.record is not None:
-        near = "its record was made by a run that failed, and may lack graphs"
-    return MissError(
-        f"{planned.prepared.recipe.name} is not warm: key {planned.prepared.key[:16]}",
-        cause=planned.flaw or near,
-        hint="run it once without --require-warm",
+def told(
+    command: CommandLine,
+    plan: Plan,
+    seen: Observed,
+    *,
+    code: int,
+    record: Record | None,
+    seed: Record | None,
+    built: int,
+    problem: str,
+    restored_bytes: int,
+    overhead_seconds: float,
+    seconds: float,
+) -> Ran:
+    """The answer of a run: `record` is what the store has now, `seed` a similar command's; the rest is as in `Ran`."""
+    base = plan.record or seed
+    return Ran(
+        command=shown(command),
+        exit_code=code,
+        key=plan.prepared.key,
+        status="hit" if plan.hit else "miss",
+        remote=plan.remote,
+        seed=seed.key if seed else "",
+        compiled=seen.compiled,
+        found=seen.found,
+        built=built,
+        kept=record is not None and not problem,
+        problem=problem,
+        modules=tuple(module.name for module in record.modules) if record else (),
+        bytes=record.size if record else 0,
+        restored_bytes=restored_bytes,
+        compile_seconds=seen.compile_seconds,
+        saved_seconds=round(base.compile_seconds - seen.compile_seconds, 3) if base and restored_bytes else 0.0,
+        overhead_seconds=round(overhead_seconds, 3),
+        seconds=round(seconds, 3),
+        notes=tuple(seen.notes),
     )
 
 
-def seed_of(planned: Plan) -> Record | None:
+def ready(plan: Plan) -> bool:
+    """The key's record is there, and a command that came to its end has made it."""
+    return plan.record is not None and bool(plan.record.soft.get(FINISHED, True))
+
+
+def foreseen(plan: Plan) -> Planned:
+    """What a command will find: a record that a failed run has made is no promise."""
+    answer = planned(plan)
+    if plan.record is None or ready(plan):
+        return answer
+    return structs.replace(answer, flaw="its record was made by a run that failed, and may lack graphs")
+
+
+def not_warm(plan: Plan) -> MissError:
+    """What `--require-warm` answers."""
+    error = foreseen(plan).miss()
+    assert error is not None
+    return error
+
+
+def seed_of(plan: Plan) -> Record | None:
     """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
-    near = planned.near.record if planned.near else None
+    near = plan.near.record if plan.near else None
     if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
         return None
-    if near.hard.get("command.name") != planned.prepared.ingredients.hard["command.name"]:
+    if near.hard.get("command.name") != plan.prepared.ingredients.hard["command.name"]:
         return None
-    if any(change.name.startswith(_FOREIGN) for change in planned.changes):
+    if any(change.name.startswith(_FOREIGN) for change in plan.changes):
         return None
     return near
 
 
 @contextmanager
 def entered(
-    session: Session, planned: Plan, *, require_warm: bool, recache: bool
+    session: Session, plan: Plan, *, require_warm: bool, recache: bool
 ) -> Iterator[tuple[CacheDir, Record | None, Record | None]]:
     """A compiler cache dir with what there is for a command; with what is left, where that turns out to be damaged.
 
     Args:
         session: Collaborators.
-        planned: The command's plan.
+        plan: The command's plan.
         require_warm: Fail where its record cannot be had.
         recache: Restore nothing.
 
@@ -220,11 +249,11 @@ def entered(
     Raises:
         MissError: The record could not be fetched, under `require_warm`.
     """
-    prepared = planned.prepared
-    record = None if recache else fetch_planned(session, planned)
+    prepared = plan.prepared
+    record = None if recache else fetch_planned(session, plan)
     if record is None and require_warm:
-        raise not_warm(structs.replace(planned, record=None, found=None, flaw="it could not be fetched"))
-    seed = None if record or recache else seed_of(planned)
+        raise not_warm(structs.replace(plan, record=None, found=None, flaw="it could not be fetched"))
+    seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:
         session.journal.emit("restore.refused", key=prepared.key, reason=f"{error.message}: {error.cause}")

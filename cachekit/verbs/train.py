@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -22,13 +21,11 @@ from cachekit.events import bypassed
 from cachekit.recipe import Recipe
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
-from cachekit.training import Result
 from cachekit.training.checkpoints import checkpoint
 from cachekit.training.run import run_job
-from cachekit.values import by_value
+from cachekit.values import Answer
 from cachekit.verbs.plan import (
     HERE,
-    Plan,
     Searching,
     as_miss,
     fetch_planned,
@@ -39,71 +36,53 @@ from cachekit.verbs.plan import (
     unshared,
 )
 from cachekit.verbs.session import Session, holding
-from cachekit.verbs.warm import Warmed, warm
+from cachekit.verbs.warm import warm
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What a training did.
+class Trained(Answer, frozen=True, kw_only=True):
+    """What a training did; also `result.json` in its output folder.
 
     Attributes:
-        plan: What was found beforehand.
-        warmed: What had to be warmed first; None after a hit.
-        record: The record that was used, with what was added.
-        result: What the worker reported.
+        compiled: Graphs that compiled in the training run; the promise is 0.
         built: Machine-code files that were built in the training run: 0 means that no compiler ran.
+        found: Graphs that were found.
+        surprises: Phases in which something compiled although everything had been restored.
+        metrics: By split: `{"validation": {"accuracy": ..., "loss": ..., "rows": ...}}`.
+        lacks: What the training could not have here, with a sentence.
+        rows: By split.
+        steps: Optimizer steps of this run.
+        resumed_from: The checkpoint that the run started from.
+        compile_seconds: What had to be warmed first took this long to compile.
+        saved_seconds: What the first steps took less than a cold compile; negative where a hit did not pay.
         overhead_seconds: What cachekit itself took: plan, restore, harvest.
         seconds: Wall time of it all.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+        phases: Seconds by phase: import, data, model, train, evaluate, save; `graphs` is what the first steps took
+            beyond the later ones: compiling, or loading what is compiled.
+        counters: The compiler's own.
+        bypassed: Why the run went without the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
-    plan: Plan
-    warmed: Warmed | None
-    record: Record
-    result: Result
+    recipe: str
+    source: str
+    key: str
+    status: Literal["hit", "warmed"]
+    compiled: int
     built: int
+    found: int
+    surprises: tuple[str, ...]
+    metrics: Mapping[str, Mapping[str, float | int]]
+    lacks: Mapping[str, str]
+    rows: Mapping[str, int]
+    steps: int
+    resumed_from: str
+    output_dir: str
+    compile_seconds: float
+    saved_seconds: float
     overhead_seconds: float
     seconds: float
-    bypassed: Mapping[str, int] = field(default_factory=dict)
-
-    __hash__ = by_value
-
-    @property
-    def compiled(self) -> int:
-        """Graphs that compiled in the training run; the promise is 0."""
-        return self.result.counters.get("compiled", 0)
-
-    @property
-    def saved_seconds(self) -> float:
-        """What the first steps took less than a cold compile; negative where a hit did not pay."""
-        return round(self.record.cold_seconds - self.result.seconds.get("graphs", 0.0), 3)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs, and for `result.json` in the output folder."""
-        prepared = self.plan.prepared
-        return {
-            "recipe": prepared.recipe.name,
-            "source": prepared.source,
-            "key": prepared.key,
-            "status": "warmed" if self.warmed is not None and self.warmed.compiled else "hit",
-            "compiled": self.compiled,
-            "built": self.built,
-            "found": self.result.counters.get("found", 0),
-            "surprises": list(self.result.surprises),
-            "metrics": self.result.metrics,
-            "lacks": dict(prepared.fingerprint.lacks),
-            "rows": self.result.rows,
-            "steps": self.result.steps,
-            "resumed_from": self.result.resumed_from,
-            "output_dir": self.result.output_dir,
-            "compile_seconds": self.warmed.record.compile_seconds if self.warmed else 0.0,
-            "saved_seconds": self.saved_seconds,
-            "overhead_seconds": round(self.overhead_seconds, 3),
-            "seconds": round(self.seconds, 3),
-            "phases": self.result.seconds,
-            "counters": self.result.counters,
-            "bypassed": dict(self.bypassed),
-        }
+    phases: Mapping[str, float]
+    counters: Mapping[str, int]
+    bypassed: Mapping[str, int]
 
 
 @holding
@@ -185,8 +164,29 @@ def train(
         mark = time.monotonic()
         record, built = _add(session, prepared, record, live, seen)
     overhead += time.monotonic() - mark
-    counts = bypassed(session.journal)
-    trained = Trained(planned, warmed, record, result, built, overhead, time.monotonic() - start, counts)
+    trained = Trained(
+        recipe=prepared.recipe.name,
+        source=prepared.source,
+        key=prepared.key,
+        status="warmed" if warmed is not None and warmed.compiled else "hit",
+        compiled=result.counters.get("compiled", 0),
+        built=built,
+        found=result.counters.get("found", 0),
+        surprises=result.surprises,
+        metrics=result.metrics,
+        lacks=prepared.fingerprint.lacks,
+        rows=result.rows,
+        steps=result.steps,
+        resumed_from=result.resumed_from,
+        output_dir=result.output_dir,
+        compile_seconds=warmed.record.compile_seconds if warmed else 0.0,
+        saved_seconds=round(record.cold_seconds - result.seconds.get("graphs", 0.0), 3),
+        overhead_seconds=round(overhead, 3),
+        seconds=round(time.monotonic() - start, 3),
+        phases=result.seconds,
+        counters=result.counters,
+        bypassed=bypassed(session.journal),
+    )
     session.journal.emit("train.end", **trained.as_dict())
     return trained
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from msgspec import UNSET, structs
 
@@ -30,7 +29,6 @@ from cachekit.store.notes import forget_attempt
 from cachekit.store.record import Record, Reuse
 from cachekit.training import Result
 from cachekit.training.run import run_job
-from cachekit.values import by_value
 from cachekit.verbs.plan import (
     HERE,
     Plan,
@@ -42,51 +40,12 @@ from cachekit.verbs.plan import (
     tell,
     unshared,
 )
+from cachekit.verbs.planned import Reused
 from cachekit.verbs.session import Session, holding
 
 
 @dataclass(frozen=True, slots=True)
-class Reused:
-    """What a warm took from the nearest record.
-
-    Attributes:
-        near: The record that was restored.
-        graphs: Graphs that came from it.
-        of: Graphs that the recipe needs.
-        files: Files, or modules, of it that were used; they are in the new record.
-        kernels: Of these, machine code that belongs to no graph of its own: it serves other graphs as well.
-        bytes: What was restored.
-    """
-
-    near: Near
-    graphs: int
-    of: int
-    files: int
-    kernels: int
-    bytes: int
-
-    def note(self, seconds: float) -> Reuse:
-        """What the new record says of it, whose compile took that long: its graphs, and what they take when cold."""
-        known = self.near.known
-        return Reuse(known.key, self.graphs, round(max(seconds, known.cold_seconds), 3))
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "key": self.near.known.key,
-            "recipe": self.near.known.recipe,
-            "remote": self.near.place,
-            "differs": [change.name for change in self.near.changes],
-            "graphs": self.graphs,
-            "of": self.of,
-            "files": self.files,
-            "kernels": self.kernels,
-            "bytes": self.bytes,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Warmed:
+class WarmRun:
     """What a warm did.
 
     Attributes:
@@ -98,7 +57,6 @@ class Warmed:
         worker: What the trial run reported; None without one.
         bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
         reused: What came from the nearest record; None where nothing did.
-        next: The command that goes on from here.
     """
 
     plan: Plan
@@ -109,29 +67,6 @@ class Warmed:
     worker: Result | None = None
     bypassed: Mapping[str, int] = field(default_factory=dict)
     reused: Reused | None = None
-    next: str = ""
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            **self.plan.as_dict(),
-            "status": "compiled" if self.compiled or self.reused else "hit",
-            "modules": [{"name": m.name, "bytes": sum(f.size for f in m.files)} for m in self.record.modules],
-            "graphs": self.record.graphs,
-            "bytes": self.record.size,
-            "compiled": self.compiled,
-            "compile_seconds": self.record.compile_seconds if self.compiled else 0.0,
-            "saved_seconds": 0.0 if self.compiled else self.record.cold_seconds,
-            "seconds": round(self.seconds, 3),
-            "waited_seconds": round(self.waited_seconds, 3),
-            "counters": self.worker.counters if self.worker else {},
-            "phases": self.worker.seconds if self.worker else {},
-            "bypassed": dict(self.bypassed),
-            "reused": self.reused.as_dict() if self.reused else None,
-            "next": self.next,
-        }
 
 
 @holding
@@ -142,7 +77,7 @@ def warm(
     recache: bool = False,
     require_warm: bool = False,
     planned: Plan | None = None,
-) -> Warmed:
+) -> WarmRun:
     """Make sure that the record of a recipe exists.
 
     Args:
@@ -169,7 +104,7 @@ def warm(
     if not recache and (record := fetch_planned(session, planned)):
         if not planned.found:  # a warm made before there was a remote, or while that was away
             session.push(record)
-        return _done(session, Warmed(planned, record, 0, time.monotonic() - start), planned.remote)
+        return _done(session, WarmRun(planned, record, 0, time.monotonic() - start), planned.remote)
     planned = as_miss(planned, session.store, session.remotes, searching) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
@@ -196,10 +131,10 @@ def warm(
             place = prepared.place
             meanwhile = session.store.lookup(place.key, place.directory, place.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
-                return _done(session, Warmed(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
+                return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
         with nullcontext(Lease[Found]()) if recache else _lease(session, prepared, planned) as mine:
             if mine.found and (record := session.fetch(mine.found)):
-                done, remote = Warmed(planned, record, 0, 0.0), mine.found.remote.name
+                done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
             else:
                 remote = ""
                 done = _compile(session, prepared, planned, mine, replaces=recache)
@@ -219,7 +154,7 @@ def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractConte
     )
 
 
-def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> Warmed:
+def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> WarmRun:
     shared = session.own_root(prepared.recipe)
     begun = time.monotonic()
     # Who wants everything compiled anew reuses nothing.
@@ -241,7 +176,7 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Fo
 
 def _try(
     session: Session, prepared: Prepared, planned: Plan, near: Near | None, shared: Path | None, *, begun: float
-) -> Warmed:
+) -> WarmRun:
     """The trial run, with what the nearest record has or without, and its harvest.
 
     Args:
@@ -275,11 +210,15 @@ def _try(
             found=False,
         )
         reused = _assess(session, near, live, seen) if near else None
-        record = _keep(session, prepared, live, seen, reused)
+        note = None
+        if near and reused:  # its graphs, and what they take when cold
+            cold = round(max(seen.compile_seconds, near.known.cold_seconds), 3)
+            note = Reuse(near.known.key, reused.graphs, cold)
+        record = _keep(session, prepared, live, seen, note)
     if reused:
-        session.journal.emit("reuse.end", **reused.as_dict())
+        session.journal.emit("reuse.end", **structs.asdict(reused))
     compiled = seen.compiled if reused or shared is not None else max(seen.compiled, 1)
-    return Warmed(planned, record, compiled, 0.0, worker=result, reused=reused)
+    return WarmRun(planned, record, compiled, 0.0, worker=result, reused=reused)
 
 
 def _fetched(session: Session, planned: Plan) -> Near | None:
@@ -311,10 +250,20 @@ def _assess(session: Session, near: Near, live: CacheDir, seen: Observed) -> Reu
             return None
     if not files:
         return None
-    return Reused(near, graphs, seen.found + seen.compiled, files, kernels, live.restored_bytes)
+    return Reused(
+        key=near.known.key,
+        recipe=near.known.recipe,
+        remote=near.place,
+        differs=tuple(change.name for change in near.changes),
+        graphs=graphs,
+        of=seen.found + seen.compiled,
+        files=files,
+        kernels=kernels,
+        bytes=live.restored_bytes,
+    )
 
 
-def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, reused: Reused | None = None) -> Record:
+def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, reused: Reuse | None) -> Record:
     # What was used of the other record belongs to this one as well; where nobody knows what that was, all of it.
     used = live.before if reused and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
@@ -329,14 +278,13 @@ def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, 
                 cause=f"the compiler found {seen.found} graphs and compiled {seen.compiled}",
                 hint=f"is its cache switched off? see {session.log}",
             )
-        note = reused.note(seen.compile_seconds) if reused else UNSET
-        record = new_record(prepared, harvest.modules, seen, reused=note)
+        record = new_record(prepared, harvest.modules, seen, reused=reused or UNSET)
         session.store.publish(record, harvest.files)
     forget_attempt(session.store.layout, prepared.key)
     return record
 
 
-def _done(session: Session, warmed: Warmed, remote: str) -> Warmed:
+def _done(session: Session, warmed: WarmRun, remote: str) -> WarmRun:
     """Tell the journal; `remote` is where the record came from, empty where it was made now."""
     session.journal.emit(
         "warm.end",

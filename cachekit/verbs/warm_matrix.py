@@ -2,93 +2,64 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+
+from msgspec import Struct
 
 from cachekit.errors import CachekitError, InterruptedRunError
 from cachekit.recipe.matrix import MatrixEntry
-from cachekit.verbs.plan import Plan
-from cachekit.verbs.warm import Warmed
-
-SHOWN = 3  # failures that the error names
+from cachekit.values import Answer
+from cachekit.verbs.planned import Planned, Warmed, together
 
 
-@dataclass(frozen=True, slots=True)
-class EntryOutcome:
+class EntryOutcome(Struct, frozen=True, kw_only=True):
     """What became of an entry.
 
     Attributes:
-        answer: What warming it, or planning it, came to; None where it failed.
+        set: Its overrides.
+        status: `compiled`, `hit`, `failed`, or of a plan `miss`.
+        compiled: Graphs; None where only planned, or failed. So for `seconds`.
         error: Why it failed.
     """
 
-    entry: MatrixEntry
-    answer: Plan | Warmed | None
+    name: str
+    recipe: str
+    set: tuple[str, ...]
+    status: str = "failed"
+    key: str | None = None
+    compiled: int | None = None
+    seconds: float | None = None
+    compile_seconds: float | None = None
     error: CachekitError | None = None
 
-    @property
-    def status(self) -> str:
-        """`compiled`, `hit`, `failed`, or of a plan `miss`."""
-        return "failed" if self.error else str(self._document()["status"])
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        said = {name: self._document().get(name) for name in ("key", "compiled", "seconds", "compile_seconds")}
-        return {
-            "name": self.entry.name,
-            "recipe": self.entry.recipe,
-            "set": list(self.entry.overrides),
-            "status": self.status,
-            **said,
-            "error": self.error.as_dict() if self.error else None,
-        }
-
-    def _document(self) -> dict[str, Any]:
-        return self.answer.as_dict() if self.answer else {}
-
-
-@dataclass(frozen=True, slots=True)
-class WarmedAll:
-    """What became of a list.
+class WarmedAll(Answer, frozen=True):
+    """What became of a list: how many entries of each kind there are, and each.
 
     Attributes:
-        outcomes: Of each entry.
-        verb: What was to be done: `warmed`, or `planned`.
+        dry_run: The entries were only planned.
     """
 
-    outcomes: tuple[EntryOutcome, ...]
-    verb: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs: how many there are of each kind, and what became of each."""
-        kinds = ["compiled", "hit", "miss", "failed"]
-        counts = {kind: sum(outcome.status == kind for outcome in self.outcomes) for kind in kinds}
-        return {**counts, "entries": [outcome.as_dict() for outcome in self.outcomes]}
+    dry_run: bool
+    compiled: int
+    hit: int
+    miss: int
+    failed: int
+    entries: tuple[EntryOutcome, ...]
 
     def error(self) -> CachekitError | None:
         """One error for all that failed, with the first one's code; None where nothing did."""
-        failed = [outcome for outcome in self.outcomes if outcome.error is not None]
-        if not failed:
-            return None
-        first = failed[0].error
-        assert first is not None
-        names = ", ".join(outcome.entry.name for outcome in failed[:SHOWN]) + (", ..." if len(failed) > SHOWN else "")
-        told = CachekitError(
-            f"{len(failed)} of {len(self.outcomes)} could not be {self.verb}: {names}",
-            cause=f"{failed[0].entry.name}: {first}" + (f": {first.cause}" if first.cause else ""),
-            hint=first.hint,
-        )
-        told.code, told.exit_code = first.code, first.exit_code
-        return told
+        failed = [(entry.name, entry.error) for entry in self.entries if entry.error]
+        return together(failed, len(self.entries), "planned" if self.dry_run else "warmed")
 
 
 def warm_matrix(
     entries: Iterable[MatrixEntry],
-    one: Callable[[MatrixEntry], Plan | Warmed],
+    one: Callable[[MatrixEntry], Planned],
     tell: Callable[[int, MatrixEntry], None],
     *,
-    verb: str,
+    dry_run: bool,
 ) -> WarmedAll:
     """Warm one after the other.
 
@@ -96,15 +67,31 @@ def warm_matrix(
         entries: What to warm.
         one: Warms an entry, or plans it.
         tell: Is told before each, with its number from 1.
-        verb: See `WarmedAll`.
+        dry_run: See `WarmedAll`.
     """
     outcomes = []
     for number, entry in enumerate(entries, 1):
         tell(number, entry)
+        name, recipe, overrides = entry.name, entry.recipe, tuple(entry.overrides)
         try:
-            outcomes.append(EntryOutcome(entry, one(entry)))
+            done = one(entry)
         except InterruptedRunError:
             raise
         except CachekitError as error:
-            outcomes.append(EntryOutcome(entry, None, error))
-    return WarmedAll(tuple(outcomes), verb)
+            outcomes.append(EntryOutcome(name=name, recipe=recipe, set=overrides, error=error))
+            continue
+        warmed = done if isinstance(done, Warmed) else None
+        outcomes.append(
+            EntryOutcome(
+                name=name,
+                recipe=recipe,
+                set=overrides,
+                status=done.status,
+                key=done.key,
+                compiled=warmed.compiled if warmed else None,
+                seconds=warmed.seconds if warmed else None,
+                compile_seconds=done.compile_seconds,
+            )
+        )
+    counts = Counter(outcome.status for outcome in outcomes)
+    return WarmedAll(dry_run, counts["compiled"], counts["hit"], counts["miss"], counts["failed"], tuple(outcomes))

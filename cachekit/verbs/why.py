@@ -6,11 +6,10 @@ And what differs between two: recipes, records by the first digits of their keys
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import to_builtins
+from msgspec import Struct
 
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
@@ -18,62 +17,61 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.nearest import Known, Wanted, search
+from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
-from cachekit.values import by_value
+from cachekit.values import Answer
 from cachekit.verbs.inspect import find
-from cachekit.verbs.plan import Plan, Searching, plan
+from cachekit.verbs.plan import Searching, plan
 from cachekit.verbs.session import Session
 
 DIGITS = frozenset("0123456789abcdef")
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Nearest(Struct, frozen=True, kw_only=True):
+    """The record that a recipe misses by least.
+
+    Attributes:
+        remote: Where it is: `local`, or the name of a remote.
+        distance: How much differs.
+        by: Who made it.
+    """
+
+    key: str
+    recipe: str
+    remote: str
+    directory: str
+    model_type: str
+    distance: int
+    graphs: int
+    bytes: int
+    compile_seconds: float
+    created: str
+    by: str
+
+
+class Why(Answer, frozen=True, kw_only=True):
     """Why a recipe misses, or that it does not.
 
     Attributes:
-        plan: What is there for its key; on a miss, the nearest record, and how far each remote was searched.
-        changes: From the nearest record to the recipe, in words.
+        flaw: What is wrong with the key's own record; empty where it has none.
+        nearest: None on a hit, and where there is no record at all.
+        changes: From the nearest record to the recipe.
+        looked: How far each remote was searched.
     """
 
-    plan: Plan
+    recipe: str
+    source: str
+    status: Literal["hit", "miss"]
+    key: str
+    directory: str
+    remote: str
+    flaw: str
+    nearest: Nearest | None
     changes: tuple[Told, ...] = ()
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        prepared, near = self.plan.prepared, self.plan.near
-        return {
-            "recipe": prepared.recipe.name,
-            "source": prepared.source,
-            "status": "hit" if self.plan.hit else "miss",
-            "key": prepared.key,
-            "directory": prepared.fingerprint.directory,
-            "remote": self.plan.remote,
-            "flaw": self.plan.flaw,
-            "nearest": None
-            if near is None
-            else {
-                "key": near.known.key,
-                "recipe": near.known.recipe,
-                "remote": near.place,
-                "directory": near.known.directory,
-                "model_type": near.known.model_type,
-                "distance": near.distance,
-                "graphs": near.known.graphs,
-                "bytes": near.known.size,
-                "compile_seconds": near.known.compile_seconds,
-                "created": near.known.created,
-                "by": near.known.by,
-            },
-            "changes": [change.as_dict() for change in self.changes],
-            "looked": to_builtins(self.plan.looked),
-        }
+    looked: tuple[Looked, ...] = ()
 
 
 def why(session: Session, prepared: Prepared) -> Why:
@@ -84,53 +82,75 @@ def why(session: Session, prepared: Prepared) -> Why:
         prepared: The recipe.
     """
     planned = plan(prepared, session.store, session.remotes, searching=Searching(remotes=True))
-    return Why(planned, told(planned.changes, registry.adapter(prepared.fingerprint.compiler).explain))
+    return Why(
+        recipe=prepared.recipe.name,
+        source=prepared.source,
+        status="hit" if planned.hit else "miss",
+        key=prepared.key,
+        directory=prepared.fingerprint.directory,
+        remote=planned.remote,
+        flaw=planned.flaw,
+        nearest=_nearest(planned.near) if planned.near else None,
+        changes=told(planned.changes, registry.adapter(prepared.fingerprint.compiler).explain),
+        looked=planned.looked,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of two that are compared.
+def _nearest(near: Near) -> Nearest:
+    known = near.known
+    return Nearest(
+        key=known.key,
+        recipe=known.recipe,
+        remote=near.place,
+        directory=known.directory,
+        model_type=known.model_type,
+        distance=near.distance,
+        graphs=known.graphs,
+        bytes=known.size,
+        compile_seconds=known.compile_seconds,
+        created=known.created,
+        by=known.by,
+    )
+
+
+class ComparedSide(Struct, frozen=True):
+    """One of two that were compared.
 
     Attributes:
         name: What to call it: `bert (recipe)`.
-        kind: `recipe`, `record`, or `file`.
         remote: Where a record is.
-        soft: What is recorded beside its key.
     """
 
     name: str
-    kind: str
+    kind: Literal["recipe", "record", "file"]
     key: str
-    compiler: str
-    hard: Mapping[str, Any]
-    soft: Mapping[str, Any] = field(default_factory=dict)
     remote: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"name": self.name, "kind": self.kind, "key": self.key, "remote": self.remote}
+
+class Side(ComparedSide, frozen=True, kw_only=True):
+    """One of two that are compared, with what is compared.
+
+    Attributes:
+        soft: What is recorded beside its key.
+    """
+
+    compiler: str
+    hard: Mapping[str, Any]
+    soft: Mapping[str, Any] = {}
+
+    def shown(self) -> ComparedSide:
+        """What the answer says of it."""
+        return ComparedSide(self.name, self.kind, self.key, self.remote)
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What differs from one to another."""
+class Compared(Answer, frozen=True):
+    """What differs from one to another: what is in the keys, and what is recorded beside them (`soft`)."""
 
-    old: Side
-    new: Side
+    old: ComparedSide
+    new: ComparedSide
+    same: bool
     changes: tuple[Told, ...]
     soft: tuple[Told, ...]
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "old": self.old.as_dict(),
-            "new": self.new.as_dict(),
-            "same": not self.changes,
-            "changes": [change.as_dict() for change in self.changes],
-            "soft": [change.as_dict() for change in self.soft],
-        }
 
 
 def compare(old: Side, new: Side) -> Compared:
@@ -138,7 +158,8 @@ def compare(old: Side, new: Side) -> Compared:
     explain = registry.adapter(new.compiler if old.compiler == new.compiler else "").explain
     sides = ("the first", "the second")
     soft = told(difference(old.soft, new.soft), explain, sides)
-    return Compared(old, new, told(difference(old.hard, new.hard), explain, sides), soft)
+    changes = told(difference(old.hard, new.hard), explain, sides)
+    return Compared(old.shown(), new.shown(), not changes, changes, soft)
 
 
 # What can be compared
@@ -161,13 +182,14 @@ def is_record(name: str) -> bool:
 def of_record(record: Record) -> Side:
     """A record, wherever it is from."""
     name = f"{record.key[:16]} ({record.recipe})"
-    return Side(name, "record", record.key, record.compiler, record.hard, record.soft)
+    return Side(name, "record", record.key, compiler=record.compiler, hard=record.hard, soft=record.soft)
 
 
 def of_recipe(prepared: Prepared) -> Side:
     """A recipe."""
     made = prepared.ingredients
-    return Side(prepared.source, "recipe", prepared.key, prepared.fingerprint.compiler, made.hard, made.soft)
+    compiler = prepared.fingerprint.compiler
+    return Side(prepared.source, "recipe", prepared.key, compiler=compiler, hard=made.hard, soft=made.soft)
 
 
 def of_key(session: Session, beginning: str) -> Side:
@@ -218,7 +240,7 @@ def _some(store: Store, beginning: str) -> bool:
 
 def _side(known: Known, record: Record | None, remote: str) -> Side:
     name, soft = f"{known.key[:16]} ({known.recipe})", record.soft if record else {}
-    return Side(name, "record", known.key, known.compiler, known.hard, soft, remote)
+    return Side(name, "record", known.key, remote, compiler=known.compiler, hard=known.hard, soft=soft)
 
 
 def of_file(path: Path) -> Side:
@@ -245,7 +267,8 @@ def of_file(path: Path) -> Side:
         raise _strange(path, str(error)) from error
     if body.get("key") not in {None, key}:
         raise _strange(path, "its ingredients do not hash to its key")
-    return Side(str(path), "file", key, str(body.get("compiler", "")), hard, soft if isinstance(soft, Mapping) else {})
+    soft = soft if isinstance(soft, Mapping) else {}
+    return Side(str(path), "file", key, compiler=str(body.get("compiler", "")), hard=hard, soft=soft)
 
 
 def _strange(path: Path, cause: str) -> UsageError:

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cachekit import files
 from cachekit.compilers import registry
@@ -16,7 +17,7 @@ from cachekit.errors import UnknownNameError
 from cachekit.events import BYPASS, Event, read
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, Record, decode
-from cachekit.values import by_value
+from cachekit.values import Answer
 
 LAST = "last"
 KEY = re.compile("[0-9a-f]{64}")
@@ -27,8 +28,7 @@ BEGINS = frozenset({"worker.start", "command.start"})  # from here on something 
 ENDS = frozenset({"run.end", "run.failed", "train.end", "command.done"})  # a `warm` within a `train` is no end
 
 
-@dataclass(frozen=True, slots=True)
-class UnforeseenModule:
+class UnforeseenModule(Struct, frozen=True):
     """A module that compiled although the plan said hit.
 
     Attributes:
@@ -43,13 +43,8 @@ class UnforeseenModule:
     words: tuple[str, ...]
     seconds: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"name": self.name, "differs": self.differs, "words": list(self.words), "seconds": self.seconds}
 
-
-@dataclass(frozen=True, slots=True)
-class RunWhy:
+class RunWhy(Answer, frozen=True):
     """What a run compiled, and why.
 
     Attributes:
@@ -81,32 +76,10 @@ class RunWhy:
     phases: tuple[str, ...]
     modules: tuple[UnforeseenModule, ...] = ()
     words: tuple[str, ...] = ()
-    bypassed: Mapping[str, int] = field(default_factory=dict)
+    bypassed: Mapping[str, int] = {}
     failure: str = ""
     ended: bool = True
     untold: bool = False
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "run": self.run,
-            "verb": self.verb,
-            "recipe": self.recipe,
-            "key": self.key,
-            "planned": self.planned,
-            "compiled": self.compiled,
-            "found": self.found,
-            "built": self.built,
-            "phases": list(self.phases),
-            "modules": [module.as_dict() for module in self.modules],
-            "words": list(self.words),
-            "bypassed": dict(self.bypassed),
-            "failure": self.failure,
-            "ended": self.ended,
-            "untold": self.untold,
-        }
 
 
 def why_run(store: Store, name: str = LAST) -> RunWhy:

@@ -6,9 +6,10 @@ Nothing is loaded and nothing fetched: a model of the Hub that the registry lack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from cachekit import recipe
 from cachekit.data import shapes
@@ -16,13 +17,13 @@ from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, zoo
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.text import count
+from cachekit.values import Answer
 
 # A key can be made of the recipe: for which compiler is another question, and needs that compiler.
 NO_COMPILER = Fingerprint("none", "none", {}, {}, {}, bf16=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ZooFinding:
+class ZooFinding(Struct, frozen=True):
     """Something that is wrong, or, as a note, could not be looked at.
 
     Attributes:
@@ -36,24 +37,17 @@ class ZooFinding:
     hint: str = ""
     note: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return asdict(self)
 
-
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Answer, frozen=True):
     """What was looked at, and what was found.
 
     Attributes:
-        looked_at: How much of each kind.
-        findings: What was found.
-        files: How many recipes were named; 0 is the whole zoo.
+        looked_at: How much of each kind: `recipes`, and of the whole zoo also `models`.
     """
 
+    status: Literal["ok", "wrong"]
     looked_at: dict[str, int]
     findings: tuple[ZooFinding, ...]
-    files: int = 0
 
     @property
     def wrong(self) -> tuple[ZooFinding, ...]:
@@ -64,21 +58,14 @@ class Checked:
         """What to raise where something is wrong."""
         if not self.wrong:
             return None
-        what = {0: "the zoo", 1: "this recipe"}.get(self.files, "these recipes")
+        what = "these recipes" if self.looked_at["recipes"] > 1 else "this recipe"
+        what = "the zoo" if "models" in self.looked_at else what
         first = self.wrong[0]
         return RecipeError(
             f"{count(len(self.wrong), 'thing')} {'is' if len(self.wrong) == 1 else 'are'} wrong with {what}",
             cause=f"{first.where}: {first.problem}",
             hint=first.hint,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "status": "wrong" if self.wrong else "ok",
-            "looked_at": self.looked_at,
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
 
 
 def check_zoo() -> Checked:
@@ -94,14 +81,17 @@ def check_zoo() -> Checked:
     paths = zoo.recipes()
     for name, path in paths.items():
         findings += check_recipe(path, name)
-    return Checked({"recipes": len(paths), "models": len(files)}, tuple(findings))
+    return _checked({"recipes": len(paths), "models": len(files)}, findings)
 
 
 def check_files(paths: list[Path]) -> Checked:
     """Check recipes that somebody wrote."""
-    return Checked(
-        {"recipes": len(paths)}, tuple(finding for path in paths for finding in check_recipe(path)), len(paths)
-    )
+    return _checked({"recipes": len(paths)}, [finding for path in paths for finding in check_recipe(path)])
+
+
+def _checked(looked_at: dict[str, int], findings: list[ZooFinding]) -> Checked:
+    wrong = any(not finding.note for finding in findings)
+    return Checked("wrong" if wrong else "ok", looked_at, tuple(findings))
 
 
 def check_recipe(path: Path, name: str = "") -> list[ZooFinding]:

@@ -81,8 +81,8 @@ def put(member, root: Path):
     (done,) = push_records(
         member.session, chosen(member.session, (), pending=False), public=False, replaces=False, dry_run=False
     )
-    assert done.pushed.error is None
-    return done.pushed.published
+    assert done.error is None
+    return done
 
 
 def crowd(repo) -> dict[str, bytes]:

@@ -234,7 +234,7 @@ def survives(folder, storage, right):
     else:
         assert bob.restored("check", done.record) == right
     trained = train(bob.session, bob.prepare(), output_dir=place.home / "output")
-    assert trained.result.steps
+    assert trained.steps
     place.intact()
     place.sound(bob)
     if done.compiled:

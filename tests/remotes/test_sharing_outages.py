@@ -31,7 +31,7 @@ def test_a_cache_that_is_away_stops_nothing(tmp_path, make, failing, log):
     storage = Broken(make(), failing)
     bob = Watched(tmp_path / "bob", shared=[(storage, "rw")])
     done = train(bob.session, bob.prepare(recipe(4)), output_dir=tmp_path / "out")
-    assert done.result.steps
+    assert done.steps
     assert plan(bob.prepare(recipe(4)), bob.store).hit
     hit = warm(bob.session, bob.prepare())
     assert hit.record.key == bob.prepare().key
@@ -116,7 +116,7 @@ def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
     record = publish(ann.store, make_record())
     (pushed,) = push(ann.store, ann.session.remotes, chosen(ann.session, [record.key, record.key[:8]], pending=False))
     assert pushed.error is None
-    assert len(pushed.published.records) == 1
+    assert len(pushed.records) == 1
 
 
 @ANY_KIND

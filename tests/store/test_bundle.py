@@ -83,7 +83,7 @@ def test_equal_contents_give_equal_bytes(tmp_path):
     for turn, order in enumerate([[0, 1, 2], [2, 0, 1]]):
         watched = Watched(tmp_path / str(turn), trust_all=True)
         records = [publish(watched.store, made[number]) for number in order]
-        digests.add(export_bundle(watched.session, records, tmp_path / f"{turn}.tar").totals.sha256)
+        digests.add(export_bundle(watched.session, records, tmp_path / f"{turn}.tar").sha256)
     assert len(digests) == 1
     assert (tmp_path / "0.tar").read_bytes() == (tmp_path / "1.tar").read_bytes()
 
@@ -121,7 +121,7 @@ def test_no_flipped_or_lost_byte_is_taken(tmp_path, whole):
             import_bundle(watched.session, io.BytesIO(one), "x.tar")
     assert tree(home) == set()
     assert leftovers_of(home) == set()
-    assert taken(home, raw).records[0][1] == "added"
+    assert taken(home, raw).records[0].state == "added"
 
 
 @pytest.mark.feature("F4")
@@ -153,8 +153,8 @@ def test_a_killed_import_leaves_nothing(tmp_path, whole):
     for number in range(dead):
         side_by_side(1, lambda _, number=number: killed(number))
         assert tree(home) == set()
-    record = taken(home, path.read_bytes()).records[0][0]
-    assert find(Watched(home).store, record) == record
+    record = taken(home, path.read_bytes()).records[0]
+    assert [one.key for one in Watched(home).store.records()] == [record.key]
     assert leftovers_of(home) == set()
 
 
@@ -170,7 +170,7 @@ def test_a_bundle_comes_through_a_pipe(tmp_path, whole):
     home = tmp_path / "home"
     with subprocess.Popen(["sh", "-c", f"dd if={path} bs=777 2>/dev/null"], stdout=subprocess.PIPE, bufsize=0) as feed:
         done = import_bundle(Watched(home, trust_all=True).session, feed.stdout, "standard input")
-    assert [state for _, state in done.records] == ["added"]
+    assert [one.state for one in done.records] == ["added"]
 
 
 # What the store has
@@ -189,10 +189,10 @@ def test_another_build_of_a_module_leaves_that_of_the_store(tmp_path):
     mine = make_record(1, ("a", "b"))
     record = publish(watched.store, mine)
     done = import_bundle(watched.session, io.BytesIO(raw), "x.tar")
-    assert [state for _, state in done.records] == ["kept"]
+    assert [one.state for one in done.records] == ["kept"]
     assert find(watched.store, record) == record
     assert served(watched.store, record) == expected(mine)
-    assert done.size == 0
+    assert done.bytes == 0
 
 
 def test_modules_that_the_store_lacks_are_added_to_its_record(tmp_path):
@@ -203,11 +203,11 @@ def test_modules_that_the_store_lacks_are_added_to_its_record(tmp_path):
     mine = publish(watched.store, make_record(1, ("a", "b")))
     for dry_run in (True, False):
         done = import_bundle(watched.session, io.BytesIO(raw), "x.tar", dry_run=dry_run)
-        assert ([state for _, state in done.records], done.size) == (["merged"], 3000)
+        assert ([one.state for one in done.records], done.bytes) == (["merged"], 3000)
         assert (find(watched.store, mine) == mine) is dry_run
     found = find(watched.store, mine)
     assert [one.name for one in found.modules] == ["standin-1.0/MODULE_1", "standin-1.0/MODULE_2"]
-    assert [state for _, state in import_bundle(watched.session, io.BytesIO(raw), "x.tar").records] == ["present"]
+    assert [one.state for one in import_bundle(watched.session, io.BytesIO(raw), "x.tar").records] == ["present"]
 
 
 @pytest.mark.feature("F4")
@@ -220,9 +220,9 @@ def test_two_builds_of_a_module_travel_in_one_bundle(tmp_path):
     made[1] = structs.replace(made[1][0], modules=modules), made[1][1]
     records = [publish(watched.store, one) for one in made]
     bundled = export_bundle(watched.session, records, tmp_path / "x.tar")
-    assert [member.path for member in bundled.members if "/blobs/" in member.path]
+    assert [one.path for one in bundled.files if "/blobs/" in one.path]
     done = taken(tmp_path / "home", (tmp_path / "x.tar").read_bytes())
-    assert [state for _, state in done.records] == ["added", "added"]
+    assert [one.state for one in done.records] == ["added", "added"]
     store = Watched(tmp_path / "home").store
     assert [served(store, record) for record in records] == [expected(one) for one in made]
 
@@ -239,9 +239,9 @@ def test_files_that_many_modules_share_come_to_each(tmp_path):
     watched = Watched(tmp_path / "maker", trust_all=True)
     publish(watched.store, (record, contents))
     bundled = export_bundle(watched.session, [record], tmp_path / "x.tar")
-    assert len(bundled.members) == 1 + 2 * 5
+    assert len(bundled.files) == 1 + 2 * 5
     done = taken(tmp_path / "home", (tmp_path / "x.tar").read_bytes())
-    assert (done.records[0][1], done.size) == ("added", 3000)
+    assert (done.records[0].state, done.bytes) == ("added", 3000)
     store = Watched(tmp_path / "home").store
     assert find(store, record) == record
     assert served(store, record) == served(watched.store, record)

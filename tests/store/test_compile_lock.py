@@ -105,7 +105,7 @@ def test_trainings_that_start_together_compile_once(home, log, tmp_path):
     def work(number):
         watched = Watched(home, inline=False)
         done = train(watched.session, watched.prepare(), output_dir=tmp_path / f"run {number}")
-        return [done.compiled, done.result.counters["found"]]
+        return [done.compiled, done.counters["found"]]
 
     assert side_by_side(6, work) == [[0, 3]] * 6
     assert len(compiles(log)) == 1

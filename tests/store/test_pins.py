@@ -50,18 +50,18 @@ def test_a_pinned_recipe_survives_gc_to_nothing(home):
 def test_a_pin_keeps_what_is_made_later(watched):
     made = make_record(1)
     (one,) = pin(watched.store, [Named(made[0].key, "toy")])
-    assert (one.size, one.changed) == (None, True)
+    assert (one.bytes, one.changed) == (None, True)
     publish(watched.store, made)
     gc(watched.session, Keep(max_size=0))
     assert find(watched.store, made[0]) == made[0]
     (listed,) = pins(watched.store)
-    assert (listed.pin.recipe, listed.size) == ("toy", made[0].size)
+    assert (listed.recipe, listed.bytes) == ("toy", made[0].size)
 
 
 def test_pins_are_named_by_the_beginning_of_a_key(watched):
     made = filled(watched, 2)
     (one,) = pin(watched.store, [Named(made[0][0].key[:10])])
-    assert (one.pin.key, one.pin.recipe) == (made[0][0].key, "toy")
+    assert (one.key, one.recipe) == (made[0][0].key, "toy")
     assert [again.changed for again in pin(watched.store, [Named(made[0][0].key[:10])])] == [False]
     for name in ("", "ffffffffff"):
         with pytest.raises(UnknownNameError):

@@ -53,9 +53,9 @@ def test_a_tampered_entry_is_found_and_named_with_its_builder(tmp_path, monkeypa
         warm(watched.session, prepared)
     done = check_build(watched.session, prepared)
     error = done.error()
-    assert (error.exit_code, len(done.compared.differ)) == (5, 3)
-    assert done.compared.differ[0] in error.cause
-    assert done.record.provenance.user in error.cause
+    assert (error.exit_code, len(done.differ)) == (5, 3)
+    assert done.differ[0] in error.cause
+    assert done.by["by"].partition("@")[0] in error.cause
     assert "--recache" in error.hint
     assert watched.told("build.checked")[0]["status"] == "differs"
 

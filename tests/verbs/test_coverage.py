@@ -15,7 +15,7 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
-from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, coverage
+from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, Watched, memory_folder, publish, recipe, runs
 
@@ -62,6 +62,10 @@ def record_of(prepared, names, made, watched):
     )  # fmt: skip
 
 
+def of_all(found):
+    return CoverageOfAll(0, 0, 0, 0, CoveredModules(0, 0, 0, 0), (found,))
+
+
 def put(watched, prepared, names):
     """Publish a record of these modules."""
     made, contents = modules(max(names) + 1)
@@ -95,13 +99,13 @@ def test_7_of_9_and_the_2_are_named(tmp_path):
     assert json.loads(json.dumps(document)) == document
     assert (document["needed"], document["cached"], document["failed"], document["missing"]) == (9, 7, 1, 1)
     assert (document["status"], document["basis"]) == ("failed", "record")
-    (failed,), (missing,) = found.of("failed"), found.of("missing")
+    failed, missing = (next(one for one in found.modules if one.status == kind) for kind in ("failed", "missing"))
     assert (failed.name, missing.name) == ("standin-1.0/MODULE_8", "standin-1.0/MODULE_3")
-    assert failed.as_dict()["failed"] == {
+    assert structs.asdict(failed.failed) == {
         "kind": "user-error", "message": "[ERROR] bad operator", "log": "/root/MODULE_8/model.log",
         "when": "2026-01-01", "advice": "change it", "remembered": False,
     }  # fmt: skip
-    error = CoverageOfAll((document,), require_warm=True).error()
+    error = of_all(found).miss()
     assert error.exit_code == 3
     assert "7 of 9" in error.cause
 
@@ -112,14 +116,14 @@ def test_a_warm_recipe_is_covered_and_a_new_one_is_not(tmp_path, monkeypatch):
     watched = Watched(tmp_path / "home")
     prepared = watched.prepare()
     before = coverage(watched.session, prepared)
-    assert (before.basis, before.units, before.graphs, before.whole) == ("unknown", (), None, False)
+    assert (before.basis, before.modules, before.graphs, before.whole) == ("unknown", (), None, False)
     warm(watched.session, prepared)
     after = coverage(watched.session, prepared)
-    assert (after.whole, len(after.of("cached")), after.graphs) == (True, 3, 3)
-    assert {unit.where for unit in after.units} == {("local",)}
+    assert (after.whole, after.cached, after.graphs) == (True, 3, 3)
+    assert {unit.where for unit in after.modules} == {("local",)}
     near = coverage(watched.session, watched.prepare(recipe(16)))
-    assert (near.basis, near.units, near.graphs, near.whole) == ("nearest", (), 3, False)
-    assert CoverageOfAll((after.as_dict(),), require_warm=True).error() is None
+    assert (near.basis, near.modules, near.graphs, near.whole) == ("nearest", (), 3, False)
+    assert of_all(after).miss() is None
     assert len(runs(tmp_path / "log")) == 1, "coverage runs nothing"
 
 
@@ -136,14 +140,14 @@ def test_where_each_module_lies(tmp_path):
     bob = team(tmp_path, "bob", "r", compiler)
     gone = tmp_path / "team" / record.modules[3].name / "model.code"
     gone.unlink()
-    units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).units}
+    units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).modules}
     # What fits into the record is there with it, so that only large files can be gone from a cache.
     assert {number: unit.where for number, unit in units.items()} == {
         "0": (name,), "1": (name, CACHE_DIR), "2": (name,), "3": (name,)
     }  # fmt: skip
-    assert units["2"].state == "cached", "what failed here and lies elsewhere is there"
+    assert units["2"].status == "cached", "what failed here and lies elsewhere is there"
     put(bob, bob.prepare(), range(2))
-    units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).units}
+    units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).modules}
     assert units["0"].where == ("local", name)
     assert units["2"].where == (name,)
 
@@ -165,8 +169,8 @@ def test_a_trial_that_failed_is_told_with_its_log_until_one_succeeds(tmp_path, m
     prepared = watched.prepare()
     with pytest.raises(CompileError):
         warm(watched.session, prepared)
-    (unit,) = coverage(watched.session, prepared).units
-    assert (unit.state, unit.failed.kind, unit.failed.log) == ("failed", "compile-failed", str(watched.session.log))
+    (unit,) = coverage(watched.session, prepared).modules
+    assert (unit.status, unit.failed.kind, unit.failed.log) == ("failed", "compile-failed", str(watched.session.log))
     assert "bad graph" in unit.failed.message
     monkeypatch.delenv("STANDIN_FAIL")
     warm(watched.session, prepared)
@@ -239,11 +243,10 @@ def test_every_module_is_in_one_state_and_it_is_the_right_one(case):
             lose(watched, record, number)
         found = coverage(watched.session, watched.prepare())
         gone = lost - live
-        states = {int(unit.name[-1]): unit.state for unit in found.units}
+        states = {int(unit.name[-1]): unit.status for unit in found.modules}
         assert states == {
             number: "cached" if number not in gone else "failed" if number in failed else "missing"
             for number in range(count)
         }
         assert found.whole == (not gone)
-        total = CoverageOfAll((found.as_dict(),)).as_dict()["modules"]
-        assert total["needed"] == count == total["cached"] + total["failed"] + total["missing"]
+        assert found.needed == count == found.cached + found.failed + found.missing

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from msgspec import structs
 
@@ -16,6 +14,7 @@ from cachekit.remotes.push import push
 from cachekit.store.layout import Place
 from cachekit.verbs.forecast import Request, forecast
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import planned
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_processes import KINDS, serve
 from tests.remotes.watched_storages import Counted
@@ -44,7 +43,7 @@ def failing(name, error):
 
 def ask(watched, requests):
     found = forecast(requests, watched.store, watched.session.remotes)
-    return found, {row.name: row for row in found.rows}
+    return found, {row.name: row for row in found.plans}
 
 
 @pytest.fixture
@@ -63,16 +62,16 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
         named = [recipe(batch, name=f"toy-{batch}") for batch in (1, 2, 3)]
         alone = [plan(bob.prepare(one), bob.store, bob.session.remotes) for one in named]
     # A record that another row found tells of the time as well.
-    assert [row.plan.as_dict() | {"expected": ""} for row in found.rows] == [
-        one.as_dict() | {"expected": ""} for one in alone
-    ]
+    for row, one in zip(found.plans, alone, strict=True):
+        told = planned(one, PRICE).as_dict() | {"expected": ""}
+        assert {name: value for name, value in row.as_dict().items() if name in told} | {"expected": ""} == told
     assert {name: row.status for name, row in rows.items()} == {"toy-1": "hit", "toy-2": "hit", "toy-3": "miss"}
-    assert [row.plan.remote for row in found.rows] == [bob.session.remotes.readable[0].name, "local", ""]
-    totals = found.totals()
-    assert (totals["recipes"], totals["hit"], totals["miss"], totals["failed"]) == (3, 2, 1, 0)
-    assert totals["fetch_bytes"] == rows["toy-1"].plan.fetch > 0
-    assert totals["expected_seconds"] == rows["toy-3"].plan.expected_seconds == 30.0
-    assert totals["dollars"] == pytest.approx(30.0 * 1.2 / 3600)
+    assert [row.remote for row in found.plans] == [bob.session.remotes.readable[0].name, "local", ""]
+    totals = found.totals
+    assert (totals.recipes, totals.hit, totals.miss, totals.failed) == (3, 2, 1, 0)
+    assert totals.fetch_bytes == rows["toy-1"].fetch_bytes > 0
+    assert totals.expected_seconds == rows["toy-3"].expected_seconds == 30.0
+    assert totals.dollars == pytest.approx(30.0 * 1.2 / 3600)
 
 
 def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
@@ -80,7 +79,7 @@ def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
     warm(watched.session, watched.prepare(recipe(8)))
     broken = RecipeError("it is no recipe", cause="a letter is missing", hint="write it")
     found, _ = ask(watched, [failing("broken", broken), request(watched, 8), failing("also", broken)])
-    assert [row.status for row in found.rows] == ["failed", "hit", "failed"]
+    assert [row.status for row in found.plans] == ["failed", "hit", "failed"]
     document = found.as_dict()["plans"][0]
     assert (document["name"], document["error"]["message"]) == ("broken", "it is no recipe")
     failure = found.error()
@@ -93,7 +92,7 @@ def test_a_miss_fails_only_where_that_is_asked_for(tmp_path):
     watched = Watched(tmp_path / "home")
     found, _ = ask(watched, [request(watched, 8)])
     assert found.error() is None
-    failure = dataclasses.replace(found, require_warm=True).error()
+    failure = found.miss()
     assert isinstance(failure, MissError)
     assert failure.exit_code == 3
 
@@ -105,8 +104,8 @@ def test_what_two_recipes_share_counts_once(tmp_path, log):
     warm(watched.session, watched.prepare(recipe(4)))
     requests = [request(watched, 8, name=name) for name in ("one", "two")]
     found, rows = ask(watched, requests)
-    assert [(row.status, row.same_as) for row in found.rows] == [("miss", ""), ("miss", "one")]
-    assert found.totals()["expected_seconds"] == rows["one"].plan.expected_seconds == 30.0
+    assert [(row.status, row.same_as) for row in found.plans] == [("miss", None), ("miss", "one")]
+    assert found.totals.expected_seconds == rows["one"].expected_seconds == 30.0
     assert [warm(watched.session, made.prepare()).compiled for made in requests] == [3, 0]
 
 
@@ -152,7 +151,7 @@ def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
         made = [warm(ann.session, ann.prepare(recipe(batch))).record for batch in (1, 2)]
         bob = Watched(tmp_path / "bob", shared=[(Spoiled(make(), made[0]), "r")])
         found, _ = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
-    assert [row.status for row in found.rows] == ["miss", "hit", "miss"]
+    assert [row.status for row in found.plans] == ["miss", "hit", "miss"]
     assert [told["key"] for told in bob.told("remote.damaged")] == [made[0].key]
 
 
@@ -180,10 +179,10 @@ def test_what_goes_cold_is_what_misses_after_the_upgrade(tmp_path, log):
                 missed.add(f"toy-{batch}")
     assert cold == missed == {"toy-1", "toy-2", "toy-4"}
     assert rows["toy-6"].status == "miss", "it is cold with either"
-    totals = found.totals()
-    assert (totals["goes_cold"], totals["miss"]) == (3, 4)
-    assert totals["goes_cold_expected_seconds"] == pytest.approx(90.0)
-    assert totals["goes_cold_dollars"] == pytest.approx(90.0 * 1.2 / 3600, rel=1e-4)
+    totals = found.totals
+    assert (totals.goes_cold, totals.miss) == (3, 4)
+    assert totals.goes_cold_expected_seconds == pytest.approx(90.0)
+    assert totals.goes_cold_dollars == pytest.approx(90.0 * 1.2 / 3600, rel=1e-4)
     assert rows["toy-1"].before.directory == "standin-1.0"
 
 
@@ -213,6 +212,6 @@ def test_what_is_warm_until_now_may_be_on_a_shared_cache_only(tmp_path, log):
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", compiler=StandIn("2.0"), shared=[(storage, "r")])
         found, rows = ask(bob, [request(bob, batch, before=("1.0",)) for batch in (1, 2)])
-    assert [row.goes_cold for row in found.rows] == [True, False]
+    assert [row.goes_cold for row in found.plans] == [True, False]
     assert storage.calls.count("stat") == 1, "both toolchains in one question"
-    assert rows["toy-1"].plan.expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"
+    assert rows["toy-1"].expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from cachekit.recipe.schema import Compiler, Parallel
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import planned
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_processes import serve
 from tests.support.real_machine import RECIPE, Machine
@@ -102,7 +103,7 @@ def test_random_edits(monkeypatch, edits):
             history.append(wanted)
             watched = team.member()
             prepared = watched.prepare(wanted)
-            said = plan(prepared, watched.store, watched.session.remotes).as_dict()
+            said = planned(plan(prepared, watched.store, watched.session.remotes)).as_dict()
             before = len(compiles(log))
             done = warm(watched.session, prepared)
 
@@ -123,7 +124,7 @@ def test_random_edits(monkeypatch, edits):
                 assert {module["remote"] for module in said["modules"]} <= {said["remote"], "local"}, case
                 assert sum(module["fetch_bytes"] for module in said["modules"]) == said["fetch_bytes"], case
                 assert said["graphs"] == done.record.graphs, case
-            after = plan(prepared, watched.store, watched.session.remotes).as_dict()
+            after = planned(plan(prepared, watched.store, watched.session.remotes)).as_dict()
             assert (after["status"], after["remote"], after["fetch_bytes"]) == ("hit", "local", 0), case
             assert {module["remote"] for module in after["modules"]} == {"local"}, case
             kind = "miss" if said["status"] == "miss" else "hit here" if said["remote"] == "local" else "hit there"
@@ -152,16 +153,16 @@ def test_edits_with_real_compiles(tmp_path):
     machine("warm", "tiny.yaml")
     statuses = []
     for edit in SLOW_EDITS:
-        planned = machine("plan", "tiny.yaml", *edit)
+        told = machine("plan", "tiny.yaml", *edit)
         done = machine("warm", "tiny.yaml", *edit)
-        statuses.append(planned["status"])
-        assert planned["key"] == done["key"]
-        assert (planned["status"] == "hit") == (done["compiled"] == 0) == (done["status"] == "hit")
-        if planned["status"] == "miss":
-            assert planned["expected"]["key"]
-            assert planned["expected_seconds"] > 0
+        statuses.append(told["status"])
+        assert told["key"] == done["key"]
+        assert (told["status"] == "hit") == (done["compiled"] == 0) == (done["status"] == "hit")
+        if told["status"] == "miss":
+            assert told["expected"]["key"]
+            assert told["expected_seconds"] > 0
         else:
-            assert planned["graphs"] == done["graphs"]
-            assert [one["name"] for one in planned["modules"]] == [one["name"] for one in done["modules"]]
+            assert told["graphs"] == done["graphs"]
+            assert [one["name"] for one in told["modules"]] == [one["name"] for one in done["modules"]]
         assert machine("plan", "tiny.yaml", *edit)["status"] == "hit"
     assert statuses == ["hit", "hit", "miss", "miss", "hit"]

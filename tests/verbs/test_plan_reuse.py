@@ -4,6 +4,7 @@ import pytest
 
 from cachekit.remotes.folder import FolderStorage
 from cachekit.verbs.plan import Searching, plan
+from cachekit.verbs.planned import planned as answer
 from cachekit.verbs.warm import warm
 from tests.support.cli_session import publish
 from tests.support.standins import StandIn, Watched, recipe
@@ -26,7 +27,7 @@ def begun_with(watched, wanted):
 def test_what_is_named_is_what_a_warm_begins_with(tmp_path, change):
     warm(Watched(tmp_path).session, Watched(tmp_path).prepare(recipe(8)))
     watched = Watched(tmp_path)
-    reuse = planned(watched, recipe(8, **change)).as_dict()["reuse"]
+    reuse = answer(planned(watched, recipe(8, **change))).as_dict()["reuse"]
     assert begun_with(watched, recipe(8, **change)) == [reuse["key"]]
     assert (reuse["remote"], reuse["graphs"], reuse["fetch_bytes"]) == ("local", 3, 0)
     assert reuse["differs"] == [f"training.{name}" for name in change]

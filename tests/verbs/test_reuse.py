@@ -13,6 +13,7 @@ from cachekit.errors import CompileError, DataError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import decode, encode
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import (
@@ -76,7 +77,7 @@ def assert_whole(home, wanted, record, output, compiler=None):
     alone(home, record)
     after = Watched(home, compiler=compiler)
     done = train(after.session, after.prepare(wanted), output_dir=output, require_warm=True)
-    assert (done.compiled, done.built, done.result.counters["found"]) == (0, 0, 3)
+    assert (done.compiled, done.built, done.counters["found"]) == (0, 0, 3)
 
 
 def test_a_near_record_saves_every_graph_that_it_shares(home, log, tmp_path):
@@ -87,8 +88,8 @@ def test_a_near_record_saves_every_graph_that_it_shares(home, log, tmp_path):
     assert [run["found"] for run in runs(log)] == [0, 3]
     (told,) = watched.told("reuse.end")
     assert (told["key"], told["graphs"], told["of"]) == (first.record.key, 3, 3)
-    assert told["differs"] == ["training.per_device_eval_batch_size"]
-    document = second.as_dict()
+    assert told["differs"] == ("training.per_device_eval_batch_size",)
+    document = answer(second).as_dict()
     assert json.loads(json.dumps(document)) == document
     assert (document["status"], document["compiled"], document["reused"]["graphs"]) == ("compiled", 0, 3)
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output")
@@ -108,7 +109,7 @@ def test_a_near_record_of_which_nothing_is_used_leaves_no_trace(home, log):
     watched, second = warmed(home, recipe(16))
     assert (len(watched.told("reuse.restored")), second.reused) == (1, None)
     assert (second.compiled, len(second.record.modules), second.record.reused) == (3, 3, UNSET)
-    assert second.as_dict()["reused"] is None
+    assert second.reused is None
 
 
 def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tmp_path):
@@ -122,7 +123,7 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     watched = Watched(home)
     prepared = watched.prepare(recipe(**NEAR))
     done = train(watched.session, prepared, output_dir=tmp_path / "output")
-    assert done.saved_seconds == plan(prepared, watched.store).as_dict()["saved_seconds"] == 20.0, "without a cache"
+    assert done.saved_seconds == plan(prepared, watched.store).expected_seconds == 20.0, "without a cache"
     guess = plan(watched.prepare(recipe(per_device_eval_batch_size=32)), watched.store)
     assert guess.near.record == record
     assert guess.expected_seconds == 20.0, "not the 10 s that were left to do"
@@ -243,7 +244,7 @@ def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
     first = warm(ann.session, ann.prepare(recipe()))
     second = warm(bob.session, bob.prepare(recipe(**NEAR)))
     assert (second.compiled, second.reused.graphs) == (0, 3)
-    assert second.as_dict()["reused"]["remote"] == bob.session.remotes.readable[0].name
+    assert second.reused.remote == bob.session.remotes.readable[0].name
     assert second.record.reused.key == first.record.key
     assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
 

@@ -15,18 +15,23 @@ from tests.support.standins import StandIn, Watched, compiles, leftovers_of, mod
 from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
 
 
+def kept(home):
+    """The record that the store has now."""
+    fresh = Watched(home)
+    return fresh.lookup(fresh.prepare())
+
+
 @pytest.mark.feature("F1")
 def test_train_after_warm_compiles_nothing(home, output, log, warmed):
     watched = Watched(home, inline=False)
     done = train(watched.session, watched.prepare(), output_dir=output)
-    assert (done.compiled, done.built, done.warmed) == (0, 0, None)
-    assert done.result.counters == {"found": 3, "compiled": 0}
-    assert done.result.surprises == ()
-    assert done.record == warmed
+    assert (done.compiled, done.built, done.status) == (0, 0, "hit")
+    assert done.counters == {"found": 3, "compiled": 0}
+    assert done.surprises == ()
+    assert kept(home) == warmed
     assert compiles(log) == []
     assert (output / "model.bin").read_bytes() == b"weights"
     assert watched.told("train.compiled") == []
-    assert done.as_dict()["status"] == "hit"
     assert done.saved_seconds == 30.0
     assert json.loads(json.dumps(done.as_dict())) == done.as_dict()
 
@@ -41,7 +46,7 @@ def test_train_compiles_nothing_wherever_the_cache_dir_and_the_store_lie(home, o
         Watched(elsewhere),
     ):
         done = train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
-        assert (done.compiled, done.result.counters["found"]) == (0, 3)
+        assert (done.compiled, done.counters["found"]) == (0, 3)
     assert compiles(log) == []
 
 
@@ -66,13 +71,10 @@ def test_a_blob_damaged_between_plan_and_restore_is_compiled_anew(home, output, 
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert [(run["mode"], run["found"], run["compiled"]) for run in runs(log)] == [("trial", 0, 3), ("train", 3, 0)]
     assert done.compiled == 0
-    assert done.plan.hit, "it was a hit when it was planned"
-    assert done.warmed.compiled == 3
-    assert done.as_dict()["status"] == "warmed"
+    assert done.status == "warmed"
     assert watched.damage() == [str(path)], "told once"
     after = Watched(home)
     found = after.lookup(after.prepare())
-    assert found == done.record
     assert after.restored(found.key, found) == module_files(after.prepare(), after.compiler)
     assert after.damage() == []
 
@@ -94,18 +96,17 @@ def test_what_compiles_in_training_all_the_same_is_added_to_the_record(home, out
     watched = Watched(home, compiler=StandIn(extra=2))
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert (done.compiled, done.built) == (2, 2)
-    assert done.result.surprises == ("train",)
+    assert done.surprises == ("train",)
     (told,) = watched.told("train.compiled")
     assert (told["graphs"], told["when"]) == (2, ("train",))
-    assert done.record.modules[:3] == warmed.modules
-    assert len(done.record.modules) == 5
-    assert done.record.graphs == 5
-    assert Watched(home).lookup(watched.prepare()) == done.record
+    record = kept(home)
+    assert record.modules[:3] == warmed.modules
+    assert (len(record.modules), record.graphs) == (5, 5)
 
     again = Watched(home, compiler=StandIn(extra=2))
     second = train(again.session, again.prepare(), output_dir=output, require_warm=True)
-    assert (second.compiled, second.built, second.result.counters["found"]) == (0, 0, 5)
-    assert second.record == done.record
+    assert (second.compiled, second.built, second.counters["found"]) == (0, 0, 5)
+    assert kept(home) == record
     assert len(compiles(log)) == 1
 
 
@@ -125,22 +126,20 @@ def test_what_another_training_adds_meanwhile_stays(home, output, tmp_path, warm
     first, second = Watched(home, compiler=StandIn(extra=1)), Watched(home, compiler=StandIn(extra=2))
     during_training(first, lambda: train(second.session, second.prepare(), output_dir=tmp_path / "other"))
     done = train(first.session, first.prepare(), output_dir=output)
-    assert (done.compiled, done.record.graphs) == (1, 5)
+    record = kept(home)
+    assert (done.compiled, record.graphs) == (1, 5)
     fresh = Watched(home)
-    assert fresh.lookup(fresh.prepare()) == done.record
-    assert fresh.restored(done.record.key, done.record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
+    assert fresh.restored(record.key, record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
 
 
 def test_a_recache_meanwhile_is_not_undone(home, output, warmed):
     first, second = Watched(home, compiler=StandIn(extra=1)), Watched(home, compiler=StandIn(salt="other"))
     during_training(first, lambda: warm(second.session, second.prepare(), recache=True))
-    done = train(first.session, first.prepare(), output_dir=output)
+    train(first.session, first.prepare(), output_dir=output)
     again = {f"standin-1.0/{Path(name).parts[0]}" for name in module_files(second.prepare(), second.compiler)}
-    names = {module.name for module in done.record.modules}
+    names = {module.name for module in kept(home).modules}
     assert len(names) == 4
     assert names > again, "what was compiled anew is there still, with what this training added"
-    fresh = Watched(home)
-    assert fresh.lookup(fresh.prepare()) == done.record
 
 
 def add_module(home, record, number):
@@ -164,10 +163,10 @@ def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, 
     (home / "v1" / "tmp").write_bytes(b"no folder")
     watched = Watched(home, live=tmp_path / "live", compiler=StandIn(extra=1))
     done = train(watched.session, watched.prepare(), output_dir=output)
-    assert (done.compiled, done.result.steps) == (1, 1)
+    assert (done.compiled, done.steps) == (1, 1)
     assert (output / "model.bin").exists()
     assert "cannot be written" in watched.told("train.not-kept")[0]["reason"]
-    assert Watched(home).lookup(watched.prepare()) == warmed == done.record, "what is not kept is not in the record"
+    assert kept(home) == warmed, "what is not kept is not in the record"
 
 
 def test_a_read_only_store_serves_a_training(home, output, log, tmp_path, warmed):
@@ -177,8 +176,7 @@ def test_a_read_only_store_serves_a_training(home, output, log, tmp_path, warmed
         (home / "v1" / name).write_bytes(b"no folder")
     watched = Watched(home, live=tmp_path / "live", inline=False)
     done = train(watched.session, watched.prepare(), output_dir=output)
-    assert (done.compiled, done.result.counters["found"]) == (0, 3)
-    assert done.record == warmed
+    assert (done.compiled, done.counters["found"]) == (0, 3)
 
 
 def test_a_training_that_fails_keeps_the_record(home, output, warmed, monkeypatch):
@@ -204,7 +202,7 @@ def test_a_miss_over_damage_says_so(home, output, warmed, what):
         spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
         expected = "its record is damaged: "
     planned = plan(watched.prepare(), watched.store)
-    assert planned.as_dict()["flaw"].startswith(expected)
+    assert planned.flaw.startswith(expected)
     if what == "lost":
         assert watched.told("store.damaged")[0]["quarantine"] == "", "what is missing is not set aside"
         assert list((home / "v1").glob("quarantine/*" + warmed.files[0].sha256)) == []

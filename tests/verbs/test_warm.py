@@ -10,6 +10,7 @@ import pytest
 from cachekit.errors import CompileError, MissError, TrainingError
 from cachekit.events import Journal, read
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import (
@@ -52,12 +53,12 @@ def test_what_a_warm_returns(home):
     assert record.compile_seconds == 30.0
     assert record.hard == dict(prepared.ingredients.hard)
     assert len(record.modules) == 3
-    document = done.as_dict()
+    document = answer(done).as_dict()
     assert json.loads(json.dumps(document)) == document
     assert (document["status"], document["compiled"], document["graphs"]) == ("compiled", 3, 3)
     assert (document["compile_seconds"], document["saved_seconds"]) == (30.0, 0.0)
     again = Watched(home)
-    document = warm(again.session, again.prepare()).as_dict()
+    document = answer(warm(again.session, again.prepare())).as_dict()
     assert (document["status"], document["compiled"], document["graphs"]) == ("hit", 0, 3)
     assert (document["compile_seconds"], document["saved_seconds"]) == (0.0, 30.0)
 

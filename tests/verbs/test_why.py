@@ -121,7 +121,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
     found = why(me.session, wanted)
     assert len(found.changes) == 2
-    assert [bool(one.problem) for one in found.plan.looked] == [True]
+    assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
     other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
     (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())

@@ -7,6 +7,7 @@ named with them (`FOLLOWS`), and each of those cases has its reason here.
 from __future__ import annotations
 
 import json
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec import structs
@@ -21,7 +22,8 @@ from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
 from cachekit.recipe.ingredients import SOFT_TRAINING, build
 from cachekit.recipe.schema import Lora
 from cachekit.store.layout import Place
-from cachekit.verbs.why import why
+from cachekit.values import builtins
+from cachekit.verbs.why import Why, why
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
 from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
 from tests.support.standins import PROVENANCE, Watched, make_record, memory_folder, publish
@@ -62,27 +64,35 @@ def stored(watched, one):
     return publish(watched.store, (record, contents))
 
 
+class Asked(NamedTuple):
+    """What `why` says, and the ingredients of both."""
+
+    found: Why
+    near: dict[str, Any]
+    hard: dict[str, Any]
+
+
 def asked(before, after):
     """What `why` says of `after`, where `before` is warm."""
     with memory_folder() as home:
         watched = Watched(home)
         stored(watched, before)
-        return why(watched.session, after)
+        return Asked(why(watched.session, after), before.ingredients.hard, after.ingredients.hard)
 
 
-def check(found, name, old, new, follows=()):
+def check(asked, name, old, new, follows=()):
     """One change is told, with both values, and what follows from it; and people read no line more."""
+    found, near, hard = asked
     (change,) = found.changes
-    document = change.as_dict()
-    assert change.change.name == name
+    document = builtins(change)
+    assert change.name == name
     assert {other.name for other in change.follows} == set(follows)
-    hard, near = found.plan.prepared.ingredients.hard, found.plan.near.known.hard
     assert document.get("old", "absent") == near.get(name, "absent") == old
     assert document.get("new", "absent") == hard.get(name, "absent") == new
     every = {key for key in hard.keys() | near.keys() if hard.get(key, "absent") != near.get(key, "absent")}
     assert every == {name, *follows}, "nothing that differs is left out"
     head, *lines = human(found.as_dict())
-    assert head.startswith(f"{found.plan.prepared.recipe.name}: miss; nearest is {found.plan.near.known.key[:16]}")
+    assert head.startswith(f"{found.recipe}: miss; nearest is {found.nearest.key[:16]}")
     assert lines[0].startswith(f"  {name}:")
     named = [line for line in lines if line.startswith("  ") and not line.startswith("    ")]
     assert len(named) == 1
@@ -100,15 +110,16 @@ def test_each_field_of_a_recipe(section, field, value):
     of_task, path = for_task(section, field), BASES.get(field, BERT)
     before = prepared(*of_task, path=path)
     after = prepared(*of_task, f"{section}.{field}={json.dumps(value)}", *extra, path=path)
-    found = asked(before, after)
+    told = asked(before, after)
+    found = told.found
     if (section == "training" and field in SOFT_TRAINING) or (section, field, value) in RESOLVED:
-        assert found.plan.hit, "it is no ingredient, so it is no reason for a miss"
+        assert found.status == "hit", "it is no ingredient, so it is no reason for a miss"
         assert human(found.as_dict()) == [f"{after.recipe.name}: hit in the local store, key {after.key[:16]}"]
         return
-    assert not found.plan.hit
+    assert found.status == "miss"
     name = RENAMED.get(f"{section}.{field}", f"{section}.{field}")
     old, new = (one.ingredients.hard.get(name, "absent") for one in (before, after))
-    check(found, name, old, new, FOLLOWS.get(name, ()))
+    check(told, name, old, new, FOLLOWS.get(name, ()))
 
 
 @pytest.mark.parametrize("field", sorted({*CONFIG, *GENERIC_DEFAULTS}))
@@ -205,7 +216,7 @@ def test_flags_of_neuron_are_explained(flags, words):
     after = prepared(fingerprint=neuron, compiler={"flags": flags, "first_rate_zero": False})
     found = asked(before, after)
     check(found, "compiler.flags", FLAGS, flags)
-    assert any(words in sentence for sentence in found.changes[0].words), found.changes[0].words
+    assert any(words in sentence for sentence in found.found.changes[0].words), found.found.changes[0].words
 
 
 @pytest.mark.parametrize(
@@ -223,7 +234,7 @@ def test_data_and_variables(overrides, name, old, new):
 
 def test_another_model_is_told_as_one_change_with_what_it_brings():
     found = asked(prepared(), prepared("model.id=roberta-base"))
-    before, after = found.plan.near.known.hard, found.plan.prepared.ingredients.hard
+    _, before, after = found
     brought = {key for key in before.keys() | after.keys() if before.get(key, "no") != after.get(key, "no")}
     assert len(brought) > 3
     check(found, "model.type", "bert", "roberta", brought - {"model.type"})
@@ -231,8 +242,8 @@ def test_another_model_is_told_as_one_change_with_what_it_brings():
 
 def test_an_evaluation_batch_that_does_not_follow_is_told_by_itself():
     before = prepared("training.per_device_eval_batch_size=4")
-    found = asked(before, prepared("training.per_device_train_batch_size=3"))
-    assert [(told.change.name, told.follows) for told in found.changes] == [
+    found = asked(before, prepared("training.per_device_train_batch_size=3")).found
+    assert [(told.name, told.follows) for told in found.changes] == [
         ("training.per_device_eval_batch_size", ()),
         ("training.per_device_train_batch_size", ()),
     ]

@@ -40,4 +40,4 @@ WHOLE = sorted([f"{COMPILER}/{module_name(0)}", f"{COMPILER}/{module_name(10)}",
 
 
 def added(imported):
-    return sorted(name for group in imported.groups for name in group.added)
+    return sorted(name for group in imported.records for name in group.added)

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from cachekit.cli import app, out
 from cachekit.cli.doctor import contract_human
-from cachekit.compilers.evidence import Assumption, Evidence, Observation, Subject
+from cachekit.compilers.evidence import Assumption, Evidence, Observation, Subject, count
 from cachekit.compilers.experiment import FIRST, PROMISES, Proof
 from cachekit.compilers.neuron import assumptions, facts, native_assumptions
 from cachekit.process import below
@@ -323,7 +323,11 @@ def test_the_screen_says_what_differs_and_where_to_correct_it(whole, command, mo
     promised = tuple(found[promise.name] for promise in PROMISES)
     rows = tuple(found[row.name] for row in XLA.rows)
     made = Contract(
-        "neuron", findings=(("neuron-path", Finding("ok", "/bin/neuronx-cc")),), promises=promised, assumptions=rows
+        "neuron",
+        findings=(Finding("ok", "/bin/neuronx-cc", check="neuron-path"),),
+        promises=promised,
+        assumptions=rows,
+        counts=count((*promised, *rows)),
     )
     assert not made.good
     lines = contract_human(made.as_dict())

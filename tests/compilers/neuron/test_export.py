@@ -19,7 +19,7 @@ def filled(store, cache):
 
 def test_an_export_is_the_cache_without_what_is_unfinished(filled, cache, tmp_path):
     exported = export_cache(filled, tmp_path / "out")
-    assert sorted((name, result.outcome) for name, result in exported.modules) == [(n, "restored") for n in WHOLE]
+    assert sorted((one.module, one.outcome) for one in exported.modules) == [(n, "restored") for n in WHOLE]
     assert tree(tmp_path / "out") == {
         name: raw for name, raw in tree(cache).items() if name.rpartition("/")[0] in WHOLE
     }
@@ -29,7 +29,7 @@ def test_a_second_export_writes_nothing(filled, tmp_path):
     export_cache(filled, tmp_path / "out")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
     again = export_cache(filled, tmp_path / "out")
-    assert {result.outcome for _, result in again.modules} == {"present"}
+    assert {one.outcome for one in again.modules} == {"present"}
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
 
 
@@ -43,7 +43,7 @@ def test_export_and_import_are_each_others_reverse(filled, tmp_path):
 @pytest.mark.parametrize("said", [OTHER, "2.21.33363.0+82129205", "2.21.33363.0"])
 def test_one_compilers_modules_can_be_exported(filled, tmp_path, said):
     exported = export_cache(filled, tmp_path / "out", compiler=said)
-    assert [name for name, _ in exported.modules] == [f"{OTHER}/{module_name(11)}"]
+    assert [one.module for one in exported.modules] == [f"{OTHER}/{module_name(11)}"]
 
 
 def test_one_record_can_be_exported(filled, tmp_path):
@@ -84,8 +84,8 @@ def test_a_damaged_blob_is_never_exported(filled, tmp_path):
     blob = filled.layout.blob(sha256)
     overwrite(blob, bytes([blob.read_bytes()[0] ^ 1]) + blob.read_bytes()[1:])
     exported = export_cache(filled, tmp_path / "out")
-    assert [name for name, _ in exported.damaged] == [module.name]
-    assert sorted(name for name, _ in exported.modules) == [name for name in WHOLE if name != module.name]
+    assert [one.module for one in exported.damaged] == [module.name]
+    assert sorted(one.module for one in exported.modules) == [name for name in WHOLE if name != module.name]
     assert not (tmp_path / "out" / module.name).exists()
 
 
@@ -95,7 +95,7 @@ def test_a_dry_export_says_the_same_and_writes_nothing(filled, tmp_path):
     planned = export_cache(filled, tmp_path / "out", dry_run=True)
     assert tree(tmp_path / "out") == before
     assert planned.as_dict() | {"dry_run": False} == export_cache(filled, tmp_path / "out").as_dict()
-    assert {result.outcome for _, result in planned.modules} == {"restored", "replaced"}
+    assert {one.outcome for one in planned.modules} == {"restored", "replaced"}
 
 
 def test_leftovers_of_a_killed_export_are_swept(filled, tmp_path):

@@ -32,19 +32,19 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
     imported = import_cache(store, cache)
     assert added(imported) == WHOLE
     assert tree(cache) == before
-    assert {(item.name.rpartition("_")[2][:19], item.state) for item in imported.left} == {
+    assert {(item.module.rpartition("_")[2][:19], item.state) for item in imported.left} == {
         (str(10**18 + seed), state)
         for seed, state in [*enumerate(STATES), (12, "refused"), (13, "locked")]
         if state != "success"
     }
     assert all(item.reason for item in imported.left)
-    assert [path.name for path, _ in imported.strangers] == ["notes.txt"]
+    assert [one.path.name for one in imported.strangers] == ["notes.txt"]
     rows = store.listed()
     assert sorted((row.recipe, row.directory, row.modules) for row in rows) == [
         ("import", OTHER, 1),
         ("import", COMPILER, 2),
     ]
-    for group in imported.groups:
+    for group in imported.records:
         shown = show(store, group.key)
         assert shown["whole"]
         assert shown["key_of_ingredients"] == group.key
@@ -59,7 +59,7 @@ def test_a_second_import_adds_nothing(store, cache, monkeypatch):
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", lambda path, said: judged.append(path) or check(path))
     again = import_cache(store, cache)
     assert added(again) == []
-    assert sorted(name for group in again.groups for name in group.known) == WHOLE
+    assert sorted(name for group in again.records for name in group.known) == WHOLE
     assert again.left == first.left
     assert len(judged) == 1  # the damaged one
     assert {name: raw for name, raw in tree(store.layout.home).items() if "verified" not in name} == {
@@ -93,7 +93,7 @@ def test_the_key_is_of_the_compiler_and_the_names_alone(tmp_path):
         store = Watched(tmp_path / f"home-{name[0]}").store
         for seed in seeds:
             make(tmp_path / name, seed=seed)
-        keys.add(import_cache(store, tmp_path / name).groups[0].key)
+        keys.add(import_cache(store, tmp_path / name).records[0].key)
     assert len(keys) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_damaged_record_is_imported_anew(store, cache):
     again = import_cache(store, cache)
     assert added(again)
     assert set(added(again)) <= set(WHOLE)
-    assert {group.key for group in again.groups} - {""} <= {group.key for group in first.groups}
+    assert {group.key for group in again.records} - {""} <= {group.key for group in first.records}
     assert set(known_modules(store, registry.adapter("neuron"))) == set(WHOLE)
 
 
@@ -126,7 +126,9 @@ def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, 
     imported = import_cache(store, tmp_path / "cache")
     assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
     assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
-    assert imported.strangers == ((beside / "secret.txt", "in a module's folder, and none of its files"),)
+    assert [(one.path, one.reason) for one in imported.strangers] == [
+        (beside / "secret.txt", "in a module's folder, and none of its files")
+    ]
     assert [item.path for item in imported.left] == [linked]
     assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
 

@@ -40,7 +40,7 @@ def add(root: Path, graph: str, version: str = NEW, **more) -> str:
 
 
 def added(imported) -> dict[str, int]:
-    return {group.compiler: len(group.added) for group in imported.groups}
+    return {group.compiler: len(group.added) for group in imported.records}
 
 
 @pytest.mark.feature("K1")
@@ -62,10 +62,10 @@ def test_a_folder_of_two_compilers_comes_in_as_two_records_and_goes_out_as_two_f
     assert sorted(row.graphs for row in store.listed()) == [3, 5]
 
     again = import_cache(store, root)
-    assert [(len(group.added), len(group.known)) for group in again.groups] == [(0, 3), (0, 5)]
+    assert [(len(group.added), len(group.known)) for group in again.records] == [(0, 3), (0, 5)]
     later = add(root, "later")
     grown = import_cache(store, root)
-    assert [group.added for group in grown.groups if group.added] == [(f"torchneuron-2.27.5334.0/{later}",)]
+    assert [group.added for group in grown.records if group.added] == [(f"torchneuron-2.27.5334.0/{later}",)]
 
     target = tmp_path / "out"
     assert export_cache(store, target, dry_run=True).as_dict()["restored"] == 3
@@ -78,7 +78,7 @@ def test_a_folder_of_two_compilers_comes_in_as_two_records_and_goes_out_as_two_f
     assert found == wanted
     assert export_cache(store, target).as_dict()["present"] == 3
     # What was exported can be imported.
-    assert [len(group.known) for group in import_cache(store, target).groups] == [3, 6]
+    assert [len(group.known) for group in import_cache(store, target).records] == [3, 6]
 
 
 @pytest.mark.feature("F6")
@@ -103,7 +103,7 @@ def test_what_is_left_is_named(store, tmp_path):
 def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
     name = add(tmp_path / "cache" / "torchneuron-2.25.3371.0", "one", NEW)
     (item,) = import_cache(store, tmp_path / "cache").left
-    assert item.name == f"torchneuron-2.25.3371.0/{name}"
+    assert item.module == f"torchneuron-2.25.3371.0/{name}"
     assert item.reason == "2.27.5334.0 compiled it, and it lies in torchneuron-2.25.3371.0"
     assert store.listed() == []
     (tmp_path / "empty").mkdir()
@@ -115,7 +115,7 @@ def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
 def test_a_record_tells_how_many_graphs_it_has_and_what_they_would_leak(store, tmp_path):
     add(tmp_path / "cache", "one", name="/home/alice/secret/x.neff")
     add(tmp_path / "cache", "two")
-    (group,) = import_cache(store, tmp_path / "cache").groups
+    (group,) = import_cache(store, tmp_path / "cache").records
     document = show(store, group.key)
     assert (document["whole"], [module["neffs"] for module in document["modules"]]) == (True, [2])
     (record,) = store.records()

