@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.doctor import Diagnosis
     from cachekit.verbs.export_bundle import Bundled
     from cachekit.verbs.export_cache import Exported
-    from cachekit.verbs.forecast import Forecast, Request
+    from cachekit.verbs.forecast import Forecast
     from cachekit.verbs.hub import RemoteContents, Used
     from cachekit.verbs.import_bundle import Unbundled
     from cachekit.verbs.import_cache import Imported
@@ -315,30 +315,23 @@ class Cache:
 
         One that cannot be planned stops no other: the answer's `error()` tells of it. For the arguments see `plan`.
         """
+        from cachekit.compilers.prepare import again, prepare
+        from cachekit.data.shapes import check_data
         from cachekit.verbs.forecast import forecast
 
         where, priced = self._elsewhere(), self._prices(price)
-        wanted = [self._request(one, overrides, where, priced, tiny=tiny) for one in recipes]
-        with self.session(verb="plan") as opened:
-            return forecast(wanted, opened.store, opened.remotes)
 
-    def _request(
-        self, recipe: AnyRecipe, overrides: Overrides, where: Elsewhere, priced: Prices, *, tiny: bool
-    ) -> Request:
-        from cachekit.compilers.prepare import again, prepare
-        from cachekit.data.shapes import check_data
-        from cachekit.verbs.forecast import Request
-
-        def wanted() -> Prepared:
+        def prepared(recipe: AnyRecipe) -> Prepared:
             loaded = self._load(recipe, overrides, tiny=tiny)
             check_data(loaded, absent_ok=True)
             return prepare(loaded, where.select(loaded, guess=True), self._source(recipe, overrides, tiny=tiny))
 
-        def before(prepared: Prepared) -> list[Prepared]:
-            return [again(prepared, other) for other in where.other_toolchains(prepared.recipe)]
+        def before(now: Prepared) -> list[Prepared]:
+            return [again(now, other) for other in where.other_toolchains(now.recipe)]
 
-        name = recipe.name if isinstance(recipe, Recipe) else str(recipe)
-        return Request(name, wanted, before, priced.of)
+        wanted = [(one.name if isinstance(one, Recipe) else str(one), partial(prepared, one)) for one in recipes]
+        with self.session(verb="plan") as opened:
+            return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
 
     def _prices(self, said: Price) -> Prices:
         from cachekit.recipe import price

@@ -12,7 +12,7 @@ from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
 from cachekit.remotes.push import push
 from cachekit.store.layout import Place
-from cachekit.verbs.forecast import Request, forecast
+from cachekit.verbs.forecast import forecast
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned
 from cachekit.verbs.warm import warm
@@ -23,26 +23,23 @@ from tests.support.standins import StandIn, Watched, make_record, publish, recip
 PRICE = Price(1.2, "USD", "trn1.2xlarge", "a test")
 
 
-def request(watched, batch, *, before=(), name="", **training):
+def request(watched, batch, *, name="", **training):
     wanted = recipe(batch, name=name or f"toy-{batch}", **training)
-    older = [StandIn(version) for version in before]
-    return Request(
-        wanted.name,
-        lambda: watched.prepare(wanted),
-        lambda prepared: [again(prepared, other) for other in older],
-        lambda _: PRICE,
-    )
+    return wanted.name, lambda: watched.prepare(wanted)
 
 
 def failing(name, error):
     def fail():
         raise error
 
-    return Request(name, fail)
+    return name, fail
 
 
-def ask(watched, requests):
-    found = forecast(requests, watched.store, watched.session.remotes)
+def ask(watched, requests, *, before=()):
+    def older(prepared):
+        return [again(prepared, StandIn(version)) for version in before]
+
+    found = forecast(requests, watched.store, watched.session.remotes, before=older, price=lambda _: PRICE)
     return found, {row.name: row for row in found.plans}
 
 
@@ -106,7 +103,7 @@ def test_what_two_recipes_share_counts_once(tmp_path, log):
     found, rows = ask(watched, requests)
     assert [(row.status, row.same_as) for row in found.plans] == [("miss", None), ("miss", "one")]
     assert found.totals.expected_seconds == rows["one"].expected_seconds == 30.0
-    assert [warm(watched.session, made.prepare()).compiled for made in requests] == [3, 0]
+    assert [warm(watched.session, prepare()).compiled for _, prepare in requests] == [3, 0]
 
 
 # Remotes
@@ -211,7 +208,7 @@ def test_what_is_warm_until_now_may_be_on_a_shared_cache_only(tmp_path, log):
         warm(ann.session, ann.prepare(recipe(1)))
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", compiler=StandIn("2.0"), shared=[(storage, "r")])
-        found, rows = ask(bob, [request(bob, batch, before=("1.0",)) for batch in (1, 2)])
+        found, rows = ask(bob, [request(bob, batch) for batch in (1, 2)], before=("1.0",))
     assert [row.goes_cold for row in found.plans] == [True, False]
     assert storage.calls.count("stat") == 1, "both toolchains in one question"
     assert rows["toy-1"].expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"
