@@ -2,7 +2,7 @@
 
 A journal never makes a run fail: on a full disk or a read-only store it goes on in memory and says so once.
 
-Why a run went without the cache, or without a part of it, is one table of reasons, counted by name. Each time is an
+Why a run bypassed the cache, or a part of it, is one table of reasons, counted by name. Each time is an
 event, `cache.bypass`, with `reason` (a name of the table) and `detail`. It is not the place where people are told: what
 they must know is told as it happens, by the event that belongs to it.
 """
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
+
+import msgspec
 
 from cachekit import files
 
@@ -139,7 +141,7 @@ class Journal:
 
 
 def bypass(journal: Journal, reason: str, detail: str = "") -> None:
-    """Note that this run goes without the cache, or a part of it.
+    """Note that this run bypasses the cache, or a part of it.
 
     Args:
         journal: The run's; it counts.
@@ -177,17 +179,25 @@ def prune(folder: Path, days: int, now: float | None = None) -> int:
 
 
 def read(path: Path) -> list[Event]:
-    """Read a journal back, leaving out a torn last line.
+    """The events of a journal, without what is none: the torn last line of a killed run, for one.
 
     Raises:
         OSError: The file cannot be read.
     """
+    return parse(files.read(path))
+
+
+def parse(raw: bytes) -> list[Event]:
+    """The events in a journal's bytes; see `read`."""
     events = []
-    for text in files.read(path).decode(errors="replace").split("\n"):
+    for line in filter(None, raw.split(b"\n")):
         try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
-            continue  # the line that a killed run was writing
+            event = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            try:  # what json writes and msgspec does not read: NaN, halves of surrogate pairs
+                event = json.loads(line.decode(errors="replace"))
+            except (ValueError, RecursionError):
+                continue
         if isinstance(event, dict):
             events.append(event)
     return events

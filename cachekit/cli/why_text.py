@@ -75,10 +75,10 @@ def _unfinished(document: dict[str, Any]) -> str:
 
 
 def bypassed(document: dict[str, Any]) -> list[str]:
-    """A line of a run's summary, where the run went without the cache or a part of it, and nobody wanted that."""
+    """A line of a run's summary, where the run bypassed the cache or a part of it, and nobody wanted that."""
     found = {reason: count for reason, count in (document.get("bypassed") or {}).items() if reason not in CHOSEN}
     told = ", ".join(reason if count == 1 else f"{reason} ({count} times)" for reason, count in found.items())
-    return out.labelled("went without the cache: ", told, 2) if told else []
+    return out.labelled("bypassed the cache: ", told, 2) if told else []
 
 
 def _bypass(reason: str, count: int) -> str:

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -48,7 +48,7 @@ class CompileLock:
         rwlock: The store's: locks of keys without a record are removed under its write lock.
     """
 
-    def __init__(self, folder: Path, key: str, recipe: str, rwlock: RWLock | None = None) -> None:
+    def __init__(self, folder: Path, key: str, recipe: str, rwlock: RWLock) -> None:
         self._folder = folder
         self._rwlock = rwlock
         self._lock_path = folder / f"{key}.lock"
@@ -84,7 +84,7 @@ class CompileLock:
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with self._inside():
+                with self._rwlock.shared():
                     lock.acquire(timeout=0)
                 break
             except OSError as error:
@@ -101,9 +101,6 @@ class CompileLock:
             with suppress(OSError):
                 self._note.unlink(missing_ok=True)
             lock.release()
-
-    def _inside(self) -> AbstractContextManager[None]:
-        return self._rwlock.shared() if self._rwlock else nullcontext()
 
     def _wait(self, start: float, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> None:
         waited = time.monotonic() - start

@@ -6,12 +6,10 @@ The figures go into cells, one for each recipe and remote, which add up. docs/st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from cachekit.store.layout import LOCAL
@@ -19,7 +17,6 @@ from cachekit.store.layout import LOCAL
 BYPASS = "bypass:"  # before a reason's name, among the figures
 LARGEST = 1e15  # a number beyond it was not written by us
 LONGEST = 200  # characters of a name
-_START = b'{"event": "'
 
 
 class Cell(Struct, frozen=True, array_like=True, gc=False):
@@ -84,19 +81,11 @@ class _Run:
         self.sums.append((_text(event.get("recipe")), tuple(filter(None, names)), remote, figure, value))
 
 
-def count(raw: bytes) -> Counted:
-    """Count a journal.
+def count(events: Iterable[Mapping[str, Any]]) -> Counted:
+    """Count a run's events, whatever their order.
 
-    Torn lines, events of unknown names, and values that are not what they should be count as nothing.
-
-    Args:
-        raw: The journal's bytes.
+    Events of unknown names, and values that are not what they should be, count as nothing.
     """
-    return tally(filter(None, map(_of_interest, raw.split(b"\n"))))
-
-
-def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
-    """Count a run's events, whatever their order; see `count`."""
     run = _Run()
     for event in events:
         name = event.get("event")
@@ -127,29 +116,6 @@ def tally(events: Iterable[Mapping[str, Any]]) -> Counted:
     add(main, "", runs=1, failed=int(run.failed), unfinished=int(not run.ended and not run.failed))
     found = [Cell(recipe, remote, figures) for (recipe, remote), figures in sorted(cells.items())]
     return Counted(run.verb, run.host, found)
-
-
-def _of_interest(line: bytes) -> Mapping[str, Any] | None:
-    if line.startswith(_START):
-        # Most lines are of no interest here, and decoding them is most of the time that counting takes.
-        name = line[len(_START) : line.find(b'"', len(_START))]
-        if name not in _WANTED and b"\\" not in name:
-            return None
-    return decoded(line)
-
-
-def decoded(line: bytes) -> Mapping[str, Any] | None:
-    """The event of a journal's line; None where it is none."""
-    if not line:
-        return None
-    try:
-        event = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        try:  # what json writes and msgspec does not read: NaN, halves of surrogate pairs
-            event = json.loads(line.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
-    return event if isinstance(event, dict) else None
 
 
 def _number(value: Any) -> float:
@@ -298,4 +264,3 @@ COUNTS: dict[str, Callable[[_Run, Mapping[str, Any]], None]] = {
     "store.damaged": _adds("damaged"),
     "cache.bypass": _bypassed,
 }
-_WANTED = frozenset(name.encode() for name in COUNTS)

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cachekit import files
+from cachekit import events, files
 from cachekit.store.counting import Counted, count
 from cachekit.store.durable import sync_folder
 from cachekit.store.layout import Layout
@@ -107,7 +107,7 @@ def _counted(journal: Path, known: dict[str, _Line]) -> list[_Line]:
     line = known.get(journal.stem)
     if line is not None and (line.rule, line.size, line.changed) == (RULE, status.st_size, status.st_mtime_ns):
         return []
-    return [_Line(journal.stem, RULE, status.st_size, status.st_mtime_ns, count(files.read(journal)))]
+    return [_Line(journal.stem, RULE, status.st_size, status.st_mtime_ns, count(events.read(journal)))]
 
 
 def _unfinished(counted: Counted) -> bool:

@@ -229,7 +229,7 @@ class Warmed(Planned, frozen=True, kw_only=True):
         waited_seconds: Of these, waiting for another process.
         counters: What the trial run counted; none without one.
         phases: Seconds of the trial run, by phase.
-        bypassed: Why the run went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why the run bypassed the cache, or a part of it, and how often; see `cachekit.events`.
         reused: What came from the nearest record; None where nothing did.
         next: The command that goes on from here.
     """

@@ -54,7 +54,7 @@ class Ran(Answer, frozen=True, kw_only=True):
         saved_seconds: What compiling took less than it did when the record was made.
         overhead_seconds: What cachekit itself took.
         seconds: Wall time of it all.
-        bypassed: Why the run went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why the run bypassed the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     command: list[str]

@@ -167,10 +167,10 @@ def stats(
     youngest = next(reversed(known.runs), None)
     if run:
         name = run_named(known, run)
-        chosen = by_day({name: known.runs[name]})
+        chosen = _cells({name: known.runs[name]})
     else:
         name = None
-        chosen = [(day, cell) for day, cell in by_day(known.runs) if day >= first]
+        chosen = [(day, cell) for day, cell in _cells(known.runs) if day >= first]
     days = [day for day, cell in chosen if cell.figures.get("runs")]
     return Stats(
         schema=1,
@@ -257,15 +257,9 @@ def started(name: str) -> str:
     return f"{day_of(name)}T{name[9:11]}:{name[11:13]}:{name[13:15]}Z"
 
 
-def by_day(runs: Mapping[str, Counted]) -> list[tuple[str, Cell]]:
-    """The cells of runs, one for each day, recipe and remote."""
-    sums: dict[tuple[str, str, str], dict[str, int | float]] = {}
-    for run, counted in runs.items():
-        for cell in counted.cells:
-            found = sums.setdefault((day_of(run), cell.recipe, cell.remote), {})
-            for name, value in cell.figures.items():
-                found[name] = found.get(name, 0) + value
-    return [(day, Cell(recipe, remote, found)) for (day, recipe, remote), found in sums.items()]
+def _cells(runs: Mapping[str, Counted]) -> list[tuple[str, Cell]]:
+    """The cells of runs, each with the day on which its run began."""
+    return [(day_of(run), cell) for run, counted in runs.items() for cell in counted.cells]
 
 
 def _parts(named: Iterable[tuple[str, Cell]], price: Price | None) -> list[Part]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from cachekit import files
 from cachekit.errors import UnknownNameError
-from cachekit.store.counting import decoded
+from cachekit.events import read
 from cachekit.store.history import history, journals
 from cachekit.store.layout import Layout
 from cachekit.verbs.stats import run_named
@@ -115,17 +115,13 @@ def _beside(paths: dict[str, Path], chosen: str) -> list[list[Event]]:
 
 def _events(path: Path) -> list[Event]:
     """A journal's events whose times go forward, whatever the clock did."""
-    try:
-        raw = files.read(path)
-    except OSError:
-        return []
-    events, now = [], 0.0
-    for line in raw.split(b"\n"):
-        event = decoded(line)
-        if event is not None and isinstance(event.get("event"), str) and (time := _number(event.get("time"))):
-            now = max(now, time)
-            events.append({**event, "time": now})
-    return events
+    found, now = [], 0.0
+    with suppress(OSError):
+        for event in read(path):
+            if isinstance(event.get("event"), str) and (time := _number(event.get("time"))):
+                now = max(now, time)
+                found.append({**event, "time": now})
+    return found
 
 
 def _number(value: Any) -> float:

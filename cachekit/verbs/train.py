@@ -59,7 +59,7 @@ class Trained(Answer, frozen=True, kw_only=True):
         phases: Seconds by phase: import, data, model, train, evaluate, save; `graphs` is what the first steps took
             beyond the later ones: compiling, or loading what is compiled.
         counters: The compiler's own.
-        bypassed: Why the run went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why the run bypassed the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
     recipe: str

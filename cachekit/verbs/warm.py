@@ -55,7 +55,7 @@ class WarmRun:
         seconds: Wall time of it all.
         waited_seconds: Of which waiting for another process.
         worker: What the trial run reported; None without one.
-        bypassed: Why it went without the cache, or a part of it, and how often; see `cachekit.events`.
+        bypassed: Why it bypassed the cache, or a part of it, and how often; see `cachekit.events`.
         reused: What came from the nearest record; None where nothing did.
     """
 

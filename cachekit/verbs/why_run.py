@@ -59,7 +59,7 @@ class RunWhy(Answer, frozen=True):
         phases: When it compiled.
         modules: What compiled although the plan said hit.
         words: What the compiler's own counters tell.
-        bypassed: Why the run went without the cache, or a part of it, and how often.
+        bypassed: Why the run bypassed the cache, or a part of it, and how often.
         failure: What ended it, where it failed.
         ended: It came to its end; one that was killed, or runs still, did not.
         untold: It began to compile, and ended, or was read, before it told what it had compiled.

@@ -227,10 +227,15 @@ def test_a_stale_or_torn_note_of_a_holder_locks_nothing(home, log):
 
 
 def test_a_lock_that_is_held_by_nobody_known_is_reported_as_that(home):
-    locks = Watched(home).store.layout.locks
-    with CompileLock(locks, "k", "toy").lead(0, lambda *_: None):
+    store = Watched(home).store
+    locks = store.layout.locks
+
+    def lead():
+        return CompileLock(locks, "k", "toy", store.rwlock).lead(0, lambda *_: None)
+
+    with lead():
         (locks / "k.json").write_text("torn")
-        with pytest.raises(WaitedTooLongError) as caught, CompileLock(locks, "k", "toy").lead(0, lambda *_: None):
+        with pytest.raises(WaitedTooLongError) as caught, lead():
             pass
     assert "an unknown process" in caught.value.cause
 

@@ -164,7 +164,10 @@ def test_leftovers_go_and_what_lives_stays(home, watched):
     (layout.quarantine / "20200101T000000-1-x").write_bytes(bytes(20))
     (layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-1-y").write_bytes(bytes(20))
     (layout.locks / f"{'d' * 64}.lock").touch()
-    with Scratch(layout.live, "alive") as folder, CompileLock(layout.locks, "e" * 64, "toy").lead(0, lambda *_: None):
+    with (
+        Scratch(layout.live, "alive") as folder,
+        CompileLock(layout.locks, "e" * 64, "toy", watched.store.rwlock).lead(0, lambda *_: None),
+    ):
         (folder / "work").write_bytes(bytes(10))
         (layout.live / "dead").mkdir()
         (layout.live / "dead" / "big").write_bytes(bytes(5000))

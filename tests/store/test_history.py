@@ -86,7 +86,7 @@ def test_what_was_counted_is_not_read_again_until_it_changes(layout, monkeypatch
     expected = said(layout)
     counted = []
     count = module.count
-    monkeypatch.setattr(module, "count", lambda raw: counted.append(1) or count(raw))
+    monkeypatch.setattr(module, "count", lambda events: counted.append(1) or count(events))
     assert (said(layout), len(counted)) == (expected, 1), "the run that has not ended"
     grown = next(iter(sorted(layout.journal.rglob("*.jsonl"))))
     with grown.open("a") as stream:

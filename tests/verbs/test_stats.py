@@ -17,7 +17,6 @@ from cachekit.store.layout import Layout
 from cachekit.verbs.stats import Figures, schema, since_day, stats
 from cachekit.verbs.train import train as train_action
 from cachekit.verbs.warm import warm as warm_action
-from tests.store.hand_count import by_hand, lines
 from tests.support.standins import PATIENCE, Watched, recipe
 from tests.verbs.report_store import Written, train, warm
 
@@ -49,22 +48,13 @@ class Runs:
     def train(self, output, **options):
         return self.run("train", train_action, output_dir=output, **options)
 
-    def by_hand(self):
-        """The sums of a hand count of each journal."""
-        sums = {}
-        for path in self.layout.journal.rglob("*.jsonl"):
-            figures, _ = by_hand(lines(path.read_bytes()))
-            for name, value in figures.items():
-                sums[name] = sums.get(name, 0) + value
-        return sums
-
 
 def figures(found: Figures):
     return {name: getattr(found, name) for name in Figures.__struct_fields__}
 
 
 @pytest.mark.feature("D1", "D2", "D3")
-def test_real_runs_are_counted_as_a_hand_count_does(tmp_path):
+def test_real_runs_are_counted_as_they_went(tmp_path):
     (tmp_path / "team").mkdir()
     team = FolderStorage(tmp_path / "team")
     runs = Runs(tmp_path / "home", [(team, "rw")])
@@ -82,12 +72,15 @@ def test_real_runs_are_counted_as_a_hand_count_does(tmp_path):
     fetched = stats(other.layout).total
     assert (fetched.hits, fetched.fetches) == (1, 1)
     assert fetched.bytes_fetched > 0
-    for one in (runs, other):
-        counted, expected = figures(stats(one.layout).total), one.by_hand()
-        assert {name: counted[name] for name in expected} == pytest.approx(expected, abs=0.01)
+    assert fetched.saved_seconds == pytest.approx(30 - fetched.retrieval_seconds)
     total = stats(runs.layout)
     assert (total.total.runs, total.total.failed, total.total.unfinished) == (6, 1, 0)
     assert (total.total.hits, total.total.misses) == (2, 4)
+    assert (total.total.graphs_found, total.total.graphs_compiled) == (6, 9)
+    assert (total.total.compile_seconds, total.total.recorded_seconds) == (90, 60), "ten for each graph"
+    assert total.total.saved_seconds == pytest.approx(60 - total.total.retrieval_seconds)
+    assert (total.total.pushes, total.total.fetches, total.total.bypasses) == (4, 0, {"recache": 1})
+    assert total.total.bytes_restored > total.total.bytes_pushed > 0
     (storage,) = [part for part in total.remotes if part.name == "local"]
     assert storage.figures.hits == 2
     (remote,) = stats(other.layout).remotes
