@@ -1289,12 +1289,9 @@ class Cache:
             _lock_file(lock_file),
             _names(*named),
             override_words(overrides),
+            self._elsewhere(),
             tiny=tiny,
             dry_run=dry_run,
-            compiler=self._config().compiler,
-            toolchain=self.toolchain or "",
-            target=self.target or "",
-            instance=self.instance or "",
         )
 
     def check_lock(self, *recipes: str | Path, lock_file: str | Path | None = None) -> CheckedLock:

@@ -21,7 +21,7 @@ class Elsewhere:
 
     def __init__(self, toolchain: str = "", target: str = "", instance: str = "", compiler: str = "auto") -> None:
         self.toolchain, self.target, self.instance = toolchain, target, instance
-        self._setting = compiler
+        self.compiler = compiler
         self._made: dict[tuple[str, str, str], Compiler] = {}  # for a whole zoo each once: it reads the registry
 
     def __bool__(self) -> bool:
@@ -93,7 +93,7 @@ class Elsewhere:
         if not machine:
             return []
         fits = self._instances[machine].target
-        said = self._setting if self._setting != "auto" else recipe.compiler.name
+        said = self.compiler if self.compiler != "auto" else recipe.compiler.name
         fitting = [
             name
             for name, one in self._toolchains.items()
@@ -110,7 +110,7 @@ class Elsewhere:
     def _select(self, recipe: Recipe, toolchain: str, machine: str) -> Compiler:
         wanted = recipe.compiler.name, toolchain, machine
         if wanted not in self._made:
-            self._made[wanted] = select(wanted[0], self._setting, toolchain=toolchain, instance=machine)
+            self._made[wanted] = select(wanted[0], self.compiler, toolchain=toolchain, instance=machine)
         return self._made[wanted]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -142,30 +141,15 @@ class CheckedLock(Answer, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToLock:
-    """A recipe as it stands in the file, and the machine that it is locked for; empty is this one."""
-
-    recipe: str
-    overrides: tuple[str, ...]
-    tiny: bool
-    toolchain: str
-    target: str
-    instance: str
-
-
 def lock_recipes(
     opening: Opening,
     path: Path,
     recipes: Sequence[str],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str],
+    where: Elsewhere,
     *,
     tiny: bool = False,
     dry_run: bool = False,
-    compiler: str = "auto",
-    toolchain: str = "",
-    target: str = "",
-    instance: str = "",
 ) -> LockFile:
     """Pin the exact artifacts of recipes in a file.
 
@@ -174,12 +158,9 @@ def lock_recipes(
         path: The file; made if need be.
         recipes: As they are named here; none means all that are in the file.
         overrides: Fields of theirs that are changed.
+        where: The machine that they are locked for. What it leaves open of an entry stays as the file says.
         tiny: They are locked in small.
         dry_run: Write nothing.
-        compiler: What the settings say.
-        toolchain: A release of Neuron's SDK, for a machine that is not this one.
-        target: Its chip.
-        instance: Its type.
 
     Raises:
         MissError: A recipe is not warm. Nothing was written.
@@ -187,35 +168,19 @@ def lock_recipes(
         RemoteError, AuthError: A remote could not be asked.
     """
     held = lock_file.read(path) if path.exists() else []
-    if recipes:
-        names = (in_file(name, path) for name in recipes)
-        wanted = [
-            ToLock(name, tuple(overrides), tiny, toolchain, target, instance) for name in dict.fromkeys(names)
-        ]  # fmt: skip
-    elif overrides or tiny:
+    if not recipes and (overrides or tiny):
         option = "--set" if overrides else "--tiny"
         raise UsageError(
             f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
         )
-    else:
-        wanted = [
-            ToLock(
-                *(entry.recipe, entry.overrides, entry.tiny, toolchain or entry.toolchain, target),
-                instance or ("" if target else entry.instance),
-            )
-            for entry in chosen(held, [], path)
-        ]
-    fresh = []
-    for one in wanted:
-        with _opened(opening, path, one, compiler) as (session, prepared, machine):
-            fresh.append(
-                lock(
-                    *(session, prepared, one.recipe, one.overrides),
-                    tiny=one.tiny,
-                    toolchain=one.toolchain,
-                    instance=machine,
-                )
-            )
+    fresh = [
+        _locked(opening, path, name, tuple(overrides), where, tiny=tiny)
+        for name in dict.fromkeys(in_file(name, path) for name in recipes)
+    ]
+    for entry in chosen(held, [], path) if not recipes else ():
+        instance = where.instance or ("" if where.target else entry.instance)
+        same = Elsewhere(where.toolchain or entry.toolchain, where.target, instance, where.compiler)
+        fresh.append(_locked(opening, path, entry.recipe, entry.overrides, same, tiny=entry.tiny))
     anew = {entry.name for entry in fresh}
     everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
@@ -234,8 +199,8 @@ def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler
     held = lock_file.read(path) if path.exists() else []
     checked = []
     for entry in chosen(held, recipes, path):
-        one = ToLock(entry.recipe, entry.overrides, entry.tiny, entry.toolchain, "", entry.instance)
-        with _opened(opening, path, one, compiler) as (_, prepared, _):
+        where = Elsewhere(entry.toolchain, "", entry.instance, compiler)
+        with _opened(opening, path, entry.recipe, entry.overrides, where, tiny=entry.tiny) as (_, prepared, _):
             checked.append(check(entry, prepared))
     return CheckedLock(path, tuple(checked))
 
@@ -265,15 +230,23 @@ def pull_lock(
     return done, failure
 
 
+def _locked(
+    opening: Opening, path: Path, recipe: str, overrides: tuple[str, ...], where: Elsewhere, *, tiny: bool
+) -> Locked:
+    with _opened(opening, path, recipe, overrides, where, tiny=tiny) as (session, prepared, instance):
+        return lock(session, prepared, recipe, overrides, tiny=tiny, toolchain=where.toolchain, instance=instance)
+
+
 @contextmanager
-def _opened(opening: Opening, path: Path, one: ToLock, compiler: str) -> Iterator[tuple[Session, Prepared, str]]:
+def _opened(
+    opening: Opening, path: Path, recipe: str, overrides: tuple[str, ...], where: Elsewhere, *, tiny: bool
+) -> Iterator[tuple[Session, Prepared, str]]:
     """With the type of another machine, as it goes into the file."""
-    recipe = from_here(one.recipe, path)
-    loaded, _ = load_recipe(recipe, one.overrides, tiny=one.tiny)
-    machine = Elsewhere(one.toolchain, one.target, one.instance, compiler).machine(loaded, guess=False)
-    with opening(loaded, toolchain=one.toolchain, instance=machine) as session:
-        source = lock_file.words(recipe, one.overrides, tiny=one.tiny)
-        yield session, prepare(loaded, session.compiler, source), machine
+    here = from_here(recipe, path)
+    loaded, _ = load_recipe(here, overrides, tiny=tiny)
+    instance = where.machine(loaded, guess=False)
+    with opening(loaded, toolchain=where.toolchain, instance=instance) as session:
+        yield session, prepare(loaded, session.compiler, lock_file.words(here, overrides, tiny=tiny)), instance
 
 
 # One recipe
