@@ -294,13 +294,13 @@ class Cache:
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
         from cachekit.data.shapes import check_data
-        from cachekit.verbs.plan import Searching, plan
+        from cachekit.verbs.plan import plan
         from cachekit.verbs.planned import planned
 
         priced = self._prices(price)
         with self._prepared(recipe, overrides, "plan", tiny=tiny) as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            made = plan(prepared, opened.store, opened.remotes, searching=Searching.as_warm(opened.config))
+            made = plan(prepared, opened.store, opened.remotes, reuse_bytes=opened.config.reuse_bytes)
         return planned(made, priced.of(prepared.fingerprint.instance))
 
     def plan_all(

@@ -3,7 +3,7 @@
 import pytest
 
 from cachekit.remotes.folder import FolderStorage
-from cachekit.verbs.plan import Searching, plan
+from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned as answer
 from cachekit.verbs.warm import warm
 from tests.support.cli_session import publish
@@ -13,8 +13,8 @@ pytest_plugins = ["tests.support.cli_session"]
 
 
 def planned(watched, wanted):
-    searching = Searching.as_warm(watched.session.config)
-    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, searching=searching)
+    reuse_bytes = watched.session.config.reuse_bytes
+    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, reuse_bytes=reuse_bytes)
 
 
 def begun_with(watched, wanted):
