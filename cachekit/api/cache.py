@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -517,7 +517,7 @@ class Cache:
 
         # Whether this process may open connections is nothing to be found out: it was said.
         wanted = [check for check in checks() if not (self.offline and check.name == "offline")]
-        with opening.offline_environment() if self.offline else nullcontext():
+        with opening.environment(opening.OFFLINE if self.offline else {}):
             return examine(self._config, wanted)
 
     def neuron_contract(self) -> Contract:
