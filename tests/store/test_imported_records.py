@@ -52,7 +52,7 @@ def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch, judge)
     for seed, path in enumerate(paths[-1:] * 3):
         folder = make_real(tmp_path / "cache", path, seed)
         assert folder.is_dir()
-    (group,) = import_cache(store, tmp_path / "cache").groups
+    (group,) = import_cache(store, tmp_path / "cache").records
     monkeypatch.setattr(neffs, "LOOKED_INTO", 2)
     document = show(store, group.key)
     assert [module["neff"] is not None for module in document["modules"]] == [True, True, False]

@@ -18,6 +18,7 @@ from cachekit.cli import app
 from cachekit.errors import CachekitError
 from cachekit.events import Journal
 from cachekit.store.layout import Layout
+from cachekit.verbs.planned import warmed
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import WORKER, StandIn, Watched, recipe
@@ -53,7 +54,7 @@ def main(arguments):
     sys.stderr.flush()
     try:
         if given.verb == "warm":
-            done = warm(watched.session, prepared, **how)
+            done = warmed(warm(watched.session, prepared, **how))
         else:
             done = train(watched.session, prepared, output_dir=given.output or given.home / "output", **how)
     except CachekitError as error:

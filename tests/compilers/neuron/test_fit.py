@@ -179,7 +179,7 @@ def test_import_and_export_compare_what_the_folder_says(tmp_path, monkeypatch):
     (unsaid / "compile_flags.json").unlink()
     make_neff(unsaid / "model.neff", version=OURS, target="v5")
     imported = import_cache(store, tmp_path / "cache")
-    assert [name.rpartition("/")[2] for group in imported.groups for name in group.added] == [
+    assert [name.rpartition("/")[2] for group in imported.records for name in group.added] == [
         module_name(1),
         module_name(6),
     ]
