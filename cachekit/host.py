@@ -104,6 +104,11 @@ def libc() -> str:
         return ""
 
 
+def processor() -> dict[str, Any]:
+    """What machine code is for on this host, as it goes into keys."""
+    return {"machine": platform.machine(), "system": sys.platform, "isa": list(cpu_features()), "libc": libc()}
+
+
 def gpu(torch_version: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """The first GPU that this torch can drive: name, compute capability; empty where there is none."""
     if torch_version.endswith("+cpu") or environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}:

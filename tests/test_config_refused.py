@@ -77,28 +77,20 @@ def test_bad_toml_is_refused_with_its_file(place, which, text):
 BAD = [
     ("wait_seconds", "soon"),
     ("wait_seconds", -1),
-    ("wait_seconds", "nan"),
-    ("wait_seconds", "inf"),
     ("wait_seconds", True),
-    ("wait_seconds", [1]),
     ("wait_seconds", {}),
     ("keep_logs", "many"),
     ("keep_logs", -1),
     ("keep_logs", 3.7),
     ("keep_logs", True),
-    ("keep_logs", []),
-    ("home", ["/x"]),
     ("home", 5),
     ("home", True),
     ("home", ""),
     ("home", {}),
     ("home", "~no-such-user-at-all/x"),
-    ("compiler_cache_dir", ["/x"]),
     ("compiler_cache_dir", ""),
     ("compiler", 5),
-    ("compiler", ["inductor"]),
     ("compiler", False),
-    ("compiler", {}),
 ]
 
 

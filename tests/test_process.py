@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.process import SUBREAPER, Status, began, below, is_dead, namespace, status
-from tests.support.own_processes import started, wait_for
+from tests.support.processes import started, until
 
 ORPHANS = "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], start_new_session=True); "
 
@@ -50,9 +50,9 @@ def test_all_ends_with_whoever_started_it():
     with subprocess.Popen([sys.executable, "-c", program, *command], stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         warden = int(starter.stdout.readline())
-        under = wait_for(lambda: found if len(found := list(below(warden))) == 2 else None)
+        under = until(lambda: found if len(found := list(below(warden))) == 2 else None, "two processes")
         starter.kill()
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (warden, *under)))
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (warden, *under)), "their end")
 
 
 def test_a_command_that_is_not_there_is_said_so():
@@ -77,4 +77,4 @@ def test_a_process_is_known_by_what_the_kernel_tells(tmp_path):
         assert is_dead(namespace(), child.pid, since + 1), "its number is somebody else's"
         assert not is_dead("another machine", child.pid, since + 1)
         child.kill()
-        wait_for(lambda: is_dead(namespace(), child.pid, since))  # though nobody has looked at it yet
+        until(lambda: is_dead(namespace(), child.pid, since), "its end")  # though nobody has looked at it yet

@@ -34,8 +34,8 @@ class Judged(Struct, frozen=True):
 
     Attributes:
         graphs: How many compiled graphs are in the module.
-        harm: What of it is damage, or why a graph is not the one that its place says; empty where nothing is.
-        oddity: What of it nobody here understands, and what may be sound all the same.
+        harm: What is damaged, or why a graph is not the one that its place says; empty if nothing is wrong.
+        oddity: What nobody here understands, and what may be sound all the same.
     """
 
     graphs: int = 1
@@ -44,7 +44,7 @@ class Judged(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """What of a module's name is none of the recorded ones'.
+    """What is new in a module's name.
 
     Attributes:
         relation: One word for programs: `new-graph`, `new-flags`, …
@@ -59,13 +59,13 @@ class CachePlace(Struct, frozen=True):
     """Where a compiler keeps its own cache on this host, whoever runs it.
 
     Attributes:
-        url: As it was said, but for a secret in it, or the default.
-        path: The local folder; None where it is no local one (a bucket).
-        origin: The variable that says so, or `default`.
-        caching: False where the cache is switched off.
+        url: The place as it was given, without a secret in it, or the default.
+        path: The local folder; None for a bucket.
+        origin: The variable that names the place, or `default`.
+        caching: False if the cache is switched off.
         exists: The folder is there.
         file_system: Of the local folder.
-        warnings: What is wrong or doubtful about the place, a sentence each.
+        warnings: What is wrong or doubtful about the place, one sentence each.
     """
 
     url: str
@@ -83,9 +83,7 @@ class Adapter:
     Attributes:
         name: As recipes, records and `--compiler` name the compiler.
         prefix: How the folders of its records, and so the names of its modules, begin.
-        foreign: Beginnings of ingredients that its own key does not tell apart: records that differ in one share no
-            graph.
-        foreign_cache: The compiler's own cache as a folder; None where it has none that others read.
+        foreign_cache: The compiler's own cache as a folder that other tools read; None if there is none.
     """
 
     name = ""
@@ -93,7 +91,7 @@ class Adapter:
     foreign_cache: ForeignCache | None = None
 
     def here(self, *, compiles: bool) -> bool:
-        """Whether this machine compiles with it, where nobody says which compiler. Asked at every start.
+        """Whether this machine compiles with it if nobody names a compiler. Asked at every start.
 
         Args:
             compiles: Something is to compile.
@@ -105,11 +103,11 @@ class Adapter:
         return False
 
     def attends(self, imports: Callable[[], Collection[str]]) -> bool:
-        """Whether it is what compiles a user's own command, whose code says so.
+        """Whether it compiles a user's own command, as the command's code shows.
 
         Args:
-            imports: Gives the modules that the code imports, as its text says, without what follows their first dot.
-                Reading the code takes time: call it only where the compiler is installed.
+            imports: Gives the top-level modules that the code imports. Reading the code takes time: call it only if
+                the compiler is installed.
         """
         return False
 
@@ -133,15 +131,15 @@ class Adapter:
         """
         raise UsageError(
             f"{self.name} compiles for this machine only",
-            hint="leave --toolchain and --instance out, or take --compiler neuron",
+            hint="leave out --toolchain and --instance, or use --compiler neuron",
         )
 
     def instance(self) -> str:
-        """This machine's type, where the compiler's device tells; else empty."""
+        """This machine's type, if the compiler's device shows it; else empty."""
         return ""
 
     def toolchain(self, directory: str) -> dict[str, str]:
-        """The versions that a folder's name tells, by package."""
+        """The versions in the name of a record's folder, by package."""
         return {}
 
     def checks(self) -> Sequence[Check]:
@@ -149,19 +147,15 @@ class Adapter:
         return ()
 
     def places(self) -> Mapping[str, CachePlace]:
-        """Where the compiler keeps its own cache on this host, by what the place is called: `neuron_cache`."""
+        """Where the compiler keeps its own caches on this host, by their names: `neuron_cache`."""
         return {}
 
     def graph(self, module: Module) -> File | None:
-        """The file of a module that `judge` looks into; None where it looks into none."""
+        """The file of a module that `judge` looks into; None if it looks into none."""
         return None
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
-        """Look into a module's files: are they whole, and what their name says. Nothing is executed or unpacked.
-
-        Args:
-            module: The module.
-            path: Where a file of it lies.
+        """Look into a module's files: are they whole, and what their name says? Nothing is executed or unpacked.
 
         Raises:
             OSError: A file cannot be read.
@@ -169,70 +163,47 @@ class Adapter:
         return Judged()
 
     def describe(self, path: Path) -> dict[str, Any] | None:
-        """What a compiled file says of itself: `state`, `reason`, and whatever else; None where it describes none.
-
-        Args:
-            path: The file, wherever it lies. Whatever it is, nothing is raised.
-        """
+        """What any compiled file says of itself: `state`, `reason`, …; None if it describes none. Never raises."""
         return None
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
-        """What the files of a record's modules say, for people: fields to show beside each module, by its name.
-
-        Args:
-            modules: The modules.
-            path: Where a file of them lies.
-        """
+        """What the files of a record's modules say, for people: fields to show beside each module, by its name."""
         return {}
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
-        """What a file of a record would tell strangers.
-
-        Args:
-            file: The file, as its module names it.
-            path: Where it lies.
-            archive: It is an archive of a whole warm.
-        """
+        """What a file of a record would tell strangers; it may be the archive of a whole warm."""
         from cachekit.store.leaks import of_archive, of_file
 
         return of_archive(path) if archive else of_file(path)
 
     def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str] = SIDES) -> list[str]:
-        """Sentences about one ingredient that differs in two records; none where its values speak for themselves.
+        """Sentences about one ingredient that differs; none if its values speak for themselves.
 
         Args:
             name: The ingredient.
             old: Its value in the record.
-            new: And in the recipe.
+            new: Its value in the recipe.
             sides: What to call the two.
         """
         return []
 
-    def explain_module(
-        self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
-    ) -> Explained | None:
-        """What of a module's name is new; None where names tell nothing.
+    def explain_modules(
+        self, names: Sequence[str], new: Collection[str], record: Record, path: Callable[[File], Path]
+    ) -> dict[str, Explained]:
+        """What is new in the names of modules, by name; nothing if names tell nothing.
 
         Args:
-            name: The module's.
-            recorded: Names of the modules that were recorded before it compiled.
-            flags: Flags by module, as far as they are known.
-        """
-        return None
-
-    def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
-        """The flags that each module of a record was compiled with, by module; none where they lie in no file.
-
-        Args:
-            record: The record.
+            names: The modules to explain.
+            new: Those modules of the record that it did not have before.
+            record: The record as it is now.
             path: Where a file of it lies.
         """
         return {}
 
     def assumed(self) -> Subject | None:
-        """What is assumed of this machine's compiler because nobody can read it; None where that is nothing.
+        """What is assumed of this machine's compiler because nobody can read it; None if nothing is.
 
         Raises:
-            CompilerUnavailableError: It is not there, or has no device.
+            CompilerUnavailableError: The compiler is not there, or has no device.
         """
         return None

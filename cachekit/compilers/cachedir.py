@@ -1,8 +1,7 @@
 """A compiler cache dir for one run, filled from a record: private and gone afterwards, or the compiler's own here.
 
-Where the compiler allows it each run has its own, so runs side by side never mix what they harvest, no compiler ever
-writes to a file of the store, and a run that is killed leaves nothing that a later one could mistake for a finished
-module.
+If the compiler allows it, each run has its own: runs side by side never mix what they harvest, no compiler ever writes
+to a file of the store, and a killed run leaves nothing that a later one could mistake for a finished module.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class CacheDir:
         work: A folder beside it for the job's files.
         before: The finished files that were restored.
         restored_bytes: Their size.
-        restored: The record's modules by name, each with the reason why it was left out; empty where it is there.
-        written: Of these, the ones that were put there now: others lay there already.
+        restored: The record's modules by name, each with the reason why it was left out; empty if it is there.
+        written: Those modules that were written now: others lay there already.
     """
 
     tree: Path
@@ -54,15 +53,15 @@ def cache_dir(
 
     Args:
         store: Has the record.
-        compiler: Whose root it is.
+        compiler: The compiler that works in the folder.
         record: What to restore.
         key: For the folder's name.
         base: Where compiler cache dirs are made.
-        shared: The compiler's own folder on this host, which stays; else one that is gone afterwards.
+        shared: The compiler's own folder on this host, which stays; else the folder is gone afterwards.
 
     Raises:
         IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
-        StoreError: The compiler cache dir cannot be written: disk full, no permission in the temporary folder either.
+        StoreError: The folder cannot be written: the disk is full, or the temporary folder is not writable either.
     """
     with ExitStack() as stack:
         if record is not None:
@@ -88,15 +87,16 @@ def cache_dir(
             raise StoreError(
                 f"the compiler cache dir in {shared or folder.parent} cannot be written",
                 cause=error.strerror or str(error),
-                hint="free some space, or set CACHEKIT_COMPILER_CACHE_DIR to another local disk",
+                hint="free some space, or set CACHEKIT_COMPILER_CACHE_DIR to a folder on another local disk",
             ) from error
-        for name, one in restored.items():
-            if one.left:
-                store.journal.emit("restore.left", module=name, reason=one.left)
+        reasons = {name: one.left for name, one in restored.items()}
+        for name, reason in reasons.items():
+            if reason:
+                store.journal.emit("restore.left", module=name, reason=reason)
                 bypass(store.journal, "module-left", name)
-        written, reasons = sum(one.size for one in restored.values()), {n: one.left for n, one in restored.items()}
         put = frozenset(name for name, one in restored.items() if one.size and not one.left)
-        yield CacheDir(tree, work, compiler.contents(tree), written, reasons, put)
+        size = sum(one.size for one in restored.values())
+        yield CacheDir(tree, work, compiler.contents(tree), size, reasons, put)
 
 
 def _tell(journal: Journal, event: dict[str, Any]) -> None:
@@ -121,11 +121,7 @@ def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
 
 
 def own_root(compiler: Compiler, recipe: Recipe, journal: Journal) -> Path | None:
-    """The compiler's own folder on this host, as `Compiler.cache_dir` gives it.
-
-    Raises:
-        CachekitError: It cannot be used, which is noted.
-    """
+    """The compiler's own folder on this host, see `Compiler.cache_dir`. An error is noted in the journal as well."""
     try:
         return compiler.cache_dir(recipe)
     except CachekitError as error:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +51,12 @@ HIDDEN = "<secret>"
 
 
 def as_recipe(command: CommandLine) -> Recipe:
-    """What compilers ask a recipe for, of a command: nothing but its name; everything else the command says itself."""
+    """A command as the recipe that compilers ask for: only its name, as the command itself says everything else."""
     return Recipe(name=command.name, model=Model(id=command.name))
 
 
 def compiler_of(command: CommandLine, cwd: Path | None = None) -> str:
-    """The compiler that a command's code is for, as far as its imports tell; `auto` where they do not.
-
-    Args:
-        command: The command.
-        cwd: Where it will run.
+    """The compiler that a command's code is for, as far as its imports tell; `auto` if they do not.
 
     Raises:
         UsageError: The script is not there.
@@ -88,22 +85,30 @@ def prepare_command(
 
     Args:
         command: The command.
-        compiler: Its fingerprint and what in the environment shapes its graphs are ingredients.
+        compiler: Its fingerprint is an ingredient, and so is what shapes its graphs in the environment.
         declared: Further ingredients, by name.
-        soft: Names of arguments that reach no graph; with their values they are left out.
+        soft: Names of arguments that reach no graph: they and their values are left out.
         cwd: Where the command will run.
         source: For messages.
 
     Raises:
-        UsageError: The script is not there; it runs by another Python than this one; a declared ingredient is a secret.
+        UsageError: The script is not there; another Python would run it; a declared ingredient is a secret.
         CompilerUnavailableError: The compiler is not there.
     """
     cwd = cwd or Path.cwd()
-    check_environment(command)
-    files = _code(command, cwd)
+    _check_environment(command)
+    code = command.code.encode("utf-8", "surrogateescape")
+    files = {"-c": hashlib.sha256(code).hexdigest()} if code else _digests(_files(command, cwd))
     recipe = as_recipe(command)
     fingerprint = compiler.fingerprint(recipe, bare=True)
     given = compiler.ingredients(recipe)
+    for name, value in (declared or {}).items():
+        if names_secret(name) or hide_tokens(str(value)) != str(value):
+            raise UsageError(
+                f"--ingredient {name}: the value looks like a secret",
+                cause="ingredients are written into records, which are shared",
+                hint="leave the ingredient out: a token reaches no graph",
+            )
     left = SOFT | {name.lstrip("-").replace("-", "_").lower() for name in soft}
     before, _ = _arguments(command.launchers, _MEETING, cwd)
     after, dropped = _arguments(command.arguments, left, cwd)
@@ -115,7 +120,7 @@ def prepare_command(
         "command.arguments": after,
         **{f"command.code.{name}": value for name, value in files.items()},
         **{f"command.settings.{name}": value for name, value in _settings(command.words, cwd).items()},
-        **{f"ingredient.{name}": value for name, value in _declared(declared or {}).items()},
+        **{f"ingredient.{name}": str(value) for name, value in (declared or {}).items()},
         "compiler.name": fingerprint.compiler,
         **flat("compiler", given),
         **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
@@ -143,15 +148,12 @@ def prepare_command(
 # Code
 
 
-def _code(command: CommandLine, cwd: Path) -> dict[str, str]:
-    """Digests of the code that will run, by name: the script's first, then of modules beside it."""
-    if command.code:
-        return {"-c": hashlib.sha256(command.code.encode("utf-8", "surrogateescape")).hexdigest()}
-    return {name: local_modules.digest(path) for name, path in _files(command, cwd).items()}
+def _digests(files: Mapping[str, Path]) -> dict[str, str]:
+    return {name: local_modules.digest(path) for name, path in files.items()}
 
 
 def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
-    """The files of a command's code, by name; none where it runs a program."""
+    """The files of a command's code, by name: the script, then the modules beside it; none of a program."""
     roots = [cwd / place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     if command.module:
         roots = [cwd, *roots]
@@ -161,9 +163,9 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
                 raise UsageError(
-                    f"{command.script} is not there",
-                    cause=f"the command would run it in {cwd}",
-                    hint="check the path, and the working directory",
+                    f"the script {command.script} is not there",
+                    cause=f"the command would run in {cwd}",
+                    hint="check the script's path, and the working directory",
                 )
             return {}
         roots = [script.resolve().parent, *roots]
@@ -180,7 +182,7 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
 
 
 def _module_files(module: str, roots: Sequence[Path]) -> dict[str, Path]:
-    """The files of `-m`: the module's, or its package's `__main__`; none where it is no local one."""
+    """The files of `-m`: the module's, or its package's `__main__`; none if the module is not a local one."""
     for root in roots:
         place = root.joinpath(*module.split("."))
         for path in (place / "__main__.py", place.with_name(f"{place.name}.py")):
@@ -239,74 +241,51 @@ def shown(command: CommandLine) -> list[str]:
 
 def _settings(words: Sequence[str], cwd: Path) -> dict[str, str]:
     """Digests of the small files that arguments name."""
+    texts = {text for word in words for text in (word, word.partition("=")[2], word.removeprefix("@")) if text}
     found = {}
-    for word in words:
-        for text in {word, word.partition("=")[2], word.removeprefix("@")} - {""}:
-            path = cwd / text
-            try:
-                settings = path.suffix in _SETTINGS and path.is_file() and path.stat().st_size <= _LARGEST_SETTINGS
-            except (OSError, ValueError):
-                continue
-            if settings:
-                found[_plain(text, cwd)] = local_modules.digest(path)
-    return found
-
-
-def _declared(ingredients: Mapping[str, str]) -> dict[str, str]:
-    for name, value in ingredients.items():
-        if names_secret(name) or hide_tokens(str(value)) != str(value):
-            raise UsageError(
-                f"--ingredient {name}: this looks like a secret",
-                cause="ingredients are written into records, which are shared",
-                hint="leave it out; a token reaches no graph",
-            )
-    return {name: str(value) for name, value in ingredients.items()}
+    for text in sorted(texts):
+        path = cwd / text
+        with suppress(OSError, ValueError):
+            if path.suffix in _SETTINGS and path.is_file() and path.stat().st_size <= _LARGEST_SETTINGS:
+                found[_plain(text, cwd)] = path
+    return _digests(found)
 
 
 # The Python that runs it
 
 
-def check_environment(command: CommandLine) -> None:
-    """See to it that the command runs in the environment whose versions go into the key.
+def _check_environment(command: CommandLine) -> None:
+    """Make sure that the command runs in the environment whose versions go into the key.
 
     Raises:
-        UsageError: It runs by a Python of another one.
+        UsageError: The Python of another environment would run the command.
     """
-    prefix = _prefix(command.python) if command.python else None
-    if prefix is None or prefix.resolve() == Path(sys.prefix).resolve():
+    program = _python(command.python) if command.python else ""
+    if not program or Path(program).parent == Path(sys.executable).parent:
         return
-    raise UsageError(
-        f"{command.python} is the Python of {prefix}, and cachekit runs in {sys.prefix}",
-        cause="the versions there are not those that would go into the key",
-        hint=f"install cachekit there, and run {prefix / 'bin' / 'python'} -m cachekit run -- ...",
-    )
-
-
-def _prefix(word: str) -> Path | None:
-    """The environment of a Python, or of a script that names one in its first line; None where it cannot be told."""
-    found = shutil.which(word)
-    if found is None:
-        return None
-    program = found
-    if not PYTHON.match(Path(found).name):
-        try:
-            with Path(found).open("rb") as stream:
-                first = stream.readline(400).decode("utf-8", "replace").strip()
-        except OSError:
-            return None
-        words = first.removeprefix("#!").split()
-        if not first.startswith("#!") or not words:
-            return None
-        program = words[-1] if Path(words[0]).name == "env" else words[0]
-        program = shutil.which(program) or ""
-        if not PYTHON.match(Path(program).name):
-            return None
-    if Path(program).parent == Path(sys.executable).parent:
-        return Path(sys.prefix)
+    words = [program, "-c", "import sys; print(sys.prefix)"]
     try:
-        run = subprocess.run(
-            [program, "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, timeout=20, check=True
-        )
+        run = subprocess.run(words, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
-        return None
-    return Path(run.stdout.strip())
+        return
+    prefix = Path(run.stdout.strip())
+    if prefix.resolve() != Path(sys.prefix).resolve():
+        raise UsageError(
+            f"{command.python} is the Python of {prefix}, and cachekit runs in {sys.prefix}",
+            cause="the versions in that environment are not those that would go into the key",
+            hint=f"install cachekit there, and run {prefix / 'bin' / 'python'} -m cachekit run -- ...",
+        )
+
+
+def _python(word: str) -> str:
+    """The path of a Python, or of the one that a script names in its first line; empty if there is none."""
+    program = shutil.which(word) or ""
+    if program and not PYTHON.match(Path(program).name):
+        first = ""
+        with suppress(OSError), Path(program).open("rb") as stream:
+            first = stream.readline(400).decode("utf-8", "replace")
+        words = first.removeprefix("#!").split() if first.startswith("#!") else []
+        # `#!/usr/bin/env python` names a program, and `#!/usr/bin/python -E` a path.
+        named = words[-1] if words and Path(words[0]).name == "env" else "".join(words[:1])
+        program = shutil.which(named) or ""
+    return program if PYTHON.match(Path(program).name) else ""

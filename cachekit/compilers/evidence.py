@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,7 +56,8 @@ class Step(Struct, frozen=True):
             words = "; ".join(str(error[part]) for part in ("message", "cause") if error.get(part))
             return f"exit code {self.code}: {words}"
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        return f"exit code {self.code}{f': {lines[-1][:200]}' if lines and self.code else ''}"
+        words = next((line for line in reversed(lines) if line.startswith("error[")), lines[-1] if lines else "")
+        return f"exit code {self.code}{f': {words[:200]}' if words and self.code else ''}"
 
 
 class Evidence(Struct, frozen=True):
@@ -98,6 +100,9 @@ class Observation(Struct, frozen=True):
     words: str
 
 
+Look = Callable[[Evidence], Observation]
+
+
 class Assumption(Struct, frozen=True):
     """One thing that is assumed of a compiler.
 
@@ -112,7 +117,7 @@ class Assumption(Struct, frozen=True):
     name: str
     text: str
     where: tuple[str, ...]
-    look: Callable[[Evidence], Observation] | None = None
+    look: Look | None = None
     unproven: str = ""
 
 
@@ -166,22 +171,8 @@ class Subject(Struct, frozen=True):
     def check(self, seen: Evidence) -> Iterator[Verdict]:
         """Compare each assumption with the evidence, whatever happens in a look."""
         for row in self.rows:
-            yield self._outcome(row, seen)
-
-    def _outcome(self, row: Assumption, seen: Evidence) -> Verdict:
-        state: State = "unknown"
-        try:
-            if row.look is None:
-                words = f"assumed, and not proven: {row.unproven}"
-            else:
-                found = row.look(seen)
-                state, words = "ok" if found.fits else "differs", found.words
-        except UnknownError as error:
-            words = str(error)
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
-            _log.exception("the look at %s failed", row.name)
-            words = f"this look failed itself: {type(error).__name__}: {error}"
-        return Verdict(row.name, state, row.text.format_map(self.facts), one_line(words), self._edit(row.where))
+            text, edit = row.text.format_map(self.facts), self._edit(row.where)
+            yield judged(row.name, text, row.look or partial(_unproven, row.unproven), seen, edit)
 
     def _edit(self, where: tuple[str, ...]) -> str:
         own = [name for name in where if "." not in name]
@@ -194,12 +185,27 @@ class Subject(Struct, frozen=True):
         return "; ".join(places)
 
 
+def judged(name: str, text: str, look: Look, seen: Evidence, edit: str = "") -> Verdict:
+    """What a look at the evidence says, whatever happens in it."""
+    state: State = "unknown"
+    try:
+        found = look(seen)
+        state, words = "ok" if found.fits else "differs", found.words
+    except UnknownError as error:
+        words = str(error)
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
+        _log.exception("the look at %s failed", name)
+        words = f"this look failed itself: {type(error).__name__}: {error}"
+    # Tools of others printed the words: what a terminal would take for a command is left out.
+    plain = "".join(char if char.isprintable() else " " for char in words)
+    return Verdict(name, state, text, " ".join(plain.split()), edit)
+
+
+def _unproven(reason: str, seen: Evidence) -> Observation:  # noqa: ARG001 - a look's
+    raise UnknownError(f"assumed, and not proven: {reason}")
+
+
 def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:
     """How many outcomes there are of each state."""
     counts = Counter(outcome.state for outcome in outcomes)
     return {state: counts[state] for state in STATES}
-
-
-def one_line(words: str) -> str:
-    """A text on one line, without what a terminal would take for a command: tools of others printed it."""
-    return " ".join("".join(char if char.isprintable() else " " for char in words).split())

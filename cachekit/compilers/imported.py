@@ -1,8 +1,8 @@
-"""Modules that no recipe is known of: which the store has, and the record that they become.
+"""Modules whose recipe nobody knows: which ones the store has, and the record that they become.
 
 Such a record is of one compiler's folder, and named `import`. Its key is made of the folder and the modules' names. No
-plan hits it; it makes the modules visible, exportable, and shared: a later warm that makes the same bytes stores them
-once.
+plan hits the record; it makes the modules visible, exportable and shared: a later warm that makes the same bytes stores
+them once.
 """
 
 from __future__ import annotations
@@ -41,14 +41,7 @@ def known_units(store: Store, adapter: Adapter, cache: ForeignCache) -> frozense
 
 
 def record_of(adapter: Adapter, directory: str, found: Sequence[Module], *, graphs: int) -> Record:
-    """The record of modules that no recipe is known of, all of one compiler's folder.
-
-    Args:
-        adapter: The compiler's.
-        directory: The folder.
-        found: The modules.
-        graphs: How many are in them.
-    """
+    """The record of modules of one compiler's folder, which hold so many graphs."""
     hard = ingredients_of(directory, (module.name for module in found))
     fingerprint = Fingerprint(adapter.name, directory, adapter.toolchain(directory), {}, {}, bf16=True)
     return Record(

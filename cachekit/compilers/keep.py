@@ -1,4 +1,4 @@
-"""What a run compiled, kept: a record of its own, or more of the one that it had."""
+"""What a run compiled, kept: as a new record, or added to the record that the run had."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from cachekit.store import Store
 from cachekit.store.provenance import provenance
 from cachekit.store.record import Module, Record, Reuse
 
-# Beside the key of a command. Without the first, the command that made the record did not come to its end: graphs may
-# be lacking.
+# Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
-# Inductor counted inside of it, so its keys are portable ones.
+# Inductor counted inside of the command, so its keys are portable ones.
 REPORTED = "command.reported"
 
 
 def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
-    """What a command's record has beside its key: whether the command came to its end, and was counted inside."""
+    """What a command's record has beside its key."""
     return {FINISHED: finished, REPORTED: seen.exact}
 
 
@@ -40,7 +39,7 @@ def new_record(
 
     Args:
         prepared: The key.
-        modules: What compiled, and what of another record was used.
+        modules: What compiled, and what was used from another record.
         seen: What the compiler did.
         marks: What is recorded beside the key.
         reused: What came from another record.
@@ -67,13 +66,13 @@ class Keeping:
 
     Attributes:
         store: Keeps what compiled.
-        compiler: Compiled it.
+        compiler: The run's compiler.
         prepared: The key.
-        record: The key's record.
+        record: The key's record, if there is one.
         live: The run's compiler cache dir.
-        seed: Another record, whose graphs the run was given as it had none.
+        seed: Another record, whose graphs the run was given because the key had none.
         replaces: What compiled takes the place of what there was.
-        marks: What is recorded beside the key, by what any run of it could say.
+        marks: What is recorded beside the key; a mark that any run has set stays.
     """
 
     store: Store
@@ -88,16 +87,13 @@ class Keeping:
     def keep(self, seen: Observed) -> tuple[Record | None, str]:
         """Keep what compiled completely; never fails the run, which has worked.
 
-        Args:
-            seen: What the compiler did.
-
         Returns:
-            The record that there is now, None where there is none; and why nothing could be kept.
+            The record that there is now, if there is one; and why nothing could be kept.
         """
         try:
             with self.store.workspace() as workspace:
-                # Not to copy gigabytes that the store has: only what the run used beyond the record. And what a
-                # compile that was stopped has left is no module.
+                # Only what the run used beyond the record: the store has the rest, which may be gigabytes. And what a
+                # stopped compile has left is no module.
                 had = {module.name for module in self.record.modules} if self.record else set()
                 whole = self.compiler.contents(self.live.tree)
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
@@ -112,7 +108,7 @@ class Keeping:
             return self.record, str(error)
 
     def _publish(self, harvest: Harvest | None, seen: Observed) -> Record | None:
-        """Put what is new into the store; None where there is nothing to keep."""
+        """Put what is new into the store; None if there is nothing to keep."""
         new = harvest.modules if harvest else ()
         unused = self.seed is None or (seen.exact and not seen.found)
         if self.record is None and not new and unused:
@@ -148,7 +144,7 @@ class Keeping:
             modules=modules,
             # What the run needed in all: the record may have counted some of what it compiled.
             graphs=max(now.graphs, seen.found + seen.compiled),
-            # What compiled beyond the record comes to what that took already, where it was measured by itself.
+            # What compiled beyond the record is added to the record's seconds, if it was measured by itself.
             compile_seconds=round(now.compile_seconds + (seen.compile_seconds if added and seen.timed else 0.0), 3),
         )
 

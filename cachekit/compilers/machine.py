@@ -1,4 +1,4 @@
-"""This machine as it goes into keys, and where things lie: the first part of what `cachekit doctor` answers."""
+"""This machine as it goes into keys, and where things lie: the first part of the answer of `cachekit doctor`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,16 @@ class Machine(Struct, frozen=True, kw_only=True):
     """This machine as cachekit sees it.
 
     Attributes:
-        cachekit: Its version.
-        python: Implementation and version.
-        executable: The Python that runs.
-        platform: Operating system, as Python names it.
         home: The store's folder.
         compiler_cache_dir: Where compilers work.
-        compiler: Which one compiles here; empty where none does.
-        problem: Why nothing can compile here; empty where something can.
+        compiler: The compiler that compiles here; empty if none does.
+        problem: Why nothing can compile here; empty if something can.
         directory: The compiler's folder on a remote: `inductor-2.13.0`.
         toolchain: Versions that are part of every key.
         target: What the compiler compiles for, which is part of every key as well.
-        bf16: Whether that trains in bfloat16.
+        bf16: Whether the target trains in bfloat16.
         other_versions: Versions that are noted in records, and in no key.
-        places: Where each compiler that has one keeps its own cache on this host.
+        places: Where compilers keep their own caches on this host.
     """
 
     cachekit: str = __version__
@@ -52,7 +48,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 def machine(config: Config) -> Machine:
-    """Look at this machine; what cannot be found out is the answer's `problem`."""
+    """Look at this machine; the answer's `problem` says what could not be found out."""
     found: dict[str, Any] = {}
     try:
         compiler = registry.select("auto", config.compiler)

@@ -7,31 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
+from cachekit.errors import MissError
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.record import Module
 
-Sink = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    from cachekit.store.blobs import Blob
 
-
-class OpenBlob(Protocol):
-    """A file of the store in use; its digest is checked before the use ends."""
-
-    @property
-    def path(self) -> Path:
-        """The file, for whoever reads it by himself; its digest is computed beside that."""
-
-    @property
-    def location(self) -> Path:
-        """The file, for whoever only looks at it before he calls `through`."""
-
-    def through(self, sink: Callable[[int, memoryview], None]) -> None:
-        """Have every byte given to `sink`, with its offset, and hashed on the way; by several threads, in no order."""
+Sink = Callable[[dict[str, Any]], None]  # is called with events, as the worker's are
 
 
 class Harvest(Struct, frozen=True):
@@ -39,7 +28,7 @@ class Harvest(Struct, frozen=True):
 
     Attributes:
         modules: As they go into the record.
-        files: Finished files by SHA-256, in the workspace that was given.
+        files: Finished files by SHA-256.
     """
 
     modules: tuple[Module, ...]
@@ -67,15 +56,15 @@ class Restored(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """A module whose compile failed, and nobody has compiled it since.
+    """A module whose compile failed, and that nobody has compiled since.
 
     Attributes:
         kind: The class of the failure.
-        message: The line that tells.
+        message: The line of the log that names the failure.
         log: The file that has the whole story.
         when: UTC, ISO 8601.
         advice: What helps.
-        remembered: It is not tried again for a while, as it would fail again.
+        remembered: The module is not tried again for a while, as it would fail again.
     """
 
     kind: str
@@ -87,10 +76,10 @@ class Failed(Struct, frozen=True):
 
 
 class ComparedBuilds(Struct, frozen=True):
-    """What two compiles of the same graphs have in common, but for what no two compiles share.
+    """What two compiles of the same graphs have in common, apart from what no two compiles share.
 
     Attributes:
-        same: Parts that are the same: files, graphs, modules, as the compiler has them.
+        same: How many parts are the same: files, graphs or modules, as the compiler has them.
         differ: Parts that both have, and that differ.
         gone: Parts that only the first one has.
         new: Parts that only the second one has.
@@ -103,37 +92,27 @@ class ComparedBuilds(Struct, frozen=True):
 
     @classmethod
     def of(cls, before: Collection[str], after: Collection[str], alike: Callable[[str], bool]) -> ComparedBuilds:
-        """Compare part by part.
-
-        Args:
-            before: The parts of the first one.
-            after: And of the second.
-            alike: Whether a part that both have is the same in both.
-        """
+        """Compare part by part; `alike` says whether a part that both have is the same in both."""
         both = frozenset(before) & frozenset(after)
-        differ = [name for name in both if not alike(name)]
-        return cls(
-            same=len(both) - len(differ),
-            differ=tuple(sorted(differ)),
-            gone=tuple(sorted(frozenset(before) - both)),
-            new=tuple(sorted(frozenset(after) - both)),
-        )
+        differ = sorted(name for name in both if not alike(name))
+        gone, new = (tuple(sorted(frozenset(names) - both)) for names in (before, after))
+        return cls(len(both) - len(differ), tuple(differ), gone, new)
 
 
 class Observed(Struct, frozen=True):
-    """What a compiler did in a run, as seen from outside of the worker.
+    """What a compiler did in a run.
 
     Attributes:
         found: Graphs that were in the compiler cache dir.
         compiled: Graphs that were not.
         compile_seconds: What compiling them took; 0 where nothing compiled. Where it is not `timed`, what the worker
             measured of its steps stands for it.
-        notes: What else a person should know, a sentence each.
+        notes: Other things that a person should know, one sentence each.
         surprises: Phases in which something compiled although everything had been restored.
         modules: Names of the modules that the run used or made: its own, whoever else writes into the cache dir.
         seconds: Compile time by module, where it is known.
-        exact: The run itself counted; else the counts are made out from what it left.
-        used: Of the files that were restored, those that the run read, by relative path; None where nobody knows.
+        exact: The run itself counted; else the counts are inferred from what it left.
+        used: Which of the restored files the run read, by relative path; None where nobody knows.
     """
 
     found: int = 0
@@ -148,13 +127,25 @@ class Observed(Struct, frozen=True):
     used: frozenset[str] | None = None
 
 
+UNTOLD = Observed()
+
+
+def not_warm(cause: str) -> MissError:
+    """What stops a strict run in which a graph begins to compile."""
+    return MissError(
+        "a graph is not warm, although the record was found",
+        cause=cause,
+        hint="run it once without --require-warm, which adds the graph to the record",
+    )
+
+
 class Node(Struct, frozen=True):
-    """This machine's place among those of one run, as torchrun has it; how many they are, the recipe says.
+    """This machine's place in a run on several, as torchrun has it; the recipe says how many they are.
 
     Attributes:
         rank: Its number, from 0.
-        address: Of the machine with rank 0.
-        port: There.
+        address: The address of the machine with rank 0.
+        port: The port on that machine.
     """
 
     rank: int = 0
@@ -166,10 +157,10 @@ class Run(Struct, frozen=True):
     """One run, of the training worker or of a user's own command.
 
     Attributes:
-        recipe: The recipe; of a command it says nothing but which compiler.
+        recipe: The recipe; of a command it only says which compiler.
         cache_dir: Where the compiler looks and writes.
-        kind: `trial` is a few steps that reach every graph, to have them compiled, and `train` the fine-tune. Of a
-            `command` nothing is known; its workers, and what stands before its words, are the user's.
+        kind: `trial` is a few steps that reach every graph, to have them compiled; `train` is the fine-tune. Nothing is
+            known of a `command`: its workers, and what stands before its words, are the user's.
         found: Everything that the run needs is expected to be there already.
         strict: Stop at the first compile.
         restored: The modules of the record by name, each with the reason why it was left out (`Restored.left`).
@@ -184,9 +175,9 @@ class Run(Struct, frozen=True):
 
 
 class Watch:
-    """A compiler's view of one run: how it is started, and what becomes of it.
+    """A compiler's view of one run: how the run is started, and what becomes of it.
 
-    This one serves a compiler that runs inside the worker and needs nothing around it.
+    The defaults serve a compiler that runs inside the worker and needs nothing around it.
 
     Args:
         environment: Variables for the run; None unsets one.
@@ -194,7 +185,7 @@ class Watch:
     Attributes:
         prefix: What stands before the worker's command line: launchers, tools of the compiler.
         workers: How many workers it starts here: each leaves a result.
-        listens: It must hear what a user's own command prints.
+        listens: It must be told what a user's own command prints.
     """
 
     prefix: Sequence[str] = ()
@@ -205,11 +196,7 @@ class Watch:
         self.environment = environment
 
     def begin(self, tell: Sink) -> None:
-        """The compiler cache dir is filled: look for what would block this run, and tell.
-
-        Args:
-            tell: Called with events, as the worker's are.
-        """
+        """The compiler cache dir is filled: look for what would block this run, and tell."""
 
     def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
         """The worker and its tools printed this; returns events that follow from it.
@@ -235,26 +222,23 @@ class Watch:
         return False
 
     def failed(self, code: int) -> bool:
-        """Whether the run failed that ended with this exit code, although no worker said so: tools have own codes."""
+        """Whether a run failed that ended with this exit code: launchers and tools have codes of their own."""
         return code != 0
 
     def complete(self, tell: Sink) -> None:
-        """After a trial: see to it that everything it needs is compiled.
-
-        Args:
-            tell: Called with events, as the worker's are.
+        """After a trial: make sure that everything it needs is compiled.
 
         Raises:
             CompileError: Something is not, and why.
         """
 
-    def observed(self) -> Observed | None:
-        """What the compiler did; None where the worker itself counts it."""
-        return None
+    def observed(self, told: Observed = UNTOLD) -> Observed:
+        """What the compiler did.
 
-    def used(self) -> frozenset[str] | None:
-        """See `Observed.used`."""
-        return None
+        Args:
+            told: What the worker itself counted; nothing of a user's own command.
+        """
+        return told
 
     def needs(self) -> frozenset[str]:
         """The modules that the run has reported so far, compiled or not; empty for a compiler that names none."""
@@ -265,14 +249,14 @@ class Compiler(Protocol):
     """A compiler, seen from the process that plans, starts workers and keeps what they make."""
 
     name: str
-    runtime: str
-    """The module that the training worker imports; it implements `Runtime`."""
-    foreign: tuple[str, ...]
+    runtime: str = ""
+    """The module that the training worker imports; it implements `Runtime`. Empty: only commands have a cache."""
+    guest: str = ""
+    """The module for a process that is the user's own; it implements `Guest`. Empty: such a process has no cache."""
+    foreign: tuple[str, ...] = ()
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
     growth: Growth
     """How its compile seconds grow with what shapes a job."""
-    guest: str
-    """The module for a process that is the user's own; it implements `Guest`. Empty: only commands have a cache."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.
@@ -282,8 +266,8 @@ class Compiler(Protocol):
             bare: For a user's own command, which may do without what our worker needs.
 
         Raises:
-            CompilerUnavailableError: It, or something it needs, is not there.
-            UsageError: It trains no recipe, and is not asked for a command's.
+            CompilerUnavailableError: The compiler, or something it needs, is not there.
+            UsageError: The compiler trains no recipe.
         """
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -296,23 +280,23 @@ class Compiler(Protocol):
     def cache_dir(self, recipe: Recipe) -> Path | None:
         """The one folder on this host where the compiler looks; None where each run gets its own.
 
+        Each run has its own where the compiler allows that: then runs side by side never mix what they harvest.
+
         Raises:
             UsageError: It is not a folder of this host.
         """
+        return None
 
     def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """Before anything is restored: clear what killed runs left behind in a compiler cache dir that is shared.
-
-        Args:
-            cache_dir: The folder.
-            tell: Called with events, as the worker's are.
-        """
+        """Before anything is restored: clear what killed runs left behind in a shared compiler cache dir."""
+        return
 
     def watch(self, run: Run) -> Watch:
         """Prepare to follow a run."""
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """What the runtime in the worker is to do; JSON values."""
+        return {}
 
     def contents(self, cache_dir: Path) -> frozenset[str]:
         """The finished files in a compiler cache dir, by relative path; whole modules where the compiler keeps such."""
@@ -325,10 +309,12 @@ class Compiler(Protocol):
         """
 
     def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:
-        """Of these modules, the ones of which a failure is known."""
+        """Which of these modules are known to have failed."""
+        return {}
 
     def binaries(self, names: Iterable[str]) -> int:
         """How many of these hold machine code: 0 new ones means that no compiler ran."""
+        return len(frozenset(names))
 
     def harvest(
         self,
@@ -338,14 +324,14 @@ class Compiler(Protocol):
         workspace: Path,
         observed: Observed | None = None,
     ) -> Harvest | None:
-        """Take what is finished and was not there before, or what the run itself reported; None where nothing is.
+        """Take what is finished and was not there before, or what the run itself reported; None if there is nothing.
 
         Raises:
             OSError: The workspace cannot be written.
         """
 
-    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
-        """Put a module back, where nothing stands in its way. Its bytes are checked meanwhile.
+    def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
+        """Put a module back, unless something stands in its way. Its bytes are checked meanwhile.
 
         Raises:
             UnsafeArchiveError: The module is not what this adapter makes.
@@ -359,7 +345,7 @@ class Runtime(Protocol):
         """Configure the compiler; called before any model exists."""
 
     def arguments(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Training arguments that the compiler needs, over those of the recipe; none of them changes a result."""
+        """Training arguments that the compiler needs, over the recipe's; none of them changes a result."""
 
     def model_options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Keywords for loading the model; none of them changes what it computes."""
@@ -368,7 +354,7 @@ class Runtime(Protocol):
         """Arrange for the model's forward pass, and the backward pass it leads to, to be compiled."""
 
     def adapt(self, trainer: Any) -> None:
-        """Change what of the Trainer the compiler cannot bear; called before it runs."""
+        """Change what the compiler cannot bear in the Trainer; called before it runs."""
 
     def counters(self) -> dict[str, int]:
         """Graphs so far: `found` in the cache, `compiled`; and the compiler's own numbers."""
@@ -384,14 +370,14 @@ class Guest(Protocol):
         """Configure the compiler, now or when it is loaded.
 
         Args:
-            found: Everything it needs is expected to be there.
+            found: Everything that the process needs is expected to be there.
 
         Returns:
-            What stands in the way of finding or keeping graphs, a sentence each.
+            What stands in the way of finding or keeping graphs, one sentence each.
         """
 
     def counters(self) -> dict[str, int] | None:
-        """Graphs so far in this process: `found`, `compiled`; None where only the compiler cache dir tells."""
+        """Graphs so far in this process: `found`, `compiled`; None where only the compiler cache dir shows them."""
 
     def compile_seconds(self) -> float:
         """What compiling took so far in this process; 0 where it is not known."""

@@ -19,10 +19,10 @@ class Prepared(Struct, frozen=True):
 
     Attributes:
         source: The recipe as the user named it, for messages.
-        shapes: What the rows add to its graphs: classes and choices.
+        shapes: What the rows add to the graphs: classes and choices.
         place: Where its record lies, here and on remotes.
-        foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
-        growth: How the compiler's seconds grow.
+        foreign: See `Compiler.foreign`.
+        growth: See `Compiler.growth`.
     """
 
     recipe: Recipe

@@ -48,7 +48,7 @@ NAMES = tuple(sorted(one.name for one in ADAPTERS))
 
 @cache
 def adapter(name: str) -> Adapter:
-    """The adapter of a compiler; one without any opinion where nobody here knows it: a later cachekit may."""
+    """The adapter of a compiler; one without any opinion if the compiler is unknown: a later cachekit may know it."""
     for one in ADAPTERS:
         if one.name == name:
             found: Adapter = import_module(one.module).ADAPTERS[name]
@@ -62,7 +62,7 @@ def of_directory(name: str) -> Adapter:
 
 
 def judge(directory: str) -> Callable[[Module, Callable[[File], Path]], str]:
-    """What says for modules of a record's folder what is wrong inside of their files; empty where nothing is."""
+    """A function that says what is wrong inside the files of a module of this folder; empty if nothing is."""
     found = of_directory(directory)
     return lambda module, path: found.judge(module, path).harm
 

@@ -7,41 +7,31 @@ made is packed, and what a record has is unpacked. `tree_watch` follows a run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers.port import ComparedBuilds, Failed, Harvest, Observed, OpenBlob, Restored, Sink
-from cachekit.recipe import Recipe
+from cachekit.compilers.port import ComparedBuilds, Compiler, Harvest, Observed, Restored
 from cachekit.recipe.ingredients import Fingerprint
+from cachekit.store.blobs import Blob
 from cachekit.store.record import File, Module
 
 
-class TreeCompiler:
-    """What adapters of such compilers share; the methods without a word here are those of `compilers.port.Compiler`."""
+class TreeCompiler(Compiler):
+    """What adapters of such compilers share."""
 
     def unit(self, path: str) -> str:
-        """What a file belongs to: files of one unit are kept and restored together.
+        """The unit of a file, given relative to the tree: files of one unit are kept and restored together.
 
-        Args:
-            path: The file, relative to the tree.
-
-        Returns:
-            The unit's name; empty for a file that is none of the cache's, or not finished. By default each file is one.
+        Empty for a file that is not finished, or does not belong to the cache. By default each file is a unit.
         """
         return path
 
     def tells(self, path: str) -> bool:
-        """Whether a run that reads this file of a unit uses the unit. By default each file tells.
-
-        Args:
-            path: The file, relative to the tree.
-        """
-        del path
+        """Whether a run that reads this file of a unit, given relative to the tree, uses the unit."""
         return True
 
     def torn(self, path: Path) -> bool:
-        """Whether a file with a finished name is not whole: then its unit is left out of a record."""
-        del path
+        """Whether a file with a finished name is not whole: then a record does not get its unit."""
         return False
 
     def alike(self, old: Path, new: Path) -> bool:
@@ -49,19 +39,12 @@ class TreeCompiler:
         return old.read_bytes() == new.read_bytes()
 
     def tree(self, cache_dir: Path) -> Path:
-        """The folder that the compiler itself is told, in a run's own."""
+        """The folder that the compiler itself is given, inside a run's own."""
         return cache_dir
 
     def folder(self, fingerprint: Fingerprint) -> str:
         """What the archives of this machine lie in, in the store and on remotes."""
         return fingerprint.directory
-
-    def cache_dir(self, recipe: Recipe) -> Path | None:  # noqa: ARG002 - the port's
-        """Each run has its own, so that runs side by side never mix what they harvest."""
-        return None
-
-    def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """Nothing of a killed run is met again."""
 
     def units(self, cache_dir: Path) -> dict[str, list[str]]:
         """The finished files by unit, relative to the tree. Links are none of them."""
@@ -79,21 +62,13 @@ class TreeCompiler:
         """The names of the finished units."""
         return frozenset(self.units(cache_dir))
 
-    def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:  # noqa: ARG002 - the port's
-        """Nothing is kept of a failure."""
-        return {}
-
-    def binaries(self, names: Iterable[str]) -> int:
-        """Every unit holds machine code."""
-        return len(frozenset(names))
-
     def harvest(
         self,
         cache_dir: Path,
         before: frozenset[str],
         fingerprint: Fingerprint,
         workspace: Path,
-        observed: Observed | None = None,  # noqa: ARG002 - the whole tree is the run's own
+        observed: Observed | None = None,
     ) -> Harvest | None:
         """One archive of the new units. Call it only after the run has ended: then files are whole."""
         tree = self.tree(cache_dir)
@@ -101,7 +76,7 @@ class TreeCompiler:
         names = [name for files in new if not any(self.torn(tree / name) for name in files) for name in files]
         return pack(tree, names, self.folder(fingerprint), workspace) if names else None
 
-    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
         """Unpack an archive. The folder is the run's own: nothing stands in the way."""
         from cachekit.store import archive  # with Python's compressors; a plan does without
 
@@ -123,16 +98,16 @@ class TreeCompiler:
 
 
 def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harvest:
-    """Pack files of a tree into one archive.
+    """Pack files of a tree, named relative to it, into one archive.
 
     Args:
         tree: The tree.
-        names: The files, relative to it.
-        folder: What the module lies in, in the store and on remotes.
-        workspace: A private folder, which then has the archive.
+        names: The files.
+        folder: The module's folder in the store and on remotes.
+        workspace: A private folder for the archive.
 
     Raises:
-        OSError: A file cannot be read, or the workspace not be written.
+        OSError: A file cannot be read, or the workspace cannot be written.
     """
     from cachekit.store import archive
 
@@ -144,19 +119,15 @@ def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harv
 
 
 def check_archive(module: Module, folder: str = "") -> None:
-    """See that a module is one archive.
-
-    Args:
-        module: The module.
-        folder: What it must lie in; empty for any.
+    """Make sure that a module is one archive, in this folder if one is given.
 
     Raises:
-        UnsafeArchiveError: It is not.
+        UnsafeArchiveError: The module is something else.
     """
     from cachekit.store.archive import UnsafeArchiveError
 
     name = PurePosixPath(module.name)
     if len(module.files) != 1 or name.suffix != ".tar":
-        raise UnsafeArchiveError(f"{module.name} is not one archive")
+        raise UnsafeArchiveError(f"{module.name} is not a single archive")
     if folder and str(name.parent) != folder:
-        raise UnsafeArchiveError(f"{module.name} is no archive of {folder}")
+        raise UnsafeArchiveError(f"{module.name} is not an archive of {folder}")

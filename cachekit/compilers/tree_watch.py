@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.port import Observed, Run, Sink, Watch
+from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
 from cachekit.compilers.tree import TreeCompiler
-from cachekit.errors import MissError
 
 UNCOUNTED = (
     "what was found is not counted: the file system of the compiler cache dir does not note that a file was read"
@@ -21,15 +20,15 @@ LOOK = 1.0  # seconds between two looks at processes and files
 
 
 class AccessTimes:
-    """Which files of a tree are read from now on, whoever reads them: told by their times of access.
+    """Which files of a tree are read from now on, by any process: their times of access show it.
 
-    Code that is not Python's opens files unseen by Python, so nothing inside of a run can be asked. All files get a
-    time of access that is long past; the kernel moves it at the next read, also under `relatime`. Where the kernel does
-    not (`noatime`, some network file systems), a file of our own shows that, and the answer is unknown.
+    Nothing inside of a run can be asked, as compilers open files unseen by Python. All files get a time of access that
+    is long past; the kernel moves it at the next read, also under `relatime`. If the kernel does not (`noatime`, some
+    network file systems), a file of our own shows that, and the answer is unknown.
 
     Args:
         tree: The folder.
-        names: The files, relative to it. Whatever reads them to check them has done so before.
+        names: The files, relative to the folder. Whatever reads them in order to check them must have done so before.
     """
 
     def __init__(self, tree: Path, names: Iterable[str]) -> None:
@@ -41,7 +40,7 @@ class AccessTimes:
                 _forget(tree / name)
 
     def read(self) -> frozenset[str] | None:
-        """The files that were read; None where that is unknown."""
+        """The files that were read; None if that is unknown."""
         if not self._told:
             return None if self._names else frozenset()
         found = set()
@@ -72,13 +71,13 @@ def keeps_access_times(folder: Path) -> bool:
 
 
 class TreeWatch(Watch):
-    """One run, of the worker or of a user's own command; see `compilers.port.Watch`.
+    """One run, of the worker or of a user's own command.
 
-    What compiled is told by new units, whichever process wrote them, and by what the first worker counts. What was
-    found is told by the units that were read, and where the file system does not tell that, by the worker's count.
+    New units, whichever process wrote them, and the first worker's count show what compiled. The units that were read
+    show what was found, or the worker's count if the file system notes no reads.
 
     Args:
-        compiler: Whose run it is.
+        compiler: The run's compiler.
         run: The run.
         environment: Changes to variables.
         prefix: What stands before the worker's command line.
@@ -107,22 +106,15 @@ class TreeWatch(Watch):
         self._looked: float | None = None
 
     def busy(self, pid: int) -> bool:
-        """Whether a compiler of the run, whose first process this is, is at work now, as far as processes tell."""
-        del pid
+        """Whether a compiler works now below this process, the first one of the run, as far as processes show it."""
         return False
 
-    def begin(self, tell: Sink) -> None:  # noqa: ARG002 - the port's
-        """Note what is there."""
+    def begin(self, tell: Sink) -> None:
         self._before = self._compiler.units(self._root)
         names = [name for files in self._before.values() for name in files if self._compiler.tells(name)]
         self._used = AccessTimes(self._compiler.tree(self._root), names)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """Follow the phases and the counts of the first worker.
-
-        Raises:
-            MissError: A graph compiles, under `strict`.
-        """
         if event.get("event") == "at":
             self._phase = str(event.get("phase", ""))
         elif event.get("event") == "graphs":
@@ -132,11 +124,7 @@ class TreeWatch(Watch):
             self._counted = now
 
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
-        """Other workers than the first one tell nothing of what they compile.
-
-        Raises:
-            MissError: Something compiles, under `strict`.
-        """
+        # Only the first worker tells what it compiles.
         now, before = time.monotonic(), self._looked
         if before is not None and now - before < LOOK:
             return ()
@@ -154,16 +142,11 @@ class TreeWatch(Watch):
     def _compiles(self, phase: str) -> None:
         self._compiled_in.setdefault(phase or "start")
         if self._strict:
-            raise MissError(
-                "a graph is not warm, although its record was found",
-                cause=f"it began to compile in: {phase or 'start'}",
-                hint="train without --require-warm once, which adds it to the record",
-            )
+            raise not_warm(f"a graph began to compile in: {phase or 'start'}")
 
-    def observed(self) -> Observed:
-        """What the files and the first worker tell."""
+    def observed(self, told: Observed = UNTOLD) -> Observed:
         compiled = max(len(self._new()), self._counted.get("compiled", 0))
-        used = self.used()
+        used = self._units_read()
         found = min(self._counted.get("found", 0), len(self._before)) if used is None else len(used)
         known = bool(self._counted) or used is not None
         if compiled and not self._compiled_in:
@@ -174,12 +157,13 @@ class TreeWatch(Watch):
             compile_seconds=round(self._seconds, 3) if compiled else 0.0,
             surprises=tuple(self._compiled_in) if self._found else (),
             exact=known,
+            used=used,
             timed=bool(self._seconds),
             notes=() if known or not self._before else (UNCOUNTED,),
         )
 
-    def used(self) -> frozenset[str] | None:
-        """The units of which a file was read; None where that is unknown."""
+    def _units_read(self) -> frozenset[str] | None:
+        """The units of which a file was read; None if that is unknown."""
         read = self._used.read() if self._used is not None else None
         if read is None:
             return None

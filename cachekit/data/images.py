@@ -48,11 +48,6 @@ def classes(folder: Path) -> list[str]:
 def read(folder: Path, image: str, label: str) -> list[dict[str, Any]]:
     """The rows of a split: an image's path, and its class.
 
-    Args:
-        folder: Of the split.
-        image: The image column's name.
-        label: The label column's.
-
     Raises:
         DataError: There are none.
     """

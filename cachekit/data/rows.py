@@ -59,11 +59,6 @@ def split_files(folder: Path) -> dict[str, Path]:
 def by_split(place: Path | str, entries: Sequence[Path], kind: str) -> dict[str, Path]:
     """Those of some files or folders that are called as a split is.
 
-    Args:
-        place: Where they lie, for words.
-        entries: The files or folders.
-        kind: What they are: `file` or `folder`.
-
     Raises:
         DataError: Two are called as one split is.
     """
@@ -106,7 +101,7 @@ def read(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(
-            f"{path} is of no known kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv"
+            f"{path} is of an unknown kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv"
         )
     text = _text(path, encoding)
     if plain_text and suffix == ".txt" and delimiter is None:
@@ -141,7 +136,7 @@ def label_names(values: Iterable[Any], source: str) -> list[str]:
     if twice := next((name for name in seen if _WHOLE.fullmatch(name) and name.partition(".")[0] in seen), ""):
         raise DataError(
             f"{source}: the labels {twice.partition('.')[0]!r} and {twice!r} are one number, in two spellings",
-            cause="a tool that met a missing value has written whole numbers as fractions, perhaps",
+            cause="a tool may have written whole numbers as fractions because a value was missing",
             hint="use one spelling in all the data, or say data.labels where they are two classes",
         )
     if all(_is_integer(name) for name in seen):
@@ -159,13 +154,6 @@ def label_names(values: Iterable[Any], source: str) -> list[str]:
 def check_value(value: Any, column: str, field: str, where: str, *, nested: bool = False) -> None:
     """Refuse what is neither a text nor a class: its spelling in Python would be taken for one.
 
-    Args:
-        value: What the column holds.
-        column: Its name.
-        field: The recipe's field of `data` that names it.
-        where: The row, for the error.
-        nested: A list or a mapping is what should be there.
-
     Raises:
         DataError: It is a list or a mapping where one value was expected, or the other way round.
     """
@@ -175,7 +163,7 @@ def check_value(value: Any, column: str, field: str, where: str, *, nested: bool
     raise DataError(
         f"{where}: {column} is {kind}",
         cause="expected a list or a mapping" if nested else "expected one text, or one class, a row",
-        hint=f"is it another column? say data.{field}",
+        hint=f"if another column is meant, name it with data.{field}",
     )
 
 
@@ -196,8 +184,8 @@ def choices(value: Any, column: str, where: str) -> tuple[list[Any], list[Any] |
         or len(texts) < 2  # noqa: PLR2004
     ):
         raise DataError(
-            f"{where}: {column} is no list of two or more choices",
-            hint='[...], or {"text": [...], "label": [...]}; is it another column? say data.choices_columns',
+            f"{where}: {column} is not a list of two or more choices",
+            hint='[...], or {"text": [...], "label": [...]}; name another column with data.choices_columns',
         )
     return texts, names
 
@@ -243,7 +231,7 @@ def _text(path: Path, encoding: str) -> str:
         raise DataError(
             f"{path}, line {line}: not {encoding}",
             cause=f"byte 0x{raw[error.start]:02x} cannot be there",
-            hint="convert the file, or say data.encoding=latin-1 (or what it is)",
+            hint="convert the file to {encoding}, or give its encoding: data.encoding=latin-1",
         ) from error
     except (LookupError, ValueError) as error:
         hint = "utf-8, latin-1, cp1252, ..."
@@ -331,7 +319,7 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:
         raise DataError(f"{path}: not JSON that can be read", cause=str(error)[:200]) from error
     rows = document.get("data") if isinstance(document, dict) else document
     if not isinstance(rows, list):
-        raise DataError(f"{path} is no list of rows", hint='[{"text": ..., "label": ...}, ...]')
+        raise DataError(f"{path} is not a list of rows", hint='[{"text": ..., "label": ...}, ...]')
     if rows and all(isinstance(row, dict) and isinstance(row.get("paragraphs"), list) for row in rows):
         yield from _squad_rows(path, rows)
         return
@@ -371,13 +359,7 @@ def _check_columns(
 
 
 def require(place: Path | str, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
-    """Refuse rows that lack a column, or have it twice.
-
-    Args:
-        place: Where they are.
-        have: Their columns.
-        columns: The columns that must be there, each with the recipe's field of `data` that names it.
-        where: The row, where not all have the same.
+    """Refuse rows that lack a column, or have it twice; `columns` are as in `read`.
 
     Raises:
         DataError: One is not there, and the hint names one that may be meant; or two are called so.
@@ -387,7 +369,7 @@ def require(place: Path | str, have: list[str], columns: Mapping[str, str], wher
             raise DataError(
                 f"{place}: {have.count(name)} columns are called {name!r}",
                 cause=f"columns are {', '.join(have)}",
-                hint="which of them is meant? rename the others",
+                hint="rename all but one of these columns",
             )
         if name not in have:
             # Not one that another field names.
@@ -396,5 +378,5 @@ def require(place: Path | str, have: list[str], columns: Mapping[str, str], wher
             raise DataError(
                 f"{place}{f', {where}' if where else ''}: no column {name!r}",
                 cause=f"columns are {', '.join(have) or '(none)'}",
-                hint=f"say which one with data.{field}{perhaps}",
+                hint=f"name the column with data.{field}{perhaps}",
             )

@@ -19,10 +19,7 @@ LARGEST = 32 << 20  # bytes; names of a million classes fit
 
 
 def of(path: str | None) -> dict[str, Path]:
-    """The folders of a recipe's splits; empty where its data has another form.
-
-    Args:
-        path: The recipe's `data.path`.
+    """The folders of the splits in a recipe's `data.path`; empty where its data has another form.
 
     Raises:
         DataError: It was saved by `datasets`, and has no training split, or a split twice; or it cannot be read.
@@ -55,10 +52,6 @@ def _is_split(folder: Path) -> bool:
 def check(folder: Path, columns: Mapping[str, str]) -> None:
     """Look whether a split has the columns that a task reads.
 
-    Args:
-        folder: Of the split.
-        columns: Each with the field of `data` that names it.
-
     Raises:
         DataError: It lacks one.
     """
@@ -68,7 +61,7 @@ def check(folder: Path, columns: Mapping[str, str]) -> None:
         raise DataError(
             f"{folder}: no column {missing[0]!r}: these rows are tokenized already",
             cause=f"columns are {', '.join(have)}",
-            hint="save the data set before it is tokenized: a recipe's task does that, in one shape",
+            hint="save the data set before it is tokenized: the recipe's task tokenizes, to one length",
         )
     if have:  # else whoever saved it left them out
         rows.require(folder, have, columns)
@@ -76,10 +69,6 @@ def check(folder: Path, columns: Mapping[str, str]) -> None:
 
 def classes(folder: Path, column: str) -> list[str]:
     """The names that a saved data set gives its two or more classes, in the order of their numbers; else none.
-
-    Args:
-        folder: Of a split.
-        column: Of a class, or of a list of them.
 
     Raises:
         DataError: The split's description cannot be read.

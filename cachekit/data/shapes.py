@@ -38,22 +38,16 @@ def labels_of(recipe: Recipe) -> list[str]:
         return [str(number) for number in range(data.num_labels)]
     if folders := images.of(recipe):
         return images.classes(folders["train"])
-    fields, column = tasks.fields(recipe), tasks.columns(recipe)["label_column"]
+    column = tasks.columns(recipe)["label_column"]
     if (saved := saved_rows.of(data.path)) and (names := saved_rows.classes(saved["train"], column)):
         return list(names)
-    path = train_file(recipe)
-    if path is None or path.suffix.lower() == ".parquet":
-        raise DataError(
-            "the recipe does not say its labels",
-            cause="their number shapes the model's head, and can be read from local text files only",
-            hint="add data.labels: [...] in the order of their numbers, or data.num_labels",
-        )
+    path = _text_file(recipe, "its labels", "add data.labels: [...] in the order of their numbers, or data.num_labels")
     values = [row[column] for row in read(recipe, path, {column: "label_column"})]
-    if "label_column" in fields.nested:  # one for each word
+    if "label_column" in tasks.nested(recipe):  # one for each word
         if values and not any(values):
             raise DataError(
                 f"{path} has no labels: every list in {column!r} is empty",
-                hint="is it another column? say data.label_column",
+                hint="if another column is meant, name it with data.label_column",
             )
         values = [value for row in values for value in row]
     return rows.label_names(values, str(path))
@@ -67,23 +61,29 @@ def choices_of(recipe: Recipe) -> int:
     Raises:
         DataError: It can be had from neither.
     """
-    data = recipe.data
-    if data.choices_columns and len(data.choices_columns) > 1:
-        return len(data.choices_columns)
-    if data.num_choices:
-        return data.num_choices
+    columns = recipe.data.choices_columns or ("choices",)
+    if len(columns) > 1:
+        return len(columns)
+    if recipe.data.num_choices:
+        return recipe.data.num_choices
+    hint = "add data.num_choices, or name a column each with data.choices_columns"
+    path = _text_file(recipe, "how many choices a row has", hint)
+    first = next(read(recipe, path, {columns[0]: "choices_columns"}), None)
+    if first is None:
+        raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
+    return len(rows.choices(first[columns[0]], columns[0], f"{path}, row 1")[0])
+
+
+def _text_file(recipe: Recipe, what: str, hint: str) -> Path:
+    """The training file, which tells what the recipe does not say."""
     path = train_file(recipe)
     if path is None or path.suffix.lower() == ".parquet":
         raise DataError(
-            "the recipe does not say how many choices a row has",
-            cause="their number shapes the batch, and can be read from local text files only",
-            hint="add data.num_choices, or name a column each with data.choices_columns",
+            f"the recipe does not say {what}",
+            cause="the compiled graphs depend on it, and it can be read from local text files only",
+            hint=hint,
         )
-    (column,) = data.choices_columns or ("choices",)
-    first = next(read(recipe, path, {column: "choices_columns"}), None)
-    if first is None:
-        raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
-    return len(rows.choices(first[column], column, f"{path}, row 1")[0])
+    return path
 
 
 def train_file(recipe: Recipe) -> Path | None:
@@ -130,9 +130,7 @@ def read(recipe: Recipe, path: Path, columns: Mapping[str, str]) -> Iterator[row
 def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
     """Look whether local data can be read at all, before a worker spends its start-up on finding out.
 
-    Args:
-        recipe: The recipe.
-        absent_ok: Say nothing of data that is not here: a plan may be made on another machine.
+    With `absent_ok` nothing is said of data that is not here: a plan may be made on another machine.
 
     Raises:
         DataError: A file is missing, empty, not of its format, or lacks a column.

@@ -23,13 +23,7 @@ ROTARY = frozenset({"granite", "llama", "mistral"})
 
 
 def rotary(merged: dict[str, Any], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary embeddings as Transformers 5 has them: `rope_parameters` for 4.x's `rope_theta` and `rope_scaling`.
-
-    Args:
-        merged: All fields, the defaults among them.
-        config: What the model's config says.
-        defaults: Of its model type; where they have no such embeddings, nothing changes.
-    """
+    """Rotary embeddings as Transformers 5 has them: `rope_parameters` for 4.x's `rope_theta` and `rope_scaling`."""
     if "rope_parameters" not in defaults:
         return merged
     rope = {**defaults["rope_parameters"], **(config.get("rope_scaling") or {})}

@@ -16,28 +16,18 @@ from msgspec import Struct
 from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe, aliases, model_config, model_folder, tasks, zoo
 
+_BERTS = "a TensorFlow note of the first BERTs"
 # Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
 IRRELEVANT = {
     "_attn_implementation_autoset": "a note of the library to itself",
-    "_commit_hash": "where it came from",
-    "_name_or_path": "where it came from",
     "architectures": "which head the weights had; the task chooses ours",
     "dtype": "dtype of the stored weights; the worker loads fp32",
     "finetuning_task": "what it was fine-tuned for",
     "gradient_checkpointing": "old place of a training argument, which is an ingredient of its own",
     "id2label": "names of labels; their number is an ingredient of its own",
-    "init_std": "scale of random weights",
-    "initializer_factor": "scale of random weights",
-    "initializer_range": "scale of random weights",
     "label2id": "names of labels",
     "license": "no number",
     "num_labels": "an ingredient of its own, from the data",
-    "pooler_fc_size": "a TensorFlow note of the first BERTs",
-    "pooler_num_attention_heads": "a TensorFlow note of the first BERTs",
-    "pooler_num_fc_layers": "a TensorFlow note of the first BERTs",
-    "pooler_size_per_head": "a TensorFlow note of the first BERTs",
-    "pooler_type": "a TensorFlow note of the first BERTs",
-    "directionality": "a TensorFlow note of the first BERTs",
     "tie_weights_": "read by nothing; tie_word_embeddings is",
     "problem_type": "set by the task",
     "return_dict": "set by the worker",
@@ -46,6 +36,10 @@ IRRELEVANT = {
     "torch_dtype": "old name of dtype",
     "transformers_version": "version that wrote the file; ours is an ingredient of its own",
     "use_cache": "past keys and values, which training does not use",
+    **dict.fromkeys(("_commit_hash", "_name_or_path"), "where it came from"),
+    **dict.fromkeys(("init_std", "initializer_factor", "initializer_range"), "scale of random weights"),
+    **dict.fromkeys(("directionality", "pooler_fc_size", "pooler_num_attention_heads"), _BERTS),
+    **dict.fromkeys(("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"), _BERTS),
 }
 # Of these, what reaches no graph but through the weights that training starts from.
 SCALES = frozenset({"init_std", "initializer_factor", "initializer_range"})
@@ -107,7 +101,7 @@ class Architecture(Struct, frozen=True, dict=True):
 def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that may reach a graph: defaults filled in, irrelevant ones left out.
 
-    So are those that only repeat others (`config_spelling`). A null is left out where it says nothing, and kept where
+    So are those that only repeat others (`aliases`). A null is left out where it says nothing, and kept where
     the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
     """
     merged = aliases.rotary({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
@@ -147,8 +141,8 @@ def resolve(recipe: Recipe) -> Architecture:
     if entry is not None:
         return _with_overrides(recipe, entry.config, "registry")
     if model.package or model.id is None:
-        unknown = f", and the registry has none of model.id {model.id}" if model.id else ""
-        raise model_folder.not_installed(recipe, f"the model's config is in it{unknown}")
+        unknown = f", and the registry does not have model.id {model.id}" if model.id else ""
+        raise model_folder.not_installed(recipe, f"the package holds the model's config{unknown}")
     from cachekit.recipe import hub
 
     cached = hub.cached_config(model.id, model.revision)
@@ -175,12 +169,7 @@ def _check_same(recipe: Recipe, own: Mapping[str, Any], known: Mapping[str, Any]
 
 
 def positions(found: Architecture, field: str = "max_seq_length") -> int | None:
-    """The tokens that a model has positions for; None where it says no number.
-
-    Args:
-        found: The model's.
-        field: Of `training`: what it calls a target is the decoder's.
-    """
+    """The tokens that a model has positions for, by the field of `training` that asks; None where it says no number."""
     merged = found.whole
     half = "decoder" if field == "max_target_length" else "encoder"
     usual = merged.get("max_position_embeddings") or merged.get("n_positions")
@@ -205,12 +194,7 @@ def check(recipe: Recipe, found: Architecture) -> None:
 
 
 def check_length(found: Architecture, length: int, field: str = "max_seq_length") -> None:
-    """Refuse a length that the model has no positions for, before anything is loaded.
-
-    Args:
-        found: The model's.
-        length: In tokens.
-        field: Of `training`, that asks for it; see `positions`.
+    """Refuse a length in tokens, of a field of `training`, that the model has no positions for.
 
     Raises:
         RecipeError: It is too long.
@@ -233,13 +217,12 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
     known = found.defaults
     if not known:
         return
-    why, sees = "", "num_channels" in known and "vocab_size" not in known
+    sees, why = "num_channels" in known and "vocab_size" not in known, ""
     if sees != (recipe.task == "image-classification"):
         why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
     elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
         why = f"a {found.model_type} model has no decoder beside its encoder"
-    merged = found.whole
-    if not why and recipe.task == "text-classification" and merged.get("pad_token_id", 0) is None:
+    elif recipe.task == "text-classification" and found.whole.get("pad_token_id", 0) is None:
         raise RecipeError(
             "model.config.pad_token_id is missing",
             cause=f"a {found.model_type} model reads a text's class off its last word, and must know what is padding",
@@ -255,53 +238,47 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
 
 
 def check_heads(found: Architecture) -> None:
-    """Refuse a width that its attention heads cannot share, before anything is loaded.
+    """Refuse a width that its attention heads cannot share, and heads that keys and values cannot.
 
     Raises:
         RecipeError: It does not divide.
     """
-    merged = found.whole
-    width = next((name for name in ("hidden_size", "dim", "d_model", "n_embd") if name in merged), "")
-    heads = next((name for name in ("num_attention_heads", "n_heads", "n_head") if name in merged), "")
-    shared = merged.get("num_key_value_heads")
-    if heads and isinstance(shared, int) and isinstance(merged[heads], int) and (shared < 1 or merged[heads] % shared):
-        raise RecipeError(
-            f"model.config: {heads} {merged[heads]} cannot share num_key_value_heads {shared}",
-            hint=f"make model.config.{heads} a multiple of model.config.num_key_value_heads",
-        )
-    if not width or not heads or merged.get("head_dim"):
-        return
-    size, number = merged[width], merged[heads]
-    if isinstance(size, int) and isinstance(number, int) and (number < 1 or size % number):
-        raise RecipeError(
-            f"model.config: {width} {size} cannot be shared by {heads} {number}",
-            hint=f"make model.config.{width} a multiple of model.config.{heads}",
-        )
+    whole = found.whole
+    width = next((name for name in ("hidden_size", "dim", "d_model", "n_embd") if name in whole), "")
+    heads = next((name for name in ("num_attention_heads", "n_heads", "n_head") if name in whole), "")
+    pairs = [(heads, "num_key_value_heads")]
+    if not whole.get("head_dim"):
+        pairs.append((width, heads))
+    for many, few in pairs:
+        size, number = whole.get(many), whole.get(few)
+        if isinstance(size, int) and isinstance(number, int) and (number < 1 or size % number):
+            raise RecipeError(
+                f"model.config: {many} {size} cannot be shared by {few} {number}",
+                hint=f"make model.config.{many} a multiple of model.config.{few}",
+            )
 
 
 def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> Architecture:
-    merged = {**config, **recipe.model.config}
-    model_type = model_config.model_type(merged, source)
-    defaults = zoo.architecture_defaults(model_type)
-    for name in recipe.model.config:
-        if name in NO_EFFECT:
+    changes = recipe.model.config
+    found = Architecture({**config, **changes}, source)
+    model_type = model_config.model_type(found.config, source)
+    defaults = {**GENERIC_DEFAULTS, **found.defaults}
+    known = {**defaults, **dict.fromkeys(IRRELEVANT), **config}
+    for name in changes:
+        writes = found.defaults and found.config.get("is_encoder_decoder") and name in aliases.GENERATION
+        if name in NO_EFFECT or writes:
             elsewhere = ELSEWHERE.get(name)
             raise RecipeError(
                 f"model.config.{name} has no effect",
-                cause=IRRELEVANT[name],
+                cause="evaluation writes greedily" if writes else IRRELEVANT[name],
                 hint=f"say {elsewhere} instead" if elsewhere else f"remove model.config.{name}",
             )
-    known = {**GENERIC_DEFAULTS, **dict.fromkeys(IRRELEVANT), **defaults, **config}
-    if defaults:
-        for name in recipe.model.config:
-            if name in aliases.GENERATION and merged.get("is_encoder_decoder"):
-                raise RecipeError(f"model.config.{name} has no effect", cause="evaluation writes greedily")
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                raise RecipeError(
-                    f"model.config.{name}: a {model_type} config has no such field",
-                    hint=f"did you mean model.config.{near[0]}?" if near else "see the model's config.json",
-                )
-    changes = {name: value for name, value in recipe.model.config.items() if name not in IRRELEVANT}
-    model_config.check(config, changes, {**GENERIC_DEFAULTS, **defaults}, source)
-    return Architecture(merged, source)
+        if found.defaults and name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise RecipeError(
+                f"model.config.{name}: a {model_type} config has no such field",
+                hint=f"did you mean model.config.{near[0]}?" if near else "see the model's config.json",
+            )
+    reaching = {name: value for name, value in changes.items() if name not in IRRELEVANT}
+    model_config.check(config, reaching, defaults, source)
+    return found

@@ -26,10 +26,7 @@ _REMOVE = "remove one of them"
 def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
     """Refuse fields that do not go together, and values that nothing reads.
 
-    Args:
-        recipe: The recipe.
-        document: What it was made of, which tells a field that was said from one that has its default.
-        places: Where its fields were said.
+    `document` is what the recipe was made of: it tells a field that was said from one that has its default.
 
     Raises:
         RecipeError: With the place of the field to correct.
@@ -53,7 +50,7 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
             if name in names and value is not None:
                 raise RecipeError(
                     f"{places.where((section, name))}: {section}.{name} means nothing to {recipe.task}",
-                    cause=f"it is read by {', '.join(tasks.readers(section, name))}",
+                    cause=f"tasks that read it: {', '.join(tasks.readers(section, name))}",
                     hint=f"remove {section}.{name}, or choose another task",
                 )
     for unread in _unread(recipe):

@@ -49,13 +49,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def explained(message: str, document: dict[str, Any], places: Places) -> RecipeError:
-    """Turn msgspec's sentence into file, line, field, what was expected, and the nearest valid name.
-
-    Args:
-        message: What msgspec said of the document.
-        document: What did not fit the schema.
-        places: Where its fields were said.
-    """
+    """Turn msgspec's sentence into file, line, field, what was expected, and the nearest valid name."""
     what, _, at = message.partition(" - at `")
     path = _path_of(at)
     if match := _UNKNOWN.match(what):

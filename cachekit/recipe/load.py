@@ -22,11 +22,7 @@ LARGEST = 1 << 20  # bytes; a recipe is a page of text
 
 
 def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe from a file.
-
-    Args:
-        path: A YAML file.
-        overrides: `section.field=value` each, as `--set` gives them.
+    """Read a recipe from a YAML file, with overrides as `--set` gives them.
 
     Raises:
         RecipeError: The file is missing or unreadable, no YAML, or does not fit the schema; the message names file,
@@ -37,12 +33,7 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
-    """The text of a file that somebody names.
-
-    Args:
-        path: The file.
-        most: Bytes that it may have: what is larger is no text of this kind.
-        what: Kind of text, for errors.
+    """The text of a file that somebody names: of that many bytes at the most, and of that kind in errors.
 
     Raises:
         RecipeError: It is missing, unreadable, a folder, a pipe or a device, too large, or not UTF-8.
@@ -59,7 +50,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
             f"{str(path)[:200]} cannot be read", cause=getattr(error, "strerror", "") or str(error)
         ) from error
     if len(raw) > most:
-        raise RecipeError(f"{path} is no {what}", cause=f"it has more than {most:,} bytes")
+        raise RecipeError(f"{path} is not a {what}", cause=f"the file has more than {most:,} bytes")
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         return raw.decode("utf-8")
@@ -110,7 +101,7 @@ def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
             try:
                 place = Path(text).expanduser()
             except RuntimeError as error:
-                raise UsageError(f"{source}: {section}.{name} {text!r} is no path", cause=str(error)) from error
+                raise UsageError(f"{source}: {section}.{name} {text!r} is not a path", cause=str(error)) from error
             # A tokenizer may be a Hub id as well as a folder: only what is there, or says so, is a folder.
             if name == "tokenizer" and not (text.startswith((".", "~")) or (base / place).is_dir()):
                 continue

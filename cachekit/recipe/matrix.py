@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import yaml_text
-from cachekit.recipe.load import read_text
+from cachekit.recipe.load import override_words, read_text
 
 LARGEST = 4 << 20  # bytes
 SECTIONS = frozenset({"model", "data", "training", "parallel", "compiler", "environment"})
@@ -32,6 +32,14 @@ class MatrixEntry(Struct, frozen=True):
     overrides: tuple[str, ...]
 
 
+class _Said(Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry as the list has it."""
+
+    recipe: str
+    set: dict[str, Any] | list[str] | None = None
+    name: str | None = None
+
+
 def read(path: Path) -> list[MatrixEntry]:
     """The entries of a list, in its order; JSON is YAML, too.
 
@@ -40,36 +48,22 @@ def read(path: Path) -> list[MatrixEntry]:
     """
     document, _ = yaml_text.parse(read_text(path, LARGEST, "list of recipes"), str(path))
     if not isinstance(document, list) or not document:
-        raise RecipeError(f"{path} holds no list", hint=COMPARE)
+        raise RecipeError(f"{path} holds no list of recipes", hint=COMPARE)
     return [_entry(item, f"{path}, entry {number}", path) for number, item in enumerate(document, 1)]
 
 
 def _entry(item: Any, where: str, path: Path) -> MatrixEntry:
-    if isinstance(item, str):
-        item = {"recipe": item}
-    if not isinstance(item, dict) or not isinstance(item.get("recipe"), str) or set(item) - {"recipe", "set", "name"}:
-        raise RecipeError(
-            f"{where} is {json.dumps(item, default=str)[:80]}",
-            cause="expected recipe, and perhaps set and name",
-            hint=COMPARE,
-        )
-    changes = item.get("set") or {}
-    if isinstance(changes, dict):
-        overrides = [f"{name}={_word(value)}" for name, value in _each(changes)]
-    elif isinstance(changes, list) and all(isinstance(change, str) and "=" in change for change in changes):
-        overrides = changes
-    else:
-        raise RecipeError(
-            f"{where}: set is {json.dumps(changes, default=str)[:80]}",
-            cause="expected fields and values",
-            hint="compare with `set: {training.max_steps: 10}`",
-        )
-    named = item["recipe"]
+    try:
+        said = msgspec.convert({"recipe": item} if isinstance(item, str) else item, _Said)
+    except msgspec.ValidationError as error:
+        raise RecipeError(f"{where} does not describe a fine-tune", cause=str(error), hint=COMPARE) from error
+    overrides = said.set if isinstance(said.set, list) else override_words(dict(_each(said.set or {})))
+    if wrong := next((one for one in overrides if "=" not in one), ""):
+        raise RecipeError(f"{where}: set has {wrong!r}, and no value for it", hint=COMPARE)
     # A recipe beside the list is meant from there, wherever the command runs.
-    beside = path.parent / named
-    source = str(beside) if beside.suffix in {".yaml", ".yml"} and beside.is_file() else named
-    words = " ".join([named, *overrides])
-    return MatrixEntry(str(item.get("name") or words), source, tuple(overrides))
+    beside = path.parent / said.recipe
+    source = str(beside) if beside.suffix in {".yaml", ".yml"} and beside.is_file() else said.recipe
+    return MatrixEntry(said.name or " ".join([said.recipe, *overrides]), source, tuple(overrides))
 
 
 def _each(changes: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -79,12 +73,3 @@ def _each(changes: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{field}", inner) for field, inner in value.items())
         else:
             yield name, value
-
-
-def _word(value: Any) -> str:
-    """A value as `--set` reads it, which is YAML; a text that would read as something else is quoted."""
-    try:
-        plain = isinstance(value, str) and yaml_text.scalar(value, "set") == value
-    except RecipeError:
-        plain = False
-    return str(value) if plain else json.dumps(value, ensure_ascii=False)

@@ -51,16 +51,18 @@ def read(path: Path) -> dict[str, Any]:
     try:
         size = path.stat().st_size
         if size > LARGEST:
-            raise RecipeError(f"{path} is no model config", cause=f"{size:,} bytes")
+            raise RecipeError(f"{path} is not a model config", cause=f"{size:,} bytes")
         config = json.loads(files.read(path).decode("utf-8-sig"))
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", hint="a model's folder holds config.json and weights") from error
     except RecursionError as error:
-        raise RecipeError(f"{path} is no model config", cause=f"it is nested deeper than {DEEPEST} levels") from error
+        raise RecipeError(
+            f"{path} is not a model config", cause=f"values are nested deeper than {DEEPEST} levels"
+        ) from error
     except (OSError, ValueError) as error:
         raise RecipeError(f"{path} cannot be read", cause=str(error)) from error
     if not isinstance(config, dict):
-        raise RecipeError(f"{path} is no model config", cause="it holds no JSON object")
+        raise RecipeError(f"{path} is not a model config", cause="expected a JSON object")
     for name, value in config.items():
         if problem := _problem(name) or _problem(value):
             raise RecipeError(f"{path}: the field {name!r} cannot be used", cause=problem)
@@ -72,11 +74,11 @@ def _problem(value: Any) -> str:
     level, values = 0, [value]
     while values:
         if level > DEEPEST:
-            return f"it is nested deeper than {DEEPEST} levels"
+            return f"values are nested deeper than {DEEPEST} levels"
         below: list[Any] = []
         for item in values:
             if isinstance(item, float) and (item != item or item in {float("inf"), float("-inf")}):  # noqa: PLR0124
-                return f"{item} is no number of JSON"
+                return f"{item} is not a JSON number"
             if isinstance(item, int) and not -(1 << 63) <= item < 1 << 63:
                 return "a number has more than 64 bits"
             if isinstance(item, str) and re.search("[\ud800-\udfff]", item):
@@ -97,23 +99,20 @@ def model_type(config: Mapping[str, Any], source: str) -> str:
     """
     found = config.get("model_type")
     if not isinstance(found, str) or not found:
-        raise RecipeError(f"{source}: the model's config has no model_type", hint="it is no Transformers model")
+        raise RecipeError(
+            f"{source}: the model's config has no model_type",
+            hint="name a model of Transformers: its config.json has one",
+        )
     if not _MODEL_TYPE.fullmatch(found):
         raise RecipeError(
-            f"{source}: model_type {found[:80]!r} is no architecture's name",
+            f"{source}: model_type {found[:80]!r} is not an architecture's name",
             cause="expected letters, digits, '-', '_' and '.'",
         )
     return found
 
 
 def check(config: Mapping[str, Any], changes: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
-    """Refuse values that no model can be made of.
-
-    Args:
-        config: As in the file.
-        changes: Fields that the recipe sets and that reach the model.
-        defaults: Of this model type, where they are known.
-        source: Of the config, for messages.
+    """Refuse values that no model can be made of, in a config and in a recipe's changes of fields that reach it.
 
     Raises:
         RecipeError: A field has an impossible value, or one of another type than what it replaces.

@@ -69,7 +69,9 @@ def check_package(recipe: Recipe) -> None:
         RecipeError: The package that has them is not installed.
     """
     if absent_package(recipe):
-        raise not_installed(recipe, "the weights are in it, and none of the Hub are taken in their place")
+        raise not_installed(
+            recipe, "the package holds the weights, and weights of the Hub are not taken in their place"
+        )
 
 
 def not_installed(recipe: Recipe, cause: str) -> RecipeError:

@@ -42,11 +42,7 @@ class Prices(Struct, frozen=True):
     instance: str = ""
 
     def of(self, instance: str) -> Price | None:
-        """The price of a plan for this machine type; None where nobody says one.
-
-        Args:
-            instance: Of the plan; empty where it is not known.
-        """
+        """The price of a plan for this machine type, empty if unknown; None where nobody says one."""
         name = self.instance or instance
         known = zoo.instances().get(name) if name else None
         currency = known.price.currency if known and known.price else "USD"

@@ -97,11 +97,6 @@ def canonical(path: Path) -> Path:
 def normalise(document: dict[str, Any], lines: Mapping[Path, int], source: str) -> dict[str, Any]:
     """Rename synonyms, at the top and one level down; other values are kept as they are.
 
-    Args:
-        document: The recipe as plain values.
-        lines: The line of each field by its path, for errors.
-        source: What to call the recipe in errors.
-
     Raises:
         RecipeError: A field is given under two names.
     """

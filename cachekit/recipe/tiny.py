@@ -79,10 +79,6 @@ def in_small(words: Sequence[str], read: Callable[[Sequence[str]], Recipe]) -> R
 
     A user who names rows means those, in the columns that the recipe says, in place of the few that come along.
 
-    Args:
-        words: What the user sets, as `--set` says it.
-        read: Reads the recipe, with overrides.
-
     Raises:
         CachekitError: The recipe cannot be read so, or its model's architecture is not known.
     """

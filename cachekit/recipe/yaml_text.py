@@ -38,10 +38,6 @@ _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     """Parse one YAML document.
 
-    Args:
-        text: The document.
-        source: What to call it in errors.
-
     Returns:
         The plain value, and for the path of each field and item the line (from 1) where it stands.
 
@@ -175,7 +171,7 @@ class _Builder:
     def _weigh(self, event: Any, weight: int) -> None:
         self._count += weight
         if self._count > MOST:
-            self._fail(event, f"more than {MOST:,} values are no recipe")
+            self._fail(event, f"a recipe has at most {MOST:,} values")
 
 
 def _weight(value: Any) -> int:

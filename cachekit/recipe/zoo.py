@@ -144,7 +144,7 @@ def recipe_path(name: str) -> Path:
         is_file, is_there = path.is_file(), bool(name) and path.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise UnknownNameError(
-            f"{name[:80]!r} is no path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
+            f"{name[:80]!r} is not a path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
         ) from error
     explicit = len(path.parts) > 1 or name.startswith(".")
     if path.suffix in {".yaml", ".yml"} or is_file or explicit or (name not in known and is_there):
@@ -157,7 +157,7 @@ def recipe_path(name: str) -> Path:
     near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
     raise UnknownNameError(
         f"no recipe is called {name!r}",
-        cause=f"`cachekit zoo` lists the {len(known)} that there are",
+        cause=f"`cachekit zoo` lists all {len(known)} recipes",
         hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
     )
 

@@ -82,7 +82,7 @@ class Link(Struct, frozen=True):
 
 
 def kind_of(address: str) -> Kind | None:
-    """The kind of remote that an address leads to; None where it leads to none."""
+    """The kind of remote that an address names; None for an address of no kind."""
     return next((kind for kind in KINDS if address.startswith(kind.begins)), None)
 
 
@@ -93,7 +93,7 @@ def needs_network(link: Link) -> bool:
 
 
 def setup(address: str) -> Setup:
-    """How places of the kind that an address leads to are made; it must be a kind for which that is known."""
+    """The module that creates places of the kind that an address names; the kind must have one."""
     kind = kind_of(address)
     assert kind is not None and kind.setup  # noqa: PT018
     made: Setup = importlib.import_module(kind.setup)
@@ -183,7 +183,7 @@ def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
 
 
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
-    """Say what is wrong with an entry, where that can be told better than by an unknown name."""
+    """Raise the error that fits an entry better than "unknown name"."""
     address = url or name
     if has_secret(name) or has_secret(address):  # which is not repeated
         table = f": [remotes.{name}]" if url and not has_secret(name) else ""

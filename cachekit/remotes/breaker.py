@@ -1,4 +1,4 @@
-"""An outage costs its time once: a remote that failed is left alone for a while, by every process of this host.
+"""An outage costs its time once: every process of this host skips a remote for a while after it failed.
 
 After that one process tries it again (the probe) while the others still leave it alone. The state is a small file in
 the store; without a writable store each run finds out for itself.
@@ -22,7 +22,7 @@ PAUSE = 60.0  # seconds that a remote is left alone after a failure
 
 
 class _Pause(Struct, frozen=True):
-    """Until when a remote is left alone, in seconds since the epoch, and why; 0 where it is in use."""
+    """Until when a remote is skipped, in seconds since the epoch, and why; 0 while it is in use."""
 
     until: float = 0.0
     reason: str = ""
@@ -45,7 +45,7 @@ class Breaker:
 
     @property
     def broken(self) -> str:
-        """Why the remote is left alone now; empty where it is in use."""
+        """Why the remote is skipped now; empty while it is in use."""
         state = self._state()
         return self._broken or (state.reason if self._now() < state.until else "")
 
@@ -97,7 +97,7 @@ class Breaker:
 
     @contextmanager
     def _probe(self, *, wanted: bool) -> Iterator[bool]:
-        """Hold the right to try a remote again; whether it is ours."""
+        """Take the right to try a remote again; yields whether this process has it."""
         if not wanted:
             yield True
             return

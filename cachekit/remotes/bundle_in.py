@@ -27,7 +27,7 @@ State = Literal["added", "merged", "present", "kept"]
 
 
 class _Taken(Struct):
-    """What was read so far; without a workspace only to be looked at."""
+    """What was read so far; without a workspace the bundle is only checked."""
 
     workspace: Path | None = None
     shared: list[Shared] = []
@@ -53,7 +53,7 @@ class TakenBundle(Struct, frozen=True):
 
 
 class _Source:
-    """The bundle's bytes: errors of reading them are no errors of the store's."""
+    """The bundle's bytes; an error while reading them becomes a UsageError, so that it is not taken for the store's."""
 
     def __init__(self, source: IO[bytes], name: str) -> None:
         self._source, self._name = source, name
@@ -153,7 +153,7 @@ def _compare(reader: Reader, documents: Sequence[Member], shared: Sequence[Share
 
 
 def _decide(store: Store, taken: _Taken) -> int:
-    """What the store lacks of it; returns its bytes.
+    """Find out what the store lacks; returns the number of bytes.
 
     Raises:
         StoreError: It has no room for them.

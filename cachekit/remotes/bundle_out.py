@@ -1,4 +1,4 @@
-"""Write records as a bundle: one file with what a remote would hold of them, for a machine that none reaches."""
+"""Write records as a bundle: one file with what a remote would hold of them, for a machine that reaches no remote."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 class _Empty:
-    """A cache without anything, as far as a draft asks: what a bundle is to begin with."""
+    """An empty remote, as far as a draft asks: a bundle begins as one."""
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}
@@ -99,7 +99,7 @@ def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[byte
 
 
 def counting(store: Store, event: str, members: Sequence[Member]) -> Count:
-    """What passes the bytes of members on, and shows in the journal how many there were by then."""
+    """A function that passes bytes of members on, and shows in the journal how many have passed."""
     done, told, total = 0, 0, sum(member.size for member in members)
 
     def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -124,7 +124,7 @@ def _add(store: Store, writer: Writer, member: Member, file: Upload, counted: Co
 
 
 def _check(path: Path | None) -> None:
-    """Never write over what is no bundle: a typing error must not cost somebody's data.
+    """Refuse to overwrite a file that is not a bundle: a typing error must not cost somebody's data.
 
     Raises:
         UsageError: Something else lies there.

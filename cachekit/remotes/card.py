@@ -94,6 +94,6 @@ def _cells(line: str) -> tuple[str, ...]:
 
 
 def _cell(text: str) -> str:
-    """Text that stays text: no markup, no new column, no new line."""
+    """Text without markup, column separators and line breaks."""
     plain = html.escape(" ".join(text.split()), quote=False)[: LONGEST // len(COLUMNS) // 2]
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)

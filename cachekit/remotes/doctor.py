@@ -1,4 +1,4 @@
-"""What `cachekit doctor` looks at of remotes: whether they answer, tokens, clocks, switches."""
+"""The checks of remotes in `cachekit doctor`: whether they answer, tokens, clocks, switches."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def offline(config: Config) -> Iterator[Finding]:
-    """Left over from an experiment, such a variable makes every remote silently absent."""
+    """An offline switch that was left over from an experiment makes every remote silently absent."""
     remote = [link.name for link in _links(config) if needs_network(link)]
     wrong = False
     for name in OFFLINE:
@@ -83,7 +83,7 @@ def offline(config: Config) -> Iterator[Finding]:
 
 
 def token(config: Config) -> Iterator[Finding]:
-    """A token of the Hub's: there, of its form, and nobody else's to read. It is not shown."""
+    """The Hub's token exists, has the right form, and only this user can read it. The token is not shown."""
     links = [link for link in _links(config) if link.address.startswith("hf://")]
     if not links:
         yield Finding("ok", "not needed: no remote is on the Hub")
@@ -107,7 +107,7 @@ def token(config: Config) -> Iterator[Finding]:
 
 
 def clocks(config: Config) -> Iterator[Finding]:
-    """This host's clock against that of each cache that tells the time: TLS and S3 refuse who is too far off."""
+    """Compare this host's clock with those of the remotes: TLS and S3 refuse a clock that is far off."""
     told = False
     for address in dict.fromkeys(filter(None, map(_server, _links(config)))):
         if _is_offline():

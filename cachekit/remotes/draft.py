@@ -6,7 +6,6 @@ bytes (another build of the same module, or what somebody damaged) goes to a pla
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from msgspec import Struct, structs
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write
+from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.store import divergent
 from cachekit.store.record import DamagedRecordError, File, Record
 
@@ -63,7 +62,7 @@ class Draft(Struct, frozen=True):
 
 
 class _Merged(Struct, frozen=True):
-    """What is to lie at the path of an offer's record, on top of the state that a token names."""
+    """The record to write at the path of an offer, on top of the state that a token names."""
 
     path: str
     offer: Offer
@@ -72,7 +71,7 @@ class _Merged(Struct, frozen=True):
 
 
 class Comparison:
-    """Offers beside what lies on a remote; what was learned of files there holds for all tries of one push.
+    """Compares offers with what lies on a remote; what it learns about files holds for all tries of one push.
 
     Args:
         remote: The remote.
@@ -92,7 +91,7 @@ class Comparison:
         self._others: dict[str, Record] = {}  # records there by key, of which this machine has another build
 
     def is_all_there(self) -> bool:
-        """Whether the remote has it all, as far as one request tells, or as far as can be known where files are read.
+        """Whether the remote has everything, as far as one request tells; for certain where files are read.
 
         Anybody may overwrite or remove a file there: optimum-neuron does.
         """
@@ -208,7 +207,7 @@ class Comparison:
         return merged
 
     def _usable(self, theirs: Shared, revision: str) -> Shared | None:
-        """A record without what nobody can fetch any more; None where nothing is left.
+        """The record without modules that can no longer be fetched; None where no module is left.
 
         Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A
         record that names what is gone is refused as a whole by everybody, so that it goes.
@@ -233,8 +232,5 @@ class Comparison:
     def _in_use(self, entry: Entry, file: File) -> bool | None:
         holds = entry.holds(file.size, file.sha256)
         if holds is None and self._read:
-            digest = hashlib.sha256()
-            for chunk in self._storage.chunks(entry.path, ""):
-                digest.update(chunk)
-            holds = digest.hexdigest() == file.sha256
+            holds = reads_as(self._storage, entry.path, file.sha256)
         return holds

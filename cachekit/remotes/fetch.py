@@ -24,7 +24,7 @@ Judge = Callable[[Module, Callable[[File], Path]], str]
 
 
 class Pulled(Struct, frozen=True):
-    """What a pull did.
+    """The result of a pull.
 
     Attributes:
         record: The record, now in the store.
@@ -102,7 +102,7 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
 
 
 def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path], judge: Judge) -> None:
-    """See that what was fetched is what it says inside, as far as its compiler can tell; what is not, is not kept.
+    """Have the compiler judge what was fetched; what the compiler refuses is not kept.
 
     Raises:
         IntegrityError: A module is not.

@@ -1,4 +1,4 @@
-"""Fetch files from a remote side by side, each of them checked; what arrived of one stays, and is gone on with."""
+"""Fetch files from a remote side by side and check each; a fetch that was cut is resumed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Fetched(Struct, frozen=True):
 
 
 class Fetch:
-    """Fetches files side by side; what arrived stays when it fails, and the next one goes on from there.
+    """Fetches files side by side; after a failure, the next fetch resumes from what arrived.
 
     Args:
         store: Gets what arrives.
@@ -125,7 +125,7 @@ class Fetch:
             return found
 
     def _fetched(self, part: Partial, file: WantedFile) -> Fetched | None:
-        """Fetch the rest of a file; None where the whole is not what it should be."""
+        """Fetch the rest of a file; None where size or digest are wrong."""
         tries = 0
         while part.size < file.size:
             before = part.size

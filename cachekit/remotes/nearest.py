@@ -237,13 +237,13 @@ def _is_reusable(near: Near, wanted: Wanted, store: Store) -> bool:
 
 
 def _lacking(store: Store, record: Record) -> int:
-    """Bytes of a record that the store has not: files are looked at, and not read, which would take long."""
+    """Bytes of a record that the store lacks, by the sizes of its files, without reading them."""
     files = {file.sha256: file for file in record.files}
     return sum(file.size for file in files.values() if store.blobs.check(file, "there"))
 
 
 def _to_fetch(near: Near, wanted: Wanted, store: Store) -> Near | None:
-    """A record on a remote, read there now; None where it is gone, damaged, or too much to fetch.
+    """The record, read on its remote now; None where it is gone, damaged, or too large to fetch.
 
     Raises:
         RemoteError, AuthError: It cannot be read.

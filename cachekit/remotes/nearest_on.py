@@ -104,13 +104,13 @@ class Catalogue:
         return entries
 
     def remembered(self, path: str) -> Known | None:
-        """A record's ingredients; that they give its key is to be seen by who uses them, which takes longer."""
+        """A record's ingredients as remembered; the caller must check that they give the key."""
         key = key_in(path)
         known = self._records.read(f"{key}.json", Known)
         return known if known and known.key == key else None
 
     def read(self, storage: Storage, path: str, revision: str, largest: int = LARGEST) -> Known | None:
-        """A record's ingredients, as they lie there; None for a damaged one: who wants to fetch it is told.
+        """A record's ingredients as the remote has them; None for a damaged record, which a fetch would report.
 
         Raises:
             RemoteError, AuthError: It cannot be asked.
@@ -184,7 +184,7 @@ class RemoteSearch:
             self.problem = f"it took more than {self._budget.seconds:g} s"
 
     def _counts(self, path: str) -> bool:
-        """Whether it is a record that comes into question, and none that the store has as well."""
+        """Whether a path is a record worth comparing: comparable, not wanted itself, and not in the store."""
         above, *names = path.removeprefix(layout.RECORDS).split("/")
         if above or len(names) != 3 or not names[2].endswith(".json"):  # noqa: PLR2004 - directory, model type, key
             return False

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def short(name: str) -> str:
-    """A name for notes on what is called by any text: a remote, a folder there."""
+    """A short file name for notes about a remote or a folder with any name."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -45,7 +45,7 @@ class Notes:
         return files.note(self.folder / name, msgspec.json.encode(value))
 
     def touch(self, name: str) -> None:
-        """Keep a note that says nothing but its name and when it was made."""
+        """Keep an empty note: its name and its time are what counts."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / name).touch()

@@ -124,7 +124,7 @@ class Write(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """What becomes visible together, as far as the remote can do that; else in this order.
+    """Files and documents that become visible together, or in this order where the remote has no transactions.
 
     Attributes:
         title: One line for people, with an id that no other change has: by it a commit whose answer was lost is found.
@@ -252,3 +252,11 @@ class Storage(Protocol):
 
         Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
         """
+
+
+def reads_as(storage: Storage, path: str, sha256: str) -> bool:
+    """Whether a file's bytes, read now, have this digest."""
+    digest = hashlib.sha256()
+    for chunk in storage.chunks(path, ""):
+        digest.update(chunk)
+    return digest.hexdigest() == sha256

@@ -1,4 +1,4 @@
-"""A remote as a run uses it: what it may do there, left alone after a failure, its state pinned once.
+"""A remote as a run uses it: with its permissions, skipped after a failure, its revision pinned once.
 
 What was not there is remembered for a moment, so that a sweep over a zoo does not ask again and again. Whoever would
 compile because of it asks anew.
@@ -83,7 +83,7 @@ class Remote:
             yield self.storage
 
     def state(self) -> str:
-        """The present state, found out once; of one that is only written to as well.
+        """The present revision, asked for once; also for a remote that may only be written.
 
         Raises:
             RemoteError, AuthError: See `Storage.revision`.
@@ -94,7 +94,7 @@ class Remote:
         return self._revision
 
     def revision(self) -> str:
-        """The state that this run reads: whatever reads there begins with it, and so with the question of trust.
+        """The revision that this run reads. Every read begins here, and so with the question of trust.
 
         Raises:
             UntrustedError: What lies there may be somebody else's.
@@ -118,22 +118,22 @@ class Remote:
         return not self._breaker.broken
 
     def retry(self) -> None:
-        """Ask again although it failed a moment ago: a person wants it."""
+        """Forget a failure: a person wants the remote to be asked again."""
         self._breaker.reset()
         if self._stranger:
             self._stranger = None  # the remote may be somebody else's no longer
         self.refresh()
 
     def refresh(self) -> None:
-        """Look at the present state from now on: while waiting for somebody, after a push."""
+        """Read the present revision from now on: while waiting for another machine, and after a push."""
         self._revision = None
 
     def pass_over(self, found: Found) -> None:
-        """Take this record for absent in this run: it could not be fetched."""
+        """Treat this record as absent for the rest of the run: fetching it failed."""
         self._passed_over[found.shared.record.key] = found.shared
 
     def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
-        """The record of a key; None where there is none, one that only a later cachekit reads, or one passed over.
+        """The record of a key; None where there is none, only a later cachekit reads it, or it was passed over.
 
         Args:
             directory: The compiler's.
@@ -203,7 +203,7 @@ class Remote:
         return age is not None and age < ABSENT_SECONDS
 
     def exist(self, paths: Sequence[str]) -> set[str]:
-        """Which of the files exist: two requests for a thousand.
+        """The paths of those files that exist; two requests for a thousand.
 
         Raises:
             RemoteError, AuthError: It cannot be asked.
@@ -213,7 +213,7 @@ class Remote:
             return set(storage.stat(paths, revision))
 
     def settled(self, keys: Sequence[str]) -> None:
-        """After a push these are there: neither absent nor pending."""
+        """Note that a push put these keys there: they are neither absent nor pending."""
         for key in keys:
             self._passed_over.pop(key, None)
             self._absent.remove(key)

@@ -50,16 +50,16 @@ class Remotes:
 
     @property
     def readable(self) -> tuple[Remote, ...]:
-        """Those that hits are taken from."""
+        """The remotes that hits are taken from."""
         return tuple(remote for remote in self._remotes if remote.readable)
 
     @property
     def writable(self) -> tuple[Remote, ...]:
-        """Those that take what is new."""
+        """The remotes that new records are pushed to."""
         return tuple(remote for remote in self._remotes if remote.writable)
 
     def postpone(self, key: str) -> None:
-        """Note the record of a key for those that are left out now, for a push later."""
+        """Note a key as pending for the remotes that are left out now."""
         for make in self.offline.values():
             with suppress(CachekitError):  # a package that it needs is missing, say: it is not used now
                 remote = make()
@@ -67,7 +67,7 @@ class Remotes:
                     remote.keep_pending(key)
 
     def above(self, remote: Remote) -> tuple[Remote, ...]:
-        """Those nearer than this one, which a hit fills."""
+        """The writable remotes before this one, which a hit fills."""
         return tuple(other for other in self._remotes[: self._remotes.index(remote)] if other.writable)
 
     def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
@@ -82,9 +82,9 @@ class Remotes:
         return self.find_all([Place(directory, model_type, key)], anew=anew).get(key)
 
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
-        """The records of many keys, by key, each from the first cache that has it; one that fails is told, passed over.
+        """The records of many keys, each from the first remote that has it; a remote that fails is skipped.
 
-        A cache is asked once which of them it has.
+        A remote is asked once which of them it has.
 
         Args:
             places: Where records lie.
@@ -131,16 +131,16 @@ class Remotes:
 
     @property
     def untrusted(self) -> tuple[str, ...]:
-        """Those that this run does not use because somebody else may have made what lies there; a sentence each."""
+        """One sentence for each remote that this run does not use because it is not trusted."""
         return tuple(f"{name} is not used: {why}" for name, why in self._untrusted.items())
 
     def raise_failure(self) -> None:
-        """Raise what the first cache that failed in this run failed with; nothing where none did."""
+        """Raise the error of the first remote that failed in this run; return where none did."""
         if self._failure is not None:
             raise self._failure
 
     def failed(self, remote: Remote, error: RemoteError | AuthError) -> None:
-        """Tell, once in a run, that a cache is not used."""
+        """Report, once in a run, that a remote is not used."""
         self._failure = self._failure or error
         if remote.name in self._told:
             return

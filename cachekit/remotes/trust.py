@@ -1,4 +1,4 @@
-"""Whether what lies on a remote may be used: what a compiler cache holds is code, which runs where it is loaded.
+"""Whether what lies on a remote may be used: a compiler cache is code, which runs where it is loaded.
 
 Records are not signed yet. Until they are, only what this user made or owns is used: all that can be asked is who may
 write to the place. `trust = "all"` in the table of a remote, and `--trust-all`, leave the question out.
@@ -102,7 +102,7 @@ def _names(answer: object) -> set[str]:
 
 
 def stranger_on_hub(place: str, private: object, accounts: Accounts) -> str:
-    """Why a repo or a bucket of the Hub is not this user's own; empty where it is.
+    """Why a repo or a bucket of the Hub does not belong to this user alone; empty where it does.
 
     Args:
         place: `OWNER/NAME`, as the Hub itself calls it.

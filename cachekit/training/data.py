@@ -67,7 +67,7 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
             if named_by in TEXTS and not plain and not any(text(row[column]).strip() for row in table):
                 raise DataError(
                     f"every {column!r} of the {name} data is empty",
-                    hint=f"is it another column? say data.{named_by}",
+                    hint=f"if another column is meant, name it with data.{named_by}",
                 )
             # Of text files every row was looked at; the others have one type a column.
             if named_by not in tasks.fields(recipe).free:

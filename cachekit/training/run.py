@@ -111,20 +111,14 @@ def run_job(
         if mode == "trial" and isinstance(error, CompileError | TrainingError):
             note_attempt(store.layout, prepared.key, error, log, watch.needs())
         raise
-    seen = watch.observed()
-    if seen is None:
-        counts = result.counters
-        seconds = result.seconds.get("graphs", 0.0)
-        seen = Observed(counts.get("found", 0), counts.get("compiled", 0), seconds, result.surprises, timed=False)
-    else:
-        if seen.compiled and not seen.timed:
-            seen = structs.replace(seen, compile_seconds=result.seconds.get("graphs", 0.0))
-        result = structs.replace(
-            result,
-            counters={**result.counters, "found": seen.found, "compiled": seen.compiled},
-            surprises=seen.surprises,
-        )
-    seen = structs.replace(seen, used=watch.used())
+    counts, seconds = result.counters, result.seconds.get("graphs", 0.0)
+    told = Observed(counts.get("found", 0), counts.get("compiled", 0), seconds, result.surprises, timed=False)
+    seen = watch.observed(told)
+    if seen.compiled and not seen.timed:
+        seen = structs.replace(seen, compile_seconds=seconds)
+    result = structs.replace(
+        result, counters={**counts, "found": seen.found, "compiled": seen.compiled}, surprises=seen.surprises
+    )
     for note in seen.notes:
         store.journal.emit("worker.note", note=note)
     store.journal.emit("worker.end", mode=mode, counters=result.counters, seconds=result.seconds, steps=result.steps)

@@ -191,7 +191,7 @@ class Attachment:
             found, compiled = (now[name] - base.get(name, 0) for name in ("found", "compiled"))
             seconds = round(self._guest.compile_seconds() - self._seconds, 3) if compiled else 0.0
             return Observed(found, compiled, seconds, notes=notes)
-        seen = (self._watch.observed() if self._watch else None) or Observed()
+        seen = self._watch.observed() if self._watch else Observed()
         # The log that tells more is another's: what is new in the root was compiled.
         return structs.replace(seen, compiled=max(seen.compiled, len(self._new())), notes=notes, exact=False)
 

@@ -127,7 +127,7 @@ def run(
         code = _passthrough(session, watch, strict=require_warm).run(command.words, environment, cwd)
         mark = time.monotonic()
         session.journal.emit("command.end", code=code)
-        seen = watch.observed() or Observed()
+        seen = watch.observed()
         built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)

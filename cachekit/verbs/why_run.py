@@ -169,18 +169,10 @@ def _modules(store: Store, record: Record | None, event: Event) -> list[Unforese
     times = seconds if isinstance(seconds, dict) else {}
     if record is None or not (new or again):
         return []
-    before = [module for module in record.modules if module.name not in new]
     adapter = registry.adapter(record.compiler)
-    words = adapter.flags_of(record, lambda file: store.layout.blob(file.sha256))
-    found = []
-    for name in [*new, *again]:
-        told = adapter.explain_module(name, [module.name for module in before], words)
-        if told is not None:
-            took = times.get(name)
-            found.append(
-                UnforeseenModule(name, told.relation, told.words, took if isinstance(took, int | float) else None)
-            )
-    return found
+    told = adapter.explain_modules([*new, *again], new, record, lambda file: store.layout.blob(file.sha256))
+    took = {name: seconds for name, seconds in times.items() if isinstance(seconds, int | float)}
+    return [UnforeseenModule(name, one.relation, one.words, took.get(name)) for name, one in told.items()]
 
 
 def _counted(numbers: Mapping[str, int]) -> tuple[str, ...]:

@@ -13,14 +13,6 @@ from tests.support.cli_session import (
 )
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended; what nobody waited for yet has ended as well."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 def start(worker: Path, mode: str, *arguments: str) -> subprocess.Popen:
     """A run whose worker hangs, with a child of its own."""
     return subprocess.Popen(

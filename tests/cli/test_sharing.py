@@ -10,8 +10,8 @@ import threading
 import huggingface_hub
 import pytest
 
+from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
 from tests.support.cli_session import RECIPE, golden, the_error
-from tests.support.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
 
 pytest_plugins = ["tests.support.cli_session"]
 

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
+from tests.cli.team_session import Member, hub, join, repo, shared_hub  # noqa: F401 - fixtures
 from tests.support.cli_session import DRIVER, Answer, environment, the_error
 from tests.support.hubserver.accounts import Account
-from tests.support.standins import until
-from tests.support.team_session import Member, hub, join, repo, shared_hub  # noqa: F401 - fixtures
+from tests.support.processes import until
 
 pytest_plugins = ["tests.support.cli_session"]
 

@@ -13,14 +13,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from tests.support.processes import until
 
+pytestmark = pytest.mark.slow
 DEADLINE = 180.0  # seconds until what should have happened counts as never happening
 RECIPE = """\
 name: tiny
@@ -123,13 +123,6 @@ class Machine:
         left = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
         # Where torch builds its header, once for a user, and what belongs to nobody's run.
         return left + [path.name for path in (self.root / "tmp").iterdir() if path.name.startswith("cachekit")]
-
-
-def wait_for(condition, what: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, f"not within {DEADLINE:.0f} s: {what}"
-        time.sleep(0.1)
 
 
 def read_until(run: subprocess.Popen, text: str) -> None:
@@ -308,9 +301,9 @@ def test_ctrl_c_while_a_warm_compiles(machine, whole_group):
     run = machine.start("warm", "tiny.yaml")
     read_until(run, "  training")
     # The command, the worker, and at least one process that compiles for it.
-    wait_for(lambda: len(machine.processes()) > 2, "a compile")
+    until(lambda: len(machine.processes()) > 2, "a compile", DEADLINE)
     assert_stopped(run, *interrupt(run, whole_group=whole_group))
-    wait_for(lambda: machine.processes() == set(), "the end of the worker and all that it started")
+    until(lambda: machine.processes() == set(), "the end of the worker and all that it started", DEADLINE)
     assert machine.files() == before
     assert machine.unfinished() == []
     planned = machine("plan", "tiny.yaml", "--format", "json")
@@ -323,7 +316,7 @@ def test_ctrl_c_while_a_training_runs(warmed, whole_group):
     run = warmed.start("train", "tiny.yaml", "--set", "training.max_steps=1000000", "--require-warm", "-o", target)
     read_until(run, "  step 5: loss")
     assert_stopped(run, *interrupt(run, whole_group=whole_group))
-    wait_for(lambda: warmed.processes() == set(), "the end of the worker and all that it started")
+    until(lambda: warmed.processes() == set(), "the end of the worker and all that it started", DEADLINE)
     assert warmed.unfinished() == []
     assert not (warmed.work / target / "cachekit-result.json").exists(), "no result of half a training"
     planned = warmed("plan", "tiny.yaml", "--format", "json")
@@ -335,10 +328,10 @@ def test_kill_9_while_a_warm_compiles(machine):
     before = machine.files()
     run = machine.start("warm", "tiny.yaml")
     read_until(run, "  training")
-    wait_for(lambda: len(machine.processes()) > 2, "a compile")
+    until(lambda: len(machine.processes()) > 2, "a compile", DEADLINE)
     run.kill()
     run.communicate(timeout=DEADLINE)
-    wait_for(lambda: machine.processes() == set(), "the end of the worker and all that it started")
+    until(lambda: machine.processes() == set(), "the end of the worker and all that it started", DEADLINE)
     assert machine.files() == before
     planned = machine("plan", "tiny.yaml", "--format", "json")
     assert (planned.code, planned.err, json.loads(planned.out)["status"]) == (0, "", "miss")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import cachekit
-from tests.cli.cli_cases import gone, start
+from tests.cli.cli_cases import start
 from tests.support.cli_session import (
     DEADLINE,
     DRIVER,
@@ -26,15 +26,9 @@ from tests.support.cli_session import (
     publish,
     the_error,
 )
+from tests.support.processes import alive, until
 
 pytest_plugins = ["tests.support.cli_session"]
-
-
-def wait_for(condition, what: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, f"not within {DEADLINE:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 # The terminal
@@ -62,12 +56,12 @@ class Terminal:
         return bool(block)
 
     def until(self, text: str) -> None:
-        wait_for(lambda: text in self.text or not self._more(), f"{text!r} on the screen")
+        until(lambda: text in self.text or not self._more(), f"{text!r} on the screen")
         assert text in self.text
 
     def end(self) -> str:
         """Wait for the end; returns stdout."""
-        wait_for(lambda: not self._more(), "the end")
+        until(lambda: not self._more(), "the end")
         os.close(self._screen)
         return self.process.communicate(timeout=DEADLINE)[0]
 
@@ -162,7 +156,7 @@ def test_a_difference_in_another_encoding(work, home, encoding):
 
 def started(tmp_path: Path) -> list[int]:
     """The worker and its child, once they run."""
-    wait_for((tmp_path / "pids").exists, "the worker's start")
+    until((tmp_path / "pids").exists, "the worker's start")
     return [int(word) for word in (tmp_path / "pids").read_text().split()]
 
 
@@ -178,7 +172,7 @@ def test_ctrl_c_ends_the_worker_and_what_it_started(home, worker, tmp_path, verb
     assert len(told.splitlines()) <= 3
     assert "Traceback" not in told
     for pid in pids:
-        wait_for(lambda pid=pid: gone(pid), f"the end of process {pid}")
+        until(lambda pid=pid: not alive(pid), f"the end of process {pid}")
     left = [path for path in (home / "v1" / "live", home / "v1" / "tmp") if path.exists() and any(path.iterdir())]
     assert left == []
     assert process("plan", "tiny.yaml", "--format", "quiet").out == "miss\n"
@@ -219,10 +213,10 @@ def test_ctrl_c_twice(work, home, worker, tmp_path):
         assert run.returncode == 130
         assert "Traceback" not in told
         for pid in pids:
-            wait_for(lambda pid=pid: gone(pid), f"the end of process {pid}")
+            until(lambda pid=pid: not alive(pid), f"the end of process {pid}")
     finally:
         for pid in pids:
-            if not gone(pid):
+            if alive(pid):
                 os.kill(pid, signal.SIGKILL)
 
 
@@ -232,10 +226,10 @@ def test_a_killed_run_takes_its_worker_along(work, home, worker, tmp_path):
     run.kill()
     run.communicate(timeout=DEADLINE)
     try:
-        wait_for(lambda: gone(pids[0]), "the worker's end")
+        until(lambda: not alive(pids[0]), "the worker's end")
     finally:
         for pid in pids:
-            if not gone(pid):
+            if alive(pid):
                 os.kill(pid, signal.SIGKILL)
     assert process("plan", "tiny.yaml", "--format", "quiet").out == "miss\n"
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.command import compiler_of, prepare_command, shown
-from cachekit.compilers.inductor import elf
-from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.inductor.compiler import Inductor, torn
 from cachekit.errors import UsageError
 from cachekit.recipe import command as command_line
 from cachekit.recipe.command import read, split_options
@@ -163,10 +162,10 @@ def test_any_words_are_read(words):
 
 def test_whole_machine_code_is_whole(tmp_path):
     library = Path(a_library())
-    assert not elf.torn(library)
+    assert not torn(library)
     cut = tmp_path / "cut.so"
     cut.write_bytes(library.read_bytes()[:-1000])
-    assert elf.torn(cut)
+    assert torn(cut)
 
 
 def test_a_secret_ingredient_is_refused(place):

@@ -95,7 +95,7 @@ def test_a_run_is_told_by_what_it_read_and_what_is_new(tree):
     seen = watch.observed()
     assert (seen.compiled, seen.surprises) == (1, ("train",))
     if keeps_access_times(tree):
-        assert (seen.found, seen.exact, watch.used()) == (1, True, {"read"})
+        assert (seen.found, seen.exact, seen.used) == (1, True, {"read"})
 
 
 def test_where_reads_leave_no_trace_nothing_is_said_to_be_found_and_a_note_says_why(tree, monkeypatch):

@@ -29,7 +29,7 @@ def test_a_missing_column_has_its_place_and_the_nearest(put, name, content, wher
     error = refused(path)
     assert error.message == f"{path}{where}: no column 'label'"
     assert error.cause.startswith("columns are text")
-    assert error.hint == "say which one with data.label_column" + (f", {near!r} perhaps" if near else "")
+    assert error.hint == "name the column with data.label_column" + (f", {near!r} perhaps" if near else "")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_no_json_has_its_place(put, name, content, where):
 @pytest.mark.parametrize("content", ['{"text": "a", "label": 1}', "5", '"a"', "null", '{"data": 5}', '{"data": {}}'])
 def test_json_that_is_no_list_of_rows_is_refused(put, content):
     path = put("a.json", content)
-    assert refused(path).message == f"{path} is no list of rows"
+    assert refused(path).message == f"{path} is not a list of rows"
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
@@ -126,7 +126,7 @@ def test_an_encoding_that_is_none_is_refused(put, encoding):
 @pytest.mark.parametrize("name", ["a.xls", "a", "a.csv.gz", "csv"])
 def test_a_file_of_an_unknown_kind_is_refused(put, name):
     error = refused(put(name, "text,label\na,b\n"))
-    assert "no known kind" in error.message
+    assert "unknown kind" in error.message
     assert all(suffix in error.cause for suffix in rows.SUFFIXES)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELEVANT_OPTIONS
-from cachekit.compilers.inductor.flags import all_options
-from cachekit.compilers.inductor.flags import canonical as canonical_flags
+from cachekit.compilers.inductor.options import all_options
+from cachekit.compilers.inductor.options import canonical as canonical_flags
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import (
     canonical_json,

@@ -42,7 +42,7 @@ def test_a_file_that_is_too_large_to_be_a_recipe_is_refused(tmp_path):
     path.write_bytes(text + b"#" * (LARGEST - len(text)))
     assert load(path).name == "x"
     path.write_bytes(text + b"#" * (LARGEST - len(text) + 1))
-    with pytest.raises(RecipeError, match="is no recipe"):
+    with pytest.raises(RecipeError, match="is not a recipe"):
         load(path)
 
 

@@ -30,7 +30,7 @@ def matrix(tmp_path, document, name="list.json"):
         ("bert", "holds no list"),
         ([{"set": {}}], "entry 1"),
         ([{"recipe": "bert", "sets": {}}], "entry 1"),
-        ([{"recipe": "bert"}, {"recipe": "bert", "set": ["seed"]}], "entry 2: set"),
+        ([{"recipe": "bert"}, {"recipe": "bert", "set": ["seed"]}], "entry 2: set has 'seed'"),
     ],
 )
 def test_what_is_no_list(tmp_path, document, said):

@@ -73,7 +73,7 @@ def test_nobody_is_asked_for_a_config_that_only_the_package_has(command, machine
     asked = ["plan", "tiny.yaml", *PACKAGE, "--set", f"model.id={named}"]
     _, said, cause, hint = the_error(command(*asked, code=2))
     assert "my_weights is not installed" in said
-    assert "the model's config is in it" in cause
+    assert "the package holds the model's config" in cause
     assert "pip install my-weights" in hint
     install()
     command(*asked)

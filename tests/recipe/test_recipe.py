@@ -267,7 +267,7 @@ def test_what_another_task_reads_is_refused(task):
             document = {"name": "x", "task": task, "model": {"id": "bert-base-uncased"}, section: {name: value}}
             error = refused(json.dumps(document, indent=1))
             assert f"{section}.{name} means nothing to {task}" in error.message
-            readers = error.cause.removeprefix("it is read by ").split(", ")
+            readers = error.cause.removeprefix("tasks that read it: ").split(", ")
             assert readers == tasks.readers(section, name)
             assert task not in readers
             read(json.dumps({**document, "task": readers[0]}))

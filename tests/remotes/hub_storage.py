@@ -15,8 +15,8 @@ import pytest
 
 from cachekit.remotes.hub import HubStorage
 from cachekit.remotes.port import Limits, Upload
+from tests.remotes.one_hub import one_hub
 from tests.remotes.storage_makers.hub import LIMITS, online
-from tests.support.one_hub import one_hub
 
 QUICK = Limits(connect=0.5, read=0.5, commit=0.75)  # for servers that do not answer
 COUNTER = count()

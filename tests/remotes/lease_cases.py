@@ -8,8 +8,8 @@ import pytest
 
 from cachekit.remotes.layout import LEASES, lease_path
 from cachekit.remotes.lease import lease
+from tests.remotes.jumping_clock import JumpingClock
 from tests.remotes.memory_remote import MemoryRemote
-from tests.support.jumping_clock import JumpingClock
 
 _numbers = itertools.count()
 SORTS = {"compares": {}, "claims": {"compares": False}, "scarce": {"scarce": True}}

@@ -22,9 +22,9 @@ from cachekit.errors import (
     WaitedTooLongError,
 )
 from cachekit.remotes.port import ABSENT, Commit, Write
+from tests.remotes.jumping_clock import OfMachine
 from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import title, write
-from tests.support.jumping_clock import OfMachine
 
 
 @dataclass

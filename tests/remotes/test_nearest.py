@@ -18,7 +18,8 @@ from cachekit.remotes.push import push
 from cachekit.store.record import COMMAND, IMPORTED
 from tests.remotes.storage_processes import KINDS, serve
 from tests.remotes.watched_storages import Broken, Counted
-from tests.support.standins import PROVENANCE, StandIn, Watched, make_record, memory_folder, publish, recipe
+from tests.support.processes import memory_folder
+from tests.support.standins import PROVENANCE, StandIn, Watched, make_record, publish, recipe
 
 
 @pytest.fixture(params=KINDS)

@@ -12,7 +12,8 @@ from cachekit.remotes import layout
 from cachekit.remotes.card import COLUMNS
 from tests.remotes.sharing_worker import entry, pull_entries, push_entries, serving, told_by, visible, warm_one
 from tests.remotes.storage_processes import KINDS, ending, started
-from tests.support.standins import StandIn, Watched, compiles, module_files, until
+from tests.support.processes import until
+from tests.support.standins import StandIn, Watched, compiles, module_files
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
 # On the other remotes each process is a fresh one, with a client to load: that takes its time.

@@ -16,7 +16,8 @@ from cachekit.remotes.port import Document, Entry
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import Watched, memory_folder, module_files
+from tests.support.processes import memory_folder
+from tests.support.standins import Watched, module_files
 
 EVIL_NAMES = [
     "../evil", "../../../../evil", "/tmp/evil", "a/../../evil", ".", "..", "", "a//b", "a\0b", "MODULE_x/..", "~/evil",

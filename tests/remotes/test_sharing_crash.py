@@ -27,7 +27,8 @@ from tests.remotes.sharing_worker import (
 from tests.remotes.storage_processes import KINDS, ending, started
 from tests.support.hubserver.accounts import Account
 from tests.support.places import ROOT
-from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, ended, leftovers_of, until
+from tests.support.processes import ended, until
+from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, leftovers_of
 
 # In a process of their own (`make test-slow`): see test_sharing_campaign.
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.standins import memory_folder
+from tests.support.processes import memory_folder
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.store.bundle_files import crafted, sealed, taken
+from tests.support.processes import side_by_side
 from tests.support.standins import (
     Watched,
     compiles,
@@ -36,7 +37,6 @@ from tests.support.standins import (
     publish,
     runs,
     served,
-    side_by_side,
     tree,
 )
 

@@ -15,20 +15,8 @@ from cachekit.store.compile_lock import CompileLock
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    RECIPE_YAML,
-    RUN_WARM,
-    StandIn,
-    Watched,
-    alive,
-    compiles,
-    ended,
-    leftovers_of,
-    recipe,
-    runs,
-    side_by_side,
-    until,
-)
+from tests.support.processes import alive, ended, side_by_side, until
+from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, leftovers_of, recipe, runs
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 

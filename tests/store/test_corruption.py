@@ -8,15 +8,8 @@ import pytest
 from cachekit.errors import IntegrityError
 from cachekit.store.record import DamagedRecordError, decode
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    StandIn,
-    Watched,
-    leftovers_of,
-    memory_folder,
-    module_files,
-    overwrite,
-    recipe,
-)
+from tests.support.processes import memory_folder
+from tests.support.standins import StandIn, Watched, leftovers_of, module_files, overwrite, recipe
 
 KINDS = ("flip", "truncate", "extend", "zero", "swap", "delete")
 

@@ -18,12 +18,11 @@ from cachekit.verbs.warm import warm
 from tests.store.crash.server import calls
 from tests.store.crash_cases import NEW, OLD, OLDER, OTHER, assert_whole
 from tests.store.crash_session import crashes  # noqa: F401 - a fixture
+from tests.support.processes import alive, ended, until
 from tests.support.standins import (
     RUN_WARM,
     StandIn,
     Watched,
-    alive,
-    ended,
     expected,
     find,
     leftovers_of,
@@ -35,7 +34,6 @@ from tests.support.standins import (
     runs,
     served,
     tree,
-    until,
 )
 
 SOME_OR_ALL = pytest.mark.parametrize(

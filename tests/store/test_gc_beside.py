@@ -19,7 +19,8 @@ from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import managed
-from tests.support.standins import PATIENCE, Watched, blob_bytes, find, make_record, publish, served, side_by_side
+from tests.support.processes import PATIENCE, side_by_side
+from tests.support.standins import Watched, blob_bytes, find, make_record, publish, served
 
 pytest_plugins = ["tests.support.doctor_cases"]
 

@@ -22,7 +22,7 @@ from cachekit.store.layout import Layout
 from cachekit.verbs.stats import stats
 from cachekit.verbs.trace import trace
 from cachekit.verbs.why_run import why_run
-from tests.support.standins import side_by_side
+from tests.support.processes import side_by_side
 from tests.verbs.report_store import NOW, Written, train, warm
 
 DAYS = 30

@@ -21,7 +21,8 @@ from cachekit.verbs.inspect import find as find_by_key
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
-from tests.support.standins import Watched, make_record, publish, recipe, side_by_side
+from tests.support.processes import side_by_side
+from tests.support.standins import Watched, make_record, publish, recipe
 
 FIELDS = ("key", "directory", "model_type", "compiler", "recipe", "graphs", "compile_seconds", "cold_seconds")
 

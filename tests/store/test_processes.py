@@ -6,7 +6,8 @@ import pytest
 
 from cachekit.store.scratch import Scratch
 from tests.store.store_cases import home  # noqa: F401 - fixtures
-from tests.support.standins import Watched, expected, find, leftovers_of, make_record, publish, served, side_by_side
+from tests.support.processes import side_by_side
+from tests.support.standins import Watched, expected, find, leftovers_of, make_record, publish, served
 
 pytestmark = pytest.mark.versions
 

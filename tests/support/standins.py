@@ -4,26 +4,22 @@
 worker (`training.job`, `training.launch`), as their docstrings say it. Modules are folders of three files, as Neuron's
 are. The other adapters' own behaviour is tested with the real ones.
 
-The rest are the few things that most of these tests need: a recipe, a session, records without a compile, processes
-side by side, and the bytes that a store gives back.
+The rest are the few things that most of these tests need: a recipe, a session, records without a compile, and the bytes
+that a store gives back.
 """
 
 import hashlib
 import os
 import shutil
-import signal
 import sys
-import tempfile
 import time
-import traceback
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec import structs
 
 from cachekit import config
-from cachekit.compilers import ComparedBuilds, Harvest, Restored, Watch, registry
+from cachekit.compilers import ComparedBuilds, Compiler, Harvest, Restored, Watch, registry
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
@@ -46,13 +42,13 @@ from tests.support import standin_worker
 HERE = Path(__file__).parent
 WORKER = [sys.executable, str(HERE / "standin_worker.py")]
 RUN_WARM = str(HERE / "run_warm.py")
-PATIENCE = 60.0  # seconds after which a test stops waiting for something that does not come
+
 
 # Compiler, worker, launcher
 
 
-class StandIn:
-    """See `compilers.port.Compiler`.
+class StandIn(Compiler):
+    """A compiler whose graphs are random bytes.
 
     Args:
         version: The compiler's version, an ingredient; STANDIN_VERSION by default.
@@ -83,9 +79,6 @@ class StandIn:
     def ingredients(self, recipe):
         return {"flags": list(recipe.compiler.flags), "options": dict(recipe.compiler.options)}
 
-    def cache_dir(self, recipe):
-        return None
-
     def watch(self, run):
         return Watch({"STANDIN_ROOT": str(run.cache_dir)})
 
@@ -99,9 +92,6 @@ class StandIn:
     def compare(self, old, new):
         before, after = ({name: (root / name).read_bytes() for name in self.contents(root)} for root in (old, new))
         return ComparedBuilds.of(before, after, lambda name: before[name] == after[name])
-
-    def failed(self, cache_dir, names):
-        return {}
 
     def binaries(self, names):
         return sum(name.endswith(".code") for name in names)
@@ -208,7 +198,7 @@ class Watched:
     """
 
     def __init__(
-        self, home, *, live=None, compiler=None, inline=True, wait=PATIENCE, journal=None, shared=(), lease=2, push=20,
+        self, home, *, live=None, compiler=None, inline=True, wait=60.0, journal=None, shared=(), lease=2, push=20,
         trust_all=False,
     ):  # fmt: skip
         self.events = []
@@ -373,79 +363,3 @@ def tick(path):
         if now > stamp:
             return
         time.sleep(0.001)
-
-
-# Processes
-
-
-def side_by_side(count, work):
-    """Run `work(number)` in that many processes, started at one moment; returns what they returned, in order.
-
-    A process that failed gives None; its traceback goes to stderr.
-    """
-    gate_out, gate_in = os.pipe()
-    children = []
-    for number in range(count):
-        out, back = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.close(gate_in)
-                os.read(gate_out, 1)  # the gate opens when its only writer closes it
-                os.write(back, msgspec.json.encode(work(number)))
-                code = 0
-            except BaseException:  # noqa: BLE001 - a child never returns into pytest
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        os.close(back)
-        children.append((pid, out))
-    os.close(gate_out)
-    os.close(gate_in)
-    answers = []
-    for pid, out in children:
-        with os.fdopen(out, "rb") as stream:
-            raw = stream.read()
-        _, status = os.waitpid(pid, 0)
-        answers.append(msgspec.json.decode(raw) if status == 0 else None)
-    return answers
-
-
-@contextmanager
-def memory_folder():
-    """A temporary folder on a file system in memory; an ordinary one where there is none, or a small one."""
-    base = Path("/dev/shm")
-    if not os.access(base, os.W_OK) or shutil.disk_usage(base).free < 1 << 30:
-        base = None
-    with tempfile.TemporaryDirectory(prefix="cachekit-test-", dir=base) as folder:
-        yield Path(folder)
-
-
-def alive(pid):
-    """Whether a process runs; one that is dead and only not yet reaped does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def until(condition, what):
-    """Wait for something; fails after PATIENCE, which is no measure of speed."""
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.01)
-    return value
-
-
-@contextmanager
-def ended(child):
-    """Let no process of a test outlive it."""
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.send_signal(signal.SIGKILL)
-        child.communicate()

@@ -8,7 +8,7 @@ import pytest
 
 from cachekit.errors import RecipeError
 from cachekit.training import checkpoints
-from tests.support.grids import representative
+from tests.training.grids import representative
 from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
 from tests.training.language_models import dumped, graphs, lm_job
 from tests.training.tasks.test_causal_lm import FAMILIES, ROWS

@@ -8,7 +8,7 @@ import pytest
 
 from cachekit.data.shapes import labels_of
 from cachekit.recipe import architecture, load, tiny, zoo
-from tests.support.grids import representative
+from tests.training.grids import representative
 from tests.training.jobs import job_of, told, train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own

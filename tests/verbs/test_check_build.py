@@ -16,7 +16,8 @@ from cachekit.errors import MissError
 from cachekit.verbs.check_build import check_build
 from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_files import make_neff
-from tests.support.standins import Watched, compiles, memory_folder, recipe, tree
+from tests.support.processes import memory_folder
+from tests.support.standins import Watched, compiles, recipe, tree
 
 ROOTS = ("/home/ann/.cache/cachekit/v1/live/246f295a3c7bbb5c-1365-50c3584d9184/root", "/x/246f-9-0123456789ab/root")
 

@@ -17,7 +17,8 @@ from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
 from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage
 from cachekit.verbs.warm import warm
-from tests.support.standins import StandIn, Watched, memory_folder, publish, recipe, runs
+from tests.support.processes import memory_folder
+from tests.support.standins import StandIn, Watched, publish, recipe, runs
 
 FAILURE = Failed("user-error", "[ERROR] bad operator", "/root/MODULE_8/model.log", "2026-01-01", "change it")
 

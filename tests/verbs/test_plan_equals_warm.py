@@ -13,8 +13,9 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_processes import serve
+from tests.support.processes import memory_folder
 from tests.support.real_machine import RECIPE, Machine
-from tests.support.standins import StandIn, Watched, compiles, memory_folder, recipe, tick
+from tests.support.standins import StandIn, Watched, compiles, recipe, tick
 
 EDITS = 200
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from cachekit.compilers import Watch
 from cachekit.errors import CompileError, DataError
@@ -16,15 +16,8 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import (
-    StandIn,
-    Watched,
-    memory_folder,
-    module_files,
-    overwrite,
-    recipe,
-    runs,
-)
+from tests.support.processes import memory_folder
+from tests.support.standins import StandIn, Watched, module_files, overwrite, recipe, runs
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -37,7 +30,7 @@ class Telling(StandIn):
         needed = module_files(self.prepared, self)
         watch = Watch({"STANDIN_ROOT": str(run.cache_dir)})
         before = self.contents(run.cache_dir)
-        watch.used = lambda: frozenset(needed) & before
+        watch.observed = lambda told: structs.replace(told, used=frozenset(needed) & before)
         return watch
 
 

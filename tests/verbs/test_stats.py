@@ -17,7 +17,8 @@ from cachekit.store.layout import Layout
 from cachekit.verbs.stats import Figures, schema, since_day, stats
 from cachekit.verbs.train import train as train_action
 from cachekit.verbs.warm import warm as warm_action
-from tests.support.standins import PATIENCE, Watched, recipe
+from tests.support.processes import PATIENCE
+from tests.support.standins import Watched, recipe
 from tests.verbs.report_store import Written, train, warm
 
 pytest_plugins = ["tests.support.cli_session"]

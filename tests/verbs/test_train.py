@@ -11,7 +11,8 @@ from cachekit.errors import MissError, TrainingError
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import StandIn, Watched, compiles, leftovers_of, module_files, runs, side_by_side
+from tests.support.processes import side_by_side
+from tests.support.standins import StandIn, Watched, compiles, leftovers_of, module_files, runs
 from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
 
 

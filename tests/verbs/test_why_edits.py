@@ -26,7 +26,8 @@ from cachekit.values import builtins
 from cachekit.verbs.why import Why, why
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
 from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
-from tests.support.standins import PROVENANCE, Watched, make_record, memory_folder, publish
+from tests.support.processes import memory_folder
+from tests.support.standins import PROVENANCE, Watched, make_record, publish
 
 CONFIG = zoo.architecture_defaults("bert")
 # What one edit of a recipe changes beside the ingredient that it is about, and why.

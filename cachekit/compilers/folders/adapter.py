@@ -18,33 +18,23 @@ from cachekit.store.record import File
 
 
 class FolderAdapter(Adapter):
-    """The adapter of a declaration. It attends users' commands, and trains no recipe.
-
-    Args:
-        declared: The declaration.
-    """
+    """The adapter of a declared cache. It attends users' commands, and trains no recipe."""
 
     def __init__(self, declared: Declaration) -> None:
         self.declared = declared
         self.name, self.prefix = declared.name, declared.prefix
 
     def attends(self, imports: Callable[[], Collection[str]]) -> bool:
-        """A command whose code imports what the declaration names, where the compiler is installed."""
+        """A command whose code imports what the declaration names, if the compiler is installed."""
         return bool(host.optional_version(self.declared.package)) and not self.declared.imports.isdisjoint(imports())
 
-    def open(self, node: Node | None = None) -> Compiler:  # noqa: ARG002 - the port's
-        """The compiler on this machine; a command's nodes are its own."""
+    def open(self, node: Node | None = None) -> Compiler:
         from cachekit.compilers.folders.compiler import FolderCompiler
 
         return FolderCompiler(self.declared)
 
-    def toolchain(self, directory: str) -> dict[str, str]:
-        """The package's version."""
-        version = directory.removeprefix(self.prefix)
-        return {self.declared.package: version} if version != directory else {}
-
     def checks(self) -> Sequence[Check]:
-        """Where the compiler is installed: can its hits be counted?"""
+        """If the compiler is installed: can its hits be counted?"""
         return (Check(self.name, self._look),) if host.optional_version(self.declared.package) else ()
 
     def _look(self, config: Config) -> Iterator[Finding]:
@@ -59,7 +49,7 @@ class FolderAdapter(Adapter):
             yield Finding("problem", UNCOUNTED, mend)
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
-        """What the entries of an archive would tell, each of which may be packed."""
+        """What the entries of an archive would tell; each may be packed."""
         if not archive or not self.declared.packed:
             return super().leaks(file, path, archive=archive)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from msgspec import structs
 from cachekit import host
 from cachekit.compilers.folders import stream
 from cachekit.compilers.folders.declaration import Declaration
-from cachekit.compilers.port import Observed, Run, Watch
+from cachekit.compilers.port import UNTOLD, Observed, Run, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompilerUnavailableError, UsageError
@@ -23,15 +21,8 @@ from cachekit.recipe.ingredients import Fingerprint
 
 
 class FolderCompiler(TreeCompiler):
-    """See `compilers.port.Compiler`.
+    """A declared cache on this machine."""
 
-    Args:
-        declared: The declaration.
-    """
-
-    runtime = ""
-    guest = ""
-    foreign: tuple[str, ...] = ()
     # Commands have no layers or batches that anybody knows of.
     growth = Growth(layers=0.0, tokens=0.0, width=0.0, source="a command's time is its own earlier one")
 
@@ -40,13 +31,12 @@ class FolderCompiler(TreeCompiler):
         self.name = declared.name
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
-        """See the port; from package metadata and /proc/cpuinfo, without importing the compiler."""
         said = self.declared
         if recipe is not None and not bare:
             raise UsageError(
                 f"{self.name} trains no recipe",
-                cause="cachekit looks after its cache for commands of your own",
-                hint="cachekit run -- python train.py, or another --compiler",
+                cause=f"cachekit looks after the cache of {self.name} for your own commands only",
+                hint="cachekit run -- python train.py, or use another --compiler",
             )
         version = host.optional_version(said.package)
         if not version:
@@ -57,39 +47,25 @@ class FolderCompiler(TreeCompiler):
             compiler=self.name,
             directory=f"{said.prefix}{version}",
             toolchain={said.package: version, **packages},
-            target={
-                "machine": platform.machine(),
-                "system": sys.platform,
-                "isa": list(host.cpu_features()),
-                "libc": host.libc(),
-                **(host.gpu(with_gpu[0]) if with_gpu else {}),
-            },
+            target={**host.processor(), **(host.gpu(with_gpu[0]) if with_gpu else {})},
             soft={name: found for name in said.soft if (found := host.optional_version(name))},
             bf16=False,
         )
 
-    def ingredients(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """The variables of this process that shape what is compiled."""
+    def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         return {"environment": self.declared.environment(os.environ)}
 
-    def settings(self, recipe: Recipe) -> dict[str, Any]:  # noqa: ARG002 - the port's
-        """There is no worker."""
-        return {}
-
     def watch(self, run: Run) -> Watch:
-        """A command's; others do not come as far as this."""
         return FolderWatch(self, run)
 
     def unit(self, path: str) -> str:
-        """An entry, with the file beside it."""
         return self.declared.unit(path)
 
     def units(self, cache_dir: Path) -> dict[str, list[str]]:
-        """The entries; what only stands beside one that is gone is none."""
+        """The entries; a file that only stands beside an entry that is gone is none."""
         return {unit: files for unit, files in super().units(cache_dir).items() if unit in files}
 
     def tells(self, path: str) -> bool:
-        """An entry's own file."""
         return path.endswith(self.declared.entry)
 
     def torn(self, path: Path) -> bool:
@@ -98,21 +74,15 @@ class FolderCompiler(TreeCompiler):
 
 
 class FolderWatch(TreeWatch):
-    """One run of a user's own command.
-
-    Args:
-        compiler: Whose run it is.
-        run: The run.
-    """
+    """One run of a user's own command."""
 
     def __init__(self, compiler: FolderCompiler, run: Run) -> None:
         said = compiler.declared
         super().__init__(compiler, run, {**said.set, said.variable: str(run.cache_dir)})
         self._said = said
 
-    def observed(self) -> Observed:
-        """What the files tell: which were read, which are new, and what these took."""
-        seen = super().observed()
+    def observed(self, told: Observed = UNTOLD) -> Observed:
+        seen = super().observed(told)
         new = self._new()
         took = sum(stream.seconds(self._root / name, self._said.seconds) for name in new) if self._said.seconds else 0
         untouched = not new and seen.exact and not seen.found

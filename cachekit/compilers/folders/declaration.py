@@ -1,4 +1,4 @@
-"""What is said of a compile cache that is a folder."""
+"""The declaration of a compile cache that is a folder."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from msgspec import Struct
 
 
 class Declaration(Struct, frozen=True, kw_only=True):
-    """A compile cache that is a folder which a variable names, and whose finished entries a name tells.
+    """A compile cache in a folder that a variable names, whose finished entries are known by their names.
 
     Attributes:
         name: As records and `--compiler` have it.
         package: The package without which there is no such compiler. Its version names the folder of records.
-        install: The command that installs it.
-        imports: Modules by which a command's code says that it is for this compiler.
-        toolchain: Other packages whose versions shape what is compiled, where they are installed.
-        gpu: Packages that bring a GPU: where one of them is installed, the GPU is an ingredient.
+        install: The command that installs the package.
+        imports: Modules that a command's code imports if it is for this compiler.
+        toolchain: Other packages whose versions shape what is compiled, if they are installed.
+        gpu: Packages that bring a GPU: if one of them is installed, the GPU is an ingredient.
         soft: Packages whose versions are only written down.
-        variable: Names the folder, which must be one of this host.
-        set: Other variables of the command: what makes an entry independent of where the folder lies, keeps entries
-            that are small, and lifts what switches the cache off. None unsets one.
+        variable: Names the folder, which must be on this host.
+        set: Other variables of the command: they make an entry independent of the folder's path, keep small entries,
+            and lift what switches the cache off. None unsets one.
         watched: Patterns of variables that shape what is compiled.
-        harmless: Patterns of those among them that do not.
-        flags: Of a watched variable that holds flags, beginnings of those that shape nothing.
-        entry: How the name of a finished entry ends. Entries lie in the folder itself: what lies deeper is none.
+        harmless: Patterns of watched variables that do not.
+        flags: For a watched variable that holds flags, beginnings of the flags that shape nothing.
+        entry: How the name of a finished entry ends. Entries lie in the folder itself, not deeper.
         beside: How the name of a file ends that belongs to the entry of that name, and is read whether or not the entry
-            is used; empty where there is none.
-        packed: An entry is one stream of zlib or Zstandard. Entries that are written in place need that, or a like: by
-            its end an entry is known to be whole, whatever ended the process that wrote it.
-        seconds: Bytes at the beginning of an entry, unpacked, that hold what compiling took: whole seconds, the most
-            significant byte first. 0 where an entry does not tell.
-        untouched: What a person should know where a run neither read nor wrote an entry.
+            is used; empty if there is none.
+        packed: An entry is one stream of zlib or Zstandard, whose end shows that it is whole, whatever ended the
+            process that wrote it. Entries that are written in place need this, or something like it.
+        seconds: How many bytes at the beginning of an unpacked entry hold what compiling took: whole seconds, the most
+            significant byte first. 0 if an entry does not say.
+        untouched: What a person should know if a run neither read nor wrote an entry.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
         return f"{self.name}-"
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Of these variables, those that shape what is compiled; flags without those that shape nothing."""
+        """Those of the variables that shape what is compiled, without flags that shape nothing."""
         found = {}
         for name, value in variables.items():
             if _fits(name, self.watched) and not _fits(name, (self.variable, *self.set, *self.harmless)):
@@ -68,7 +68,7 @@ class Declaration(Struct, frozen=True, kw_only=True):
         return {name: value for name, value in found.items() if value}
 
     def unit(self, path: str) -> str:
-        """The entry that a file of the folder belongs to, by its path there; empty where it is none's."""
+        """The entry that a file of the folder belongs to, by its path there; empty if it belongs to none."""
         if "/" in path or path.startswith("."):
             return ""
         if self.beside and path.endswith(self.beside):

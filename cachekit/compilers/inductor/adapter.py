@@ -18,11 +18,11 @@ class InductorAdapter(Adapter):
     name = "inductor"
     prefix = "inductor-"
 
-    def here(self, *, compiles: bool) -> bool:  # noqa: ARG002 - the port's
+    def here(self, *, compiles: bool) -> bool:
         """Always: `fingerprint` says what is missing."""
         return True
 
-    def open(self, node: Node | None = None) -> Compiler:  # noqa: ARG002 - the port's
+    def open(self, node: Node | None = None) -> Compiler:
         """The compiler on this machine; it has no nodes."""
         from cachekit.compilers.inductor.compiler import Inductor
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
+import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from cachekit import host
-from cachekit.compilers.inductor import facts, flags, machine
+from cachekit.compilers.inductor import facts, machine, options
 from cachekit.compilers.port import ComparedBuilds, Run, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.errors import RecipeError
@@ -27,9 +27,12 @@ from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.recipe.schema import Parallel
 
+_ELF_HEADER = 64  # bytes, of 64 bits
+_SECTIONS = struct.Struct("<40xQ10xHH2x")  # offset, entry size and number of the table of sections
+
 
 class Inductor(TreeCompiler):
-    """See `compilers.port.Compiler`."""
+    """PyTorch's own compiler, on this machine."""
 
     name = "inductor"
     runtime = "cachekit.compilers.inductor.runtime"
@@ -40,7 +43,7 @@ class Inductor(TreeCompiler):
     guest = "cachekit.compilers.inductor.guest"
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
-        """See the port; from package metadata, /proc/cpuinfo and `c++ --version`, about 10 ms."""
+        """From package metadata, /proc/cpuinfo and `c++ --version`: about 10 ms."""
         torch = host.package_version("torch")
         variables = _variables(recipe)
         device = host.gpu(torch, variables)
@@ -56,19 +59,13 @@ class Inductor(TreeCompiler):
             compiler=self.name,
             directory=f"inductor-{torch.partition('+')[0]}",
             toolchain=toolchain,
-            target={
-                "machine": platform.machine(),
-                "system": sys.platform,
-                "isa": list(host.cpu_features()),
-                "libc": host.libc(),
-                **device,
-            },
+            target={**host.processor(), **device},
             soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
             bf16=bool(device) or machine.has_bf16(),
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: options, threads, and the watched variables of this process."""
+        """The options, the number of threads, and the watched variables of this process."""
         layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
         for name, value in layout.items():
             if value is True or value not in {"auto", 1, False}:  # True is 1, too
@@ -81,73 +78,87 @@ class Inductor(TreeCompiler):
                 raise RecipeError(
                     f"environment.{name}: cachekit sets it for the worker",
                     hint=f"remove environment.{name}"
-                    + (", and say compiler.options.threads" if name == facts.MKL_THREADS else ""),
+                    + (", and set compiler.options.threads" if name == facts.MKL_THREADS else ""),
                 )
-        settings = {*self.settings(recipe)} - {*flags.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
-        if settings:
-            from cachekit.compilers.inductor import option_names
-
-            option_names.check(sorted(settings))
+        settings = {*self.settings(recipe)} - {*options.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
+        options.check_names(sorted(settings))
         # What the recipe sets is an ingredient by itself, and wins over the shell.
         watched = {
             name: value for name, value in os.environ.items() if facts.watched(name) and name not in recipe.environment
         }
-        return {"options": flags.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
+        return {"options": options.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
 
     def _threads(self, recipe: Recipe) -> int:
-        said = flags.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")
+        said = options.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")
         return int(said) if str(said).isdecimal() and int(said) > 0 else host.available_threads()
 
     def watch(self, run: Run) -> Watch:
-        """See the port. What finds everything need not prepare the header that compiling needs."""
         from cachekit.compilers.inductor.watch import CommandWatch, InductorWatch
 
         if run.kind == "command":
             return CommandWatch(run)
         threads = str(self._threads(run.recipe))
-        return InductorWatch(
-            {
-                **facts.FORCED,
-                facts.CACHE_DIR: str(run.cache_dir),
-                facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
-                facts.THREADS: threads,
-                facts.MKL_THREADS: threads,
-                facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
-            },
-            strict=run.strict,
-            # A trial on another key's files: what it uses of them belongs into its own record.
-            reads=run.cache_dir if run.kind == "trial" and run.restored else None,
-        )
+        environment: dict[str, str | None] = {
+            **facts.FORCED,
+            facts.CACHE_DIR: str(run.cache_dir),
+            facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
+            facts.THREADS: threads,
+            facts.MKL_THREADS: threads,
+            # What finds everything need not prepare the header that compiling needs.
+            facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
+        }
+        # A trial on another key's files: what the trial uses of them belongs into its own record.
+        another = run.kind == "trial" and run.restored
+        return InductorWatch(run, environment, self.contents(run.cache_dir) if another else frozenset())
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: all options but `threads`, which is a variable."""
-        return {name: value for name, value in flags.all_options(recipe.compiler).items() if name != "threads"}
+        """All options but `threads`, which is a variable."""
+        return {name: value for name, value in options.all_options(recipe.compiler).items() if name != "threads"}
 
     def unit(self, path: str) -> str:
-        """Each file is one; locks, and what a compile leaves on its way, are none."""
+        """Each file is a unit; locks and unfinished files are none."""
         *folders, name = path.split("/")
         ephemeral = name.startswith(".") or name.endswith(facts.EPHEMERAL_SUFFIXES)
         return "" if ephemeral or not facts.EPHEMERAL_PARTS.isdisjoint(folders) else path
 
     def torn(self, path: Path) -> bool:
-        """Machine code whose linker was killed with the run: it would be found, and fail to load."""
-        from cachekit.compilers.inductor import elf
-
-        return elf.torn(path)
+        # Machine code whose linker was killed with the run would be found, and fail to load.
+        return torn(path)
 
     def folder(self, fingerprint: Fingerprint) -> str:
-        """The version's, and in it one for each kind of machine."""
+        """The version's folder, and in it one for each kind of machine."""
         return f"{fingerprint.directory}/{target_name(fingerprint)}"
 
     def compare(self, old: Path, new: Path) -> ComparedBuilds:
-        """See the port."""
         from cachekit.compilers.inductor import compare
 
         return compare.compare(old, new, self.contents(old), self.contents(new))
 
     def binaries(self, names: Iterable[str]) -> int:
-        """See the port."""
         return sum(name.endswith(facts.BINARY_SUFFIXES) for name in names)
+
+
+def torn(path: Path) -> bool:
+    """Whether this is a `.so` that is not whole; False for every other file.
+
+    Linkers write the header last, or the file's whole length first; the table of sections stands at the end (System V
+    ABI, "ELF Header"). Measured with GNU ld 2.40: of a `.so` whose link was killed the header is zeros, or the file is
+    empty.
+    """
+    if path.suffix != ".so" or sys.platform != "linux":
+        return False
+    try:
+        with path.open("rb") as stream:
+            header = stream.read(_ELF_HEADER)
+        size = path.stat().st_size
+    except OSError:
+        return True
+    if not header.startswith(b"\x7fELF"):
+        return not header.strip(b"\0")
+    if len(header) < _ELF_HEADER:
+        return True
+    offset, entry, number = _SECTIONS.unpack(header)
+    return bool(offset == 0 or offset + entry * number > size)
 
 
 def _variables(recipe: Recipe | None) -> dict[str, str]:

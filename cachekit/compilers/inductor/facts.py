@@ -54,12 +54,9 @@ FORCED: dict[str, str | None] = {
 # The same, with values of the run.
 SET = frozenset({CACHE_DIR, TRITON_CACHE_DIR, PRECOMPILE_HEADERS, THREADS, MKL_THREADS})
 
-# Two of ours. Without INDUCTOR, TORCH or TRITON in their names: torch writes such variables into the graphs
-# (`_dynamo/debug_utils.py`).
-# Where a user's own command leaves its counters: a folder. Read by `hook/` only.
+# One of ours: the folder where a user's own command leaves its counters. Read by `hook/` only. Without INDUCTOR, TORCH
+# or TRITON in its name: torch writes such variables into the graphs (`_dynamo/debug_utils.py`).
 REPORTS = "CACHEKIT_REPORTS"
-# Where the worker leaves which of the restored files it read.
-USED = "CACHEKIT_USED_FILES"
 # Ingredients that Inductor's key lacks (the C++ compiler), that a variable may bring past it, or that change all keys.
 FOREIGN = (
     "compiler.name",
@@ -124,60 +121,42 @@ WATCHED = frozenset(
         "UNSAFE_SKIP_FSDP_MODULE_GUARDS",
     }
 )
-# ... but for these, which reach neither graphs nor keys, whoever else reads them. Name to reason.
-UNWATCHED = {
-    "FX_GRAPH_SHOW_DEVICE": "what a printed graph shows",
-    "FX_GRAPH_SHOW_META": "what a printed graph shows",
-    "FX_GRAPH_SHOW_STRIDE": "what a printed graph shows",
-    "LOG_AUTOTUNE_RESULTS": "logging",
-    "PYTORCH_MATCHER_LOGLEVEL": "logging",
-    "TORCHDYNAMO_DEBUG_FUNCTION": "logging",
-    "TORCHDYNAMO_EXTENDED_ADVICE": "what an error says",
-    "TORCHDYNAMO_EXTENDED_DEBUG_CPP": "logging",
-    "TORCHDYNAMO_EXTENDED_DEBUG_CREATE_SYMBOL": "logging",
-    "TORCHDYNAMO_EXTENDED_DEBUG_GUARD_ADDED": "logging",
-    "TORCHDYNAMO_PRINT_MISSING": "logging",
-    "TORCHDYNAMO_VERBOSE": "logging",
-    "TORCHEXPORT_EXTENDED_DEBUG_CURRENT_LOC": "logging",
-    "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once; excluded by Inductor as well",
-    "TORCHINDUCTOR_WORKER_LOGPATH": "logging",
-    "TORCHINDUCTOR_WORKER_START": "how compile processes start; excluded by Inductor as well",
-    "TORCH_COMPILE_CPROFILE": "a profile of the compiler",
-    "TORCH_COMPILE_DEBUG_DIR": "where dumps go",
-    "TORCH_COMPILE_DYNAMO_PROFILER": "a profile of the compiler",
-    "TORCH_DTRACE": "logging",
-    "TORCH_DYNAMO_RUN_GC_AFTER_COMPILE": "memory after a compile",
-    "TORCH_LOGS": "logging",
-    "TORCH_LOGS_FORMAT": "logging",
-    "TORCH_LOGS_OUT": "logging",
-    "TORCH_LOGS_TRACE_ID_FILTER": "logging",
-    "TORCH_TNT_IN_USE": "whether a pool of compile processes is kept ready",
-    "TORCH_TRACE": "logging",
-    "TORCH_WARM_POOL": "whether a pool of compile processes is kept ready",
-    **dict.fromkeys(("MAST_HPC_JOB_NAME", "ROLE_RANK"), "inside Meta only"),
-    **dict.fromkeys(("ProgramFiles", "ProgramFiles(x86)", "WINDOWS_CUDA_HOME"), "Windows only"),
-    **dict.fromkeys(("CONDA_PREFIX", "OMP_PREFIX"), "macOS only; where OpenMP lies"),
-    **dict.fromkeys(("LEVEL_ZERO_V1_SDK_PATH", "ONEAPI_ROOT"), "Intel's GPUs only"),
-    **dict.fromkeys(("CUDACXX", "CUDA_HOME", "CUDA_PATH"), "where CUDA lies"),
-    **dict.fromkeys(("CPLUS_INCLUDE_PATH", "LD_LIBRARY_PATH", "TORCH_CUSTOM_PYTHONPATH"), "where files lie"),
-    "CONDA_EXE": "read with TORCH_INDUCTOR_INSTALL_GXX only",
-    "CUDA_VISIBLE_DEVICES": "which GPUs there are: the target says which is used",
-    CXX: "its version is an ingredient",
-    "KMP_DUPLICATE_LIB_OK": "set by Inductor itself",
-    "PYTORCH_KEEP_TMPDIR": "PyTorch's own tests",
-    "TVM_SCHEDULER": "another compiler",
-    "XLA_HLO_DEBUG": "a tool that makes graphs smaller",
-    "_SPLITTER_MERGE_OVERLAPPING_FUSIONS": "a tool that splits graphs",
-    **dict.fromkeys(
-        (
-            "FX_NET_ACC_SPLITTER_TRACKER_DUMP_PATH",
-            "FX_NET_ACC_SPLITTER_TRACKER_MODE",
-            "FX_NET_ACC_SPLITTER_TRACKER_TRACKED_NODES",
-        ),
-        "a tool that splits graphs",
-    ),
-    "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR": "set by Inductor itself",
+# ... but not these, which reach neither graphs nor keys, whoever else reads them. Reason to names.
+_EXCUSED = {
+    "what a printed graph shows": "FX_GRAPH_SHOW_DEVICE FX_GRAPH_SHOW_META FX_GRAPH_SHOW_STRIDE",
+    "logging": """
+        LOG_AUTOTUNE_RESULTS PYTORCH_MATCHER_LOGLEVEL TORCHDYNAMO_DEBUG_FUNCTION
+        TORCHDYNAMO_EXTENDED_DEBUG_CPP TORCHDYNAMO_EXTENDED_DEBUG_CREATE_SYMBOL
+        TORCHDYNAMO_EXTENDED_DEBUG_GUARD_ADDED TORCHDYNAMO_PRINT_MISSING TORCHDYNAMO_VERBOSE
+        TORCHEXPORT_EXTENDED_DEBUG_CURRENT_LOC TORCHINDUCTOR_WORKER_LOGPATH TORCH_DTRACE TORCH_LOGS
+        TORCH_LOGS_FORMAT TORCH_LOGS_OUT TORCH_LOGS_TRACE_ID_FILTER TORCH_TRACE
+    """,
+    "what an error says": "TORCHDYNAMO_EXTENDED_ADVICE",
+    "how many compile at once; excluded by Inductor as well": "TORCHINDUCTOR_COMPILE_THREADS",
+    "how compile processes start; excluded by Inductor as well": "TORCHINDUCTOR_WORKER_START",
+    "a profile of the compiler": "TORCH_COMPILE_CPROFILE TORCH_COMPILE_DYNAMO_PROFILER",
+    "where dumps go": "TORCH_COMPILE_DEBUG_DIR",
+    "memory after a compile": "TORCH_DYNAMO_RUN_GC_AFTER_COMPILE",
+    "whether a pool of compile processes is kept ready": "TORCH_TNT_IN_USE TORCH_WARM_POOL",
+    "inside Meta only": "MAST_HPC_JOB_NAME ROLE_RANK",
+    "Windows only": "ProgramFiles ProgramFiles(x86) WINDOWS_CUDA_HOME",
+    "macOS only; where OpenMP lies": "CONDA_PREFIX OMP_PREFIX",
+    "Intel's GPUs only": "LEVEL_ZERO_V1_SDK_PATH ONEAPI_ROOT",
+    "where CUDA lies": "CUDACXX CUDA_HOME CUDA_PATH",
+    "where files lie": "CPLUS_INCLUDE_PATH LD_LIBRARY_PATH TORCH_CUSTOM_PYTHONPATH",
+    "read with TORCH_INDUCTOR_INSTALL_GXX only": "CONDA_EXE",
+    "which GPUs there are: the target says which is used": "CUDA_VISIBLE_DEVICES",
+    "its version is an ingredient": "CXX",
+    "set by Inductor itself": "KMP_DUPLICATE_LIB_OK _TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
+    "PyTorch's own tests": "PYTORCH_KEEP_TMPDIR",
+    "another compiler": "TVM_SCHEDULER",
+    "a tool that makes graphs smaller": "XLA_HLO_DEBUG",
+    "a tool that splits graphs": """
+        _SPLITTER_MERGE_OVERLAPPING_FUSIONS FX_NET_ACC_SPLITTER_TRACKER_DUMP_PATH
+        FX_NET_ACC_SPLITTER_TRACKER_MODE FX_NET_ACC_SPLITTER_TRACKER_TRACKED_NODES
+    """,
 }
+UNWATCHED = frozenset(name for names in _EXCUSED.values() for name in names.split())
 
 
 def watched(name: str) -> bool:
@@ -187,7 +166,7 @@ def watched(name: str) -> bool:
     return name in WATCHED or name.startswith(WATCHED_PREFIXES)
 
 
-# Flags and options that reach no code. Name to reason; see `flags.py`.
+# Flags and options that reach no code. Name to reason; see `options.py`.
 IRRELEVANT_OPTIONS = {
     "verbose": "logging",
     "quiet": "logging",

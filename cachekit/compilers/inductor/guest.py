@@ -14,7 +14,7 @@ from cachekit.compilers.inductor import facts, portable
 
 
 def join(*, found: bool) -> list[str]:
-    """See `compilers.port.Guest`. Switches that were read from variables as torch was loaded are seen, not changed."""
+    """Switches that torch read from variables as it was loaded are only looked at."""
     portable.after("torch._inductor.config", partial(_configure, found=found))
     portable.after(
         "torch._inductor.cpp_builder",
@@ -40,13 +40,12 @@ def _configure(config: Any, *, found: bool) -> None:
 
 
 def counters() -> dict[str, int]:
-    """See `compilers.port.Guest`; zeros where torch's compiler was not even loaded."""
+    """Zeros if torch's compiler was not even loaded."""
     utils = sys.modules.get("torch._dynamo.utils")
     return portable.graphs(utils.counters) if utils is not None else {"found": 0, "compiled": 0}
 
 
 def compile_seconds() -> float:
-    """See `compilers.port.Guest`."""
     utils = sys.modules.get("torch._dynamo.utils")
     with suppress(Exception):  # torch's own account of it, which is no public interface
         return round(float(utils.calculate_time_spent()["total_wall_time"]), 3) if utils is not None else 0.0

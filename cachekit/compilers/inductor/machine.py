@@ -1,4 +1,4 @@
-"""What Inductor needs of this machine, found without importing torch: a C++ compiler, and bfloat16."""
+"""What Inductor needs on this machine, found without importing torch: a C++ compiler, and bfloat16."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ if TYPE_CHECKING:
 
 
 def cxx(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
-    """The compiler that Inductor will call, and the path to look it up on: `CXX`, or the system's default."""
+    """The C++ compiler that Inductor will call, `CXX` or the system's default, and the PATH to look it up on."""
     return environ.get(CXX) or ("clang++" if sys.platform == "darwin" else "g++"), environ.get("PATH")
 
 
 @cache
 def cxx_version(compiler: str, path: str | None = None) -> str:
-    """The first line of the C++ compiler's `--version`: Inductor builds its CPU kernels with it.
-
-    Args:
-        compiler: Its name or path.
-        path: Where names are looked up; this process's PATH by default.
+    """The first line of the C++ compiler's `--version`; `path` is this process's PATH by default.
 
     Raises:
-        CompilerUnavailableError: There is none, or it does not run.
+        CompilerUnavailableError: There is no such compiler, or it does not run.
     """
     hint = "apt-get install g++ (or set CXX to a C++ compiler)"
     found = shutil.which(compiler, path=path)
     if found is None:
         raise CompilerUnavailableError(
-            f"no C++ compiler: {compiler!r} is not on PATH", cause="Inductor builds its CPU kernels with one", hint=hint
+            f"there is no C++ compiler: {compiler!r} is not on PATH",
+            cause="Inductor builds its CPU kernels with a C++ compiler",
+            hint=hint,
         )
     try:
         run = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20, check=True)
@@ -52,7 +50,7 @@ def cxx_version(compiler: str, path: str | None = None) -> str:
 
 
 def has_bf16() -> bool:
-    """The CPU computes in bfloat16."""
+    """Whether the CPU computes in bfloat16."""
     return bool(BF16_FLAGS.intersection(cpu_features()))
 
 

@@ -105,14 +105,10 @@ def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     Args:
         counters: `torch._dynamo.utils.counters`.
     """
-    inductor, autograd = counters["inductor"], counters["aot_autograd"]
     numbers = {
-        "fxgraph_cache_hit": inductor["fxgraph_cache_hit"],
-        "fxgraph_cache_miss": inductor["fxgraph_cache_miss"],
-        "fxgraph_cache_bypass": inductor["fxgraph_cache_bypass"],
-        "autograd_cache_hit": autograd["autograd_cache_hit"],
-        "autograd_cache_miss": autograd["autograd_cache_miss"],
-        "autograd_cache_bypass": autograd["autograd_cache_bypass"],
+        f"{cache}_cache_{what}": counters[group][f"{cache}_cache_{what}"]
+        for cache, group in (("fxgraph", "inductor"), ("autograd", "aot_autograd"))
+        for what in ("hit", "miss", "bypass")
     }
     return {
         "found": numbers["fxgraph_cache_hit"],

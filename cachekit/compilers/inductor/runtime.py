@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,24 +14,18 @@ from torch._dynamo.utils import counters as dynamo_counters
 
 from cachekit.compilers.inductor import portable
 from cachekit.compilers.inductor.facts import (
-    CACHE_DIR,
     CXX_CONFIG,
     IRRELEVANT_OPTIONS,
     PRECOMPILE_HEADERS_CONFIG,
     PRECOMPILE_HEADERS_MACRO,
     THREADS,
-    USED,
 )
-from cachekit.compilers.inductor.flags import TORCH_COMPILE
-from cachekit.compilers.inductor.option_names import unknown
-from cachekit.compilers.inductor.used import Reads
+from cachekit.compilers.inductor.options import TORCH_COMPILE, unknown
 from cachekit.errors import CompilerUnavailableError, RecipeError
-
-_reads: list[Reads] = []
 
 
 def prepare(settings: Mapping[str, Any]) -> None:
-    """See `compilers.port.Runtime`.
+    """Configure Inductor.
 
     Raises:
         RecipeError: torch._inductor.config has no such option, or it is of another type.
@@ -41,8 +34,6 @@ def prepare(settings: Mapping[str, Any]) -> None:
     import torch._inductor.config as inductor
     from torch._inductor import cpp_builder
 
-    if os.environ.get(USED):
-        _reads.append(Reads(os.environ[CACHE_DIR]))
     for name, value in settings.items():
         if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:
             continue
@@ -59,24 +50,23 @@ def prepare(settings: Mapping[str, Any]) -> None:
         portable.leave_out_of_the_key(inductor, (PRECOMPILE_HEADERS_CONFIG, CXX_CONFIG))
     except portable.NotPortableError as error:
         raise CompilerUnavailableError(
-            f"Inductor of torch {torch.__version__} keeps its list of ignored settings elsewhere",
-            hint="use a torch version named in constraints/, or report this",
+            f"cachekit does not know where Inductor of torch {torch.__version__} keeps its list of ignored settings",
+            hint="use a torch version named in constraints/, or report this error",
         ) from error
     portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
 
 
-def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Runtime`. Without it Transformers refuses bf16 on a CPU that has it."""
+def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
+    # Without it Transformers refuses bf16 on a CPU that has it.
     return {} if torch.cuda.is_available() else {"use_cpu": True}
 
 
-def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Runtime`: none."""
+def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
 def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
-    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names.
+    """In place, so that checkpoints keep the model's own names.
 
     What is compiled is the forward pass, not the module's call: accelerate wraps the forward pass in autocast, and a
     graph with autocast in it is one that AOTAutograd's cache refuses (`Unsupported call_function target
@@ -89,15 +79,12 @@ def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
 
 
 def finish() -> None:
-    """See `compilers.port.Runtime`: where it matters, leave which files were read."""
-    for reads in _reads:
-        reads.write(Path(os.environ[USED]))
+    """Inductor needs nothing at the end."""
 
 
 def adapt(trainer: Any) -> None:
-    """See `compilers.port.Runtime`: nothing."""
+    """Inductor bears the Trainer as it is."""
 
 
 def counters() -> dict[str, int]:
-    """See `compilers.port.Runtime`."""
     return portable.graphs(dynamo_counters)

@@ -9,60 +9,54 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit.compilers.inductor import facts, used
-from cachekit.compilers.port import Observed, Run, Sink, Watch
-from cachekit.errors import MissError
+from msgspec import structs
+
+from cachekit.compilers.inductor import facts
+from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
+from cachekit.compilers.tree_watch import AccessTimes
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
 
 
 class InductorWatch(Watch):
-    """See `compilers.port.Watch`. The worker itself counts graphs, and tells of each as its compile begins.
+    """A run of the worker, which counts graphs itself, and tells of each as its compile begins.
 
     Args:
+        run: The run.
         environment: Variables for the worker.
-        strict: Stop at the first compile.
-        reads: The compiler cache dir, where it matters which of its files are read.
+        restored: The finished files in the compiler cache dir, where it matters which of them the run reads.
     """
 
-    def __init__(self, environment: Mapping[str, str | None], *, strict: bool, reads: Path | None = None) -> None:
+    def __init__(self, run: Run, environment: Mapping[str, str | None], restored: frozenset[str]) -> None:
         super().__init__(environment)
-        self._strict = strict
-        self._root = reads
-        self._restored: frozenset[str] = frozenset()
-        if reads is not None:
-            self._reads = reads.with_name("reads")
-            self.environment = {**environment, facts.USED: str(self._reads)}
+        self._run, self._restored = run, restored
+        self._reads: AccessTimes | None = None
 
-    def begin(self, tell: Sink) -> None:  # noqa: ARG002 - the port's
-        """See the port."""
-        if self._root is not None:
-            self._restored = frozenset(
-                Path(folder, name).relative_to(self._root).as_posix()
-                for folder, _, names in os.walk(self._root)
-                for name in names
-            )
+    def begin(self, tell: Sink) -> None:
+        self._reads = AccessTimes(self._run.cache_dir, self._restored)
 
-    def used(self) -> frozenset[str] | None:
-        """See the port."""
-        return used.read(self._reads, self._restored) if self._root is not None else None
+    def observed(self, told: Observed = UNTOLD) -> Observed:
+        """What the worker counted, and which files were read, with those of the same stem.
+
+        Inductor asks for a kernel's source by its existence only, and writes it anew where it is not there.
+        """
+        read = self._reads.read() if self._reads else None
+        stems = {_stem(name) for name in read or ()}
+        used = None if read is None else frozenset(name for name in self._restored if _stem(name) in stems)
+        return structs.replace(told, used=used)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """See the port.
+        if self._run.strict and event.get("event") == "graphs" and event.get("compiled"):
+            raise not_warm(f"a graph began to compile in: {event.get('phase') or 'start'}")
 
-        Raises:
-            MissError: A graph compiles, under `strict`.
-        """
-        if self._strict and event.get("event") == "graphs" and event.get("compiled"):
-            raise MissError(
-                "a graph is not warm, although its record was found",
-                cause=f"it began to compile in: {event.get('phase') or 'start'}",
-                hint="train without --require-warm once, which adds it to the record",
-            )
+
+def _stem(name: str) -> str:
+    folder, _, last = name.rpartition("/")
+    return f"{folder}/{last.partition('.')[0]}"
 
 
 class CommandWatch(Watch):
-    """See `compilers.port.Watch`. A command tells nothing itself: what it did is seen from files.
+    """A run of a user's own command, which tells nothing itself: what it did is seen from files.
 
     Args:
         run: The run; counters go into a folder beside its compiler cache dir.
@@ -86,22 +80,13 @@ class CommandWatch(Watch):
             }
         )
 
-    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:  # noqa: ARG002 - the protocol's
-        """See the port.
-
-        Raises:
-            MissError: Something compiles, under `strict`.
-        """
+    def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
         if self._strict and self._files(facts.SOURCE_SUFFIXES) - self._sources:
-            raise MissError(
-                "a graph is not warm, although its record was found",
-                cause="the command began to compile",
-                hint="run it without --require-warm once, which adds it to the record",
-            )
+            raise not_warm("the command began to compile a graph")
         return ()
 
-    def observed(self) -> Observed:
-        """See the port. A process that was killed left no counters: then its finished graphs are counted."""
+    def observed(self, told: Observed = UNTOLD) -> Observed:
+        """A process that was killed left no counters: then its finished graphs are counted."""
         found = compiled = 0
         seconds = 0.0
         reports = sorted(self._reports.glob("*.json"))

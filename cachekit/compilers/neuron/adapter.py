@@ -5,7 +5,7 @@ This module is asked at every start, so everything else of Neuron is loaded in i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -156,13 +156,17 @@ class XlaAdapter(_Neuron):
                 return neff.read(path).leaks
         return super().leaks(file, path, archive=archive)
 
-    def explain_module(
-        self, name: str, recorded: Sequence[str], flags: Mapping[str, Sequence[str]]
-    ) -> Explained | None:
-        """Whether the graph is new, or the flags are, or the compiler."""
+    def explain_modules(
+        self, names: Sequence[str], new: Collection[str], record: Record, path: Callable[[File], Path]
+    ) -> dict[str, Explained]:
+        """Whether the graph is new, or the flags are, or the compiler; the flags are those of each module's file."""
+        from cachekit.compilers.neuron import facts, flags
         from cachekit.compilers.neuron.explain import module_name
 
-        return module_name(name, recorded, flags)
+        files = {m.name: file for m in record.modules for file in m.files if file.path == facts.FLAGS_FILE}
+        words = {name: found for name, file in files.items() if (found := flags.read_flags(path(file))) is not None}
+        recorded = [module.name for module in record.modules if module.name not in new]
+        return {name: module_name(name, recorded, words) for name in names}
 
     def assumed(self) -> Subject:
         """It is asked after TorchNeuron, and so it is the one that says what is missing."""
@@ -172,13 +176,6 @@ class XlaAdapter(_Neuron):
             raise error
         host.this_host()
         return assumptions.XLA
-
-    def flags_of(self, record: Record, path: Callable[[File], Path]) -> dict[str, list[str]]:
-        """The words of each module's flags file."""
-        from cachekit.compilers.neuron import facts, flags
-
-        files = {m.name: file for m in record.modules for file in m.files if file.path == facts.FLAGS_FILE}
-        return {name: words for name, file in files.items() if (words := flags.read_flags(path(file))) is not None}
 
 
 class NativeAdapter(_Neuron):

@@ -30,11 +30,11 @@ from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import (
     ComparedBuilds,
+    Compiler,
     Failed,
     Harvest,
     Node,
     Observed,
-    OpenBlob,
     Restored,
     Run,
     Sink,
@@ -44,6 +44,7 @@ from cachekit.errors import CompileError, UsageError
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
 
 CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
@@ -51,7 +52,7 @@ CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch
 OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
 
 
-class OnNeuron:
+class OnNeuron(Compiler):
     """What the adapters of Neuron have in common: the machine, the flags, and which NEFF is used here.
 
     Args:
@@ -249,10 +250,6 @@ class Neuron(OnNeuron):
         entries = [entry for entry in self._scan(cache_dir).entries if entry.module in wanted and not entry.finished]
         return remembered.by_any(entries, cache_dir / facts.OUR_FOLDER / "failures")
 
-    def binaries(self, names: Iterable[str]) -> int:
-        """See the port: a module is one NEFF."""
-        return len(frozenset(names))
-
     def harvest(
         self,
         cache_dir: Path,
@@ -275,7 +272,7 @@ class Neuron(OnNeuron):
             )
         return found.harvest
 
-    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
         """See the port. One that is there already stays, and one that another process works on."""
         return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
 

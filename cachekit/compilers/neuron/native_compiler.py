@@ -22,12 +22,13 @@ from cachekit.compilers.neuron.compiler import OnNeuron
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.processes import compiles_below
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import OpenBlob, Restored, Run
+from cachekit.compilers.port import Restored, Run
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompileError, RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
 
 # Of these a recipe may set none: cachekit does.
@@ -184,7 +185,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
             )
         return False
 
-    def restore(self, module: Module, files: Sequence[OpenBlob], cache_dir: Path) -> Restored:
+    def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
         """See the port. A run's own tree: nothing stands in the way."""
         (blob,) = files
         tree = self.tree(cache_dir)

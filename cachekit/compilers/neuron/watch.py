@@ -21,7 +21,7 @@ from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import EXACT, Log
 from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import Node, Observed, Run, Sink, Watch
+from cachekit.compilers.port import UNTOLD, Node, Observed, Run, Sink, Watch
 from cachekit.errors import CachekitError, CompileError, MissError
 
 LOOK = 1.0  # seconds between two looks for compilers
@@ -291,8 +291,7 @@ class NeuronWatch(Watch):
         wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{public(version)}"
         return frozenset(name for name in there if public(name) == wanted)
 
-    def observed(self) -> Observed:
-        """See the port."""
+    def observed(self, told: Observed = UNTOLD) -> Observed:  # noqa: ARG002 - the port's
         self._log.add_all(self._reader.close())
         when = {**dict.fromkeys(self._begun, self._phase or "start"), **self._compiled_in} if self._found else {}
         compiled = {**{name: seconds for name, (seconds, _) in self._log.compiled.items()}, **self._own_names()}

@@ -42,10 +42,7 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
 
 
 def convert(path: Path) -> RecipeDraft:
-    """Make a draft of a recipe of what a file says.
-
-    Args:
-        path: A shell script, a text or a YAML file.
+    """Make a draft of a recipe of what a shell script, a text or a YAML file says.
 
     Raises:
         RecipeError: The file cannot be read, is in none of the dialects, or only running it would tell what it says.

@@ -106,9 +106,6 @@ class RecipeDraft(Struct):
     def text(self, source: str) -> str:
         """The recipe as YAML, with what could not be carried over as comments. It loads.
 
-        Args:
-            source: The file that it was made from, for the first line.
-
         Raises:
             RecipeError: No recipe can be made of it, or a field's value is a placeholder.
         """
@@ -140,8 +137,8 @@ class RecipeDraft(Struct):
             place = self.environment if section == "environment" else self.fields.get(section, {})
             if name in place:
                 value = place.pop(name)
-                if name == "eval_steps":
-                    place.pop("eval_strategy", None)  # which has no number of steps now
+                if name in {"eval_steps", "save_steps"}:
+                    place.pop(name.replace("steps", "strategy"), None)  # which has no number of steps now
                 expected = f"; {error.cause}" if error.cause else ""
                 self.drop(f"{section}.{name}", f"a recipe cannot say this{expected}", value)
                 return True

@@ -28,11 +28,6 @@ _WEIGHTS = ("model_name_or_path", "model_name", "model_id")
 def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     """Make a draft of the first training among calls of scripts.
 
-    Args:
-        commands: One at least.
-        name: For the recipe, where nothing better is known.
-        folder: Where they stand, and perhaps a file of arguments beside them.
-
     Raises:
         RecipeError: Recipes have no task for any of them, the first cannot be read as it stands, or a file of arguments
             cannot be read.
@@ -58,7 +53,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
         elif command is not chosen:
             draft.drop(f"line {command.line}, {command.script}.py", "another call; a recipe is one fine-tune")
     for word in loose:
-        draft.drop(word, "no option: what the script makes of it is not known here")
+        draft.drop(word, "this word is no option, and what the script does with such words is not known here")
     options = Tree(given)
     _model(draft, chosen, options)
     read_rows(draft, chosen.script, options)
@@ -87,7 +82,7 @@ def _model(draft: RecipeDraft, command: Command, options: Tree) -> None:
         draft.must("model.id", "the command names no model; put its Hub id in place of this one")
         model = "bert-base-uncased"
     elif config and name and config != name:
-        draft.drop("--config_name", "weights and config of two models", config)
+        draft.drop("--config_name", "the weights are another model's", config)
     if model.endswith(".json"):  # a config.json
         model = str(PurePosixPath(model).parent)
     if model.startswith(("/", ".", "~")):
@@ -112,7 +107,10 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         draft.set(f"training.{name}", value)
         draft.assumed.add(f"training.{name}")
     if script.dynamic and options.look(*_LENGTHS) is None:
-        draft.drop("--max_seq_length", "it is not said: the script fills each batch up to its longest text")
+        draft.drop(
+            "--max_seq_length",
+            "not given: the script pads each batch to its longest text, a recipe every batch to one length",
+        )
     names = {**SYNONYMS["training"], **known.training}
     if options.flag("adafactor"):  # TrainingArguments has it win over --optim
         options.take("optim")
@@ -121,7 +119,7 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         meant = names.get(given, given)
         if meant in _TRAINING and not (meant == "max_seq_length" and draft.task == "image-classification"):
             options.take(given)
-            _argument(draft, given, meant, plain(value))
+            _argument(draft, meant, plain(value))
     if options.has("bf16"):
         draft.set("training.bf16", options.flag("bf16"))
     if options.flag("fp16"):
@@ -135,48 +133,28 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         draft.set("training.lora", lora)
 
 
-def _argument(draft: RecipeDraft, given: str, name: str, value: Any) -> None:
+def _argument(draft: RecipeDraft, name: str, value: Any) -> None:
     """Set a field of `training` from the argument of the same meaning."""
     less_than_none = isinstance(value, int) and value < 0
     if name in {"max_steps", "save_total_limit", "max_seq_length", "max_target_length"} and less_than_none:
         return  # the script's own way to say none
-    if name == "warmup_steps" and isinstance(value, float) and value < 1:
-        draft.drop(f"--{given}", "a recipe counts warm-up in steps, not as a share of them", value)
-    elif name == "save_steps" and isinstance(value, int) and value <= 0:
+    if name == "save_steps" and isinstance(value, int) and value <= 0:
         draft.set("training.save_strategy", "no")  # as DefaultFlowCallback has it
-    elif name == "optim" and str(value).startswith("adamw") and value not in {"adamw_torch", "adamw_torch_fused"}:
-        how = "which keeps its state in 32 bits" if "8bit" in value else "the same update in another implementation"
-        draft.drop(f"--{given}", f"adamw_torch in its place: {how}", value)
-        draft.set("training.optim", "adamw_torch")
-    else:
-        draft.set(f"training.{name}", value)
-        draft.assumed.discard(f"training.{name}")
+        return
+    draft.set(f"training.{name}", value)
+    draft.assumed.discard(f"training.{name}")
 
 
 def _schedule(draft: RecipeDraft, options: Tree) -> None:
-    """What goes by steps, in words that a recipe does not have."""
-    steps = draft.get("training.max_steps")
-    if (ratio := options.take("warmup_ratio")) is not None:
-        share = plain(ratio)
-        if isinstance(steps, int) and isinstance(share, int | float) and 0 <= share <= 1:
-            draft.default("training.warmup_steps", math.ceil(steps * share))  # TrainingArguments.get_warmup_steps
-        else:
-            draft.drop("--warmup_ratio", "a recipe has training.warmup_steps: that share of all steps", ratio)
+    """What goes by steps, as TrainingArguments has it."""
+    steps, share = draft.get("training.max_steps"), plain(options.look("warmup_ratio"))
+    if isinstance(steps, int) and isinstance(share, int | float) and 0 <= share <= 1:
+        options.take("warmup_ratio")
+        draft.default("training.warmup_steps", math.ceil(steps * share))  # TrainingArguments.get_warmup_steps
     if draft.get("training.eval_strategy") == "steps":
-        draft.default("training.eval_steps", plain(options.look("logging_steps")) or 500)  # as TrainingArguments has it
-    for kind in ("eval", "save", "logging"):
-        share = draft.get(f"training.{kind}_steps")
-        if not isinstance(share, float) or not 0 < share < 1:
-            continue
-        if isinstance(steps, int):
-            draft.set(f"training.{kind}_steps", math.ceil(steps * share))  # TrainerState.compute_steps
-            continue
-        draft.set(f"training.{kind}_steps", None)
-        draft.drop(f"--{kind}_steps", "a recipe counts steps; this is a share, and the call has no --max_steps", share)
-        if draft.get(f"training.{kind}_strategy") == "steps":
-            draft.set(f"training.{kind}_strategy", "epoch")
+        draft.default("training.eval_steps", plain(options.look("logging_steps")) or 500)
     if draft.get("training.save_steps") is not None:
-        draft.default("training.save_strategy", "steps")  # as TrainingArguments has it
+        draft.default("training.save_strategy", "steps")
 
 
 def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:
@@ -193,19 +171,17 @@ def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:
     for given, field in known.parallel.items():
         if (value := plain(options.take(given))) is not None:
             draft.set(f"parallel.{field}", value)
-            groups *= value if isinstance(value, int) and field != "zero_1" else 1
+            groups *= value if isinstance(value, int) and value > 0 and field != "zero_1" else 1
     counts_all = launcher.has("num_processes")  # of `accelerate launch`: the workers of all machines
     workers, nodes = plain(launcher.take(*known.workers)), plain(launcher.take("nnodes", "num_machines"))
-    if isinstance(nodes, int) and nodes > 1:
+    if nodes not in {None, 1}:
         draft.set("parallel.nodes", nodes)
-        if counts_all and isinstance(workers, int) and workers % nodes == 0:
-            workers //= nodes
-    elif isinstance(nodes, str):  # `2:4`
-        draft.drop("--nnodes", "a recipe has one number of nodes, parallel.nodes", nodes)
+    if counts_all and isinstance(nodes, int) and nodes > 0 and isinstance(workers, int) and workers % nodes == 0:
+        workers //= nodes
     if isinstance(workers, int) and workers > 1 and workers % groups == 0:
         draft.set("parallel.data_parallel_size", workers // groups)
     elif workers is not None and workers != 1:
-        draft.drop("--nproc_per_node", "all the cores of the machine, which is what a recipe does by itself", workers)
+        draft.drop("--nproc_per_node", "a recipe uses all cores of the machine by default", workers)
     for name, value in launcher.left():
         if name not in known.meeting:
             why = "the launcher's; cachekit starts workers itself"

@@ -124,7 +124,11 @@ def _layout(tree: Tree, draft: RecipeDraft) -> None:
     if steps >= 1 and steps == int(steps):
         draft.set("training.gradient_accumulation_steps", int(steps))
     elif whole:
-        why = "no whole number of micro-batches on each copy" if devices else "trainer.devices is no number of cores"
+        why = (
+            "no whole number of micro-batches on each copy"
+            if devices
+            else "trainer.devices does not give a number of cores"
+        )
         draft.drop("data.global_batch_size", why, whole)
 
 

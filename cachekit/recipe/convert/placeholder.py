@@ -26,12 +26,7 @@ def has_placeholder(value: Any) -> bool:
 
 
 def refuse(places: Iterable[tuple[str, Any]], where: str, hint: str) -> None:
-    """Refuse placeholders among values.
-
-    Args:
-        places: What each value is called, and the value.
-        where: What holds them.
-        hint: What to do.
+    """Refuse placeholders among values, each of which comes with what it is called.
 
     Raises:
         RecipeError: The cause names each of them.

@@ -94,7 +94,7 @@ def _joined(draft: RecipeDraft) -> None:
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else []
     if len(names) > 1:
         draft.set("data.text_column", names[0])
-        why = "the script joins them into one text; make such a column, or say the second as data.text_pair_column"
+        why = "the script joins these columns; make one of them, or name the second with data.text_pair_column"
         draft.must(f"--text_column_names {given}", why)
 
 
@@ -121,7 +121,7 @@ def _files(draft: RecipeDraft, script: str, options: Tree) -> None:
     for field, given in known.files.items():
         draft.set(f"data.{field}", options.take(*given))
     if train is None:
-        draft.must("data", "the command names none; say data.id, data.path or data.train_file")
+        draft.must("data", "the command names no data; say data.id, data.path or data.train_file")
         return
     draft.set("data.train_file", train)
     draft.relative("--train_file", str(train))

@@ -13,11 +13,7 @@ DEEPEST = 10  # references to references
 
 
 class Tree:
-    """A document of nested mappings, or the options of a command.
-
-    Args:
-        document: Plain values.
-    """
+    """A document of nested mappings, or the options of a command."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._document = document

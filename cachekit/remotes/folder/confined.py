@@ -78,7 +78,7 @@ class ConfinedFolder(Struct, frozen=True):
             os.close(handle)
 
     def look(self) -> None:
-        """Nothing, if the folder is there: a cache that is gone is an error, not an empty one."""
+        """Raise OSError where the folder is gone: a remote that is gone is an error, not an empty remote."""
         with self.folder(()):
             return
 
@@ -110,7 +110,7 @@ def is_absent(error: OSError) -> bool:
 
 
 def state_of(folder: int, name: str) -> os.stat_result | None:
-    """What lies under a name, and not what a link there leads to; None where nothing does."""
+    """The state of what lies under a name, without following a link; None where nothing does."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError as error:

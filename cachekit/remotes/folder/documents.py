@@ -209,7 +209,7 @@ class Generations:
         return self._plain(limit)
 
     def _plain(self, limit: int) -> Generation:
-        """The state of a document that something else put there: whoever copied a cache repo into the folder."""
+        """The state of a document that another tool put there, by copying a cache repo into the folder."""
         try:
             with self._root.folder(self._above) as above:
                 handle = open_file(above, self._name)
@@ -224,7 +224,7 @@ class Generations:
             return Generation(0, "", (), there=False)
 
     def _heal(self, state: Generation) -> None:
-        """Make the plain copy good after a writer that was killed before it could."""
+        """Repair the plain copy where a writer was killed before it could update it."""
         with self._root.folder(self._above) as above:
             try:
                 size = os.stat(self._name, dir_fd=above, follow_symlinks=False).st_size

@@ -42,7 +42,7 @@ from cachekit.remotes.folder.confined import (
     write_all,
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
-from cachekit.remotes.port import Commit, Document, Entry, Limits, Tell, Upload
+from cachekit.remotes.port import Commit, Document, Entry, Limits, Tell, Upload, reads_as
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class FolderStorage:
         return None if document is None else Entry(path, len(document.data))
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
-        """All files below a folder; links, and what is cachekit's own business, are left out."""
+        """All files below a folder, without links and cachekit's own files."""
         waiting = [steps_of(folder) if folder else ()]
         self.revision()
         while waiting:
@@ -225,7 +225,7 @@ class FolderStorage:
             os.fsync(folder)
 
     def _in_use(self, file: Upload, steps: tuple[str, ...]) -> bool | None:
-        """Whether these bytes lie at the path, and not others; None where nothing does."""
+        """Whether exactly these bytes lie at the path; None where nothing does."""
 
         def size() -> int | None:
             try:
@@ -243,10 +243,7 @@ class FolderStorage:
         there = self._do(size)
         if there != file.size:
             return None if there is None else False
-        digest = hashlib.sha256()
-        for piece in self.chunks(file.path, ""):
-            digest.update(piece)
-        return digest.hexdigest() == file.sha256
+        return reads_as(self, file.path, file.sha256)
 
     def _put(self, file: Upload, steps: tuple[str, ...], tell: Tell) -> bool:
         """Write a file; False where somebody else was faster."""

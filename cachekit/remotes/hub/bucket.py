@@ -13,7 +13,6 @@ is one request, carried out in its order, but no transaction. So:
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from urllib.parse import quote
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.layout import check, is_good
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write, reads_as
 from cachekit.text import redact
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
@@ -186,7 +185,7 @@ class BucketStorage:
         self._client.send(lambda api: api.batch_bucket_files(self._bucket, add=list(add), delete=list(delete)), call)
 
     def _look(self, paths: Sequence[str]) -> dict[str, tuple[Entry, str]]:
-        """What exists, and its Xet hash."""
+        """The files that exist, with their Xet hashes."""
         check(paths)
         wanted = [self._below + path for path in dict.fromkeys(paths)]
         found: dict[str, tuple[Entry, str]] = {}
@@ -209,7 +208,7 @@ class BucketStorage:
         return Entry(info.path.removeprefix(self._below), info.size)
 
     def _compare(self, files: Sequence[Upload], there: dict[str, tuple[Entry, str]]) -> None:
-        """Nothing, if all these files lie at their paths.
+        """Raise where other bytes than these lie at one of the paths.
 
         Raises:
             ConflictError: Other bytes do.
@@ -227,15 +226,9 @@ class BucketStorage:
             hashes = _xet_hashes(paths)
         for number, file in enumerate(files):
             known = there[file.path][1]
-            same = hashes[number] == known if hashes and known else self._reads_as(file)
+            same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
             if file.size and not same:
                 raise ConflictError(f"{self.name}: other bytes are at {file.path}")
-
-    def _reads_as(self, file: Upload) -> bool:
-        digest = hashlib.sha256()
-        for chunk in self.chunks(file.path, ""):
-            digest.update(chunk)
-        return digest.hexdigest() == file.sha256
 
     def _is_there(self, writes: Sequence[Write]) -> bool:
         """Whether all these documents are as they were to be written."""
@@ -267,7 +260,7 @@ def _check_client(name: str) -> None:
 
 
 def _xet_hashes(paths: Sequence[Path]) -> list[str] | None:
-    """What the Hub would call the contents of these files; None where the client cannot tell."""
+    """The Xet hashes of these files; None where the client cannot compute them."""
     import hf_xet
 
     if not hasattr(hf_xet, "hash_files"):

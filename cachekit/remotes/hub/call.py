@@ -27,7 +27,7 @@ SLOW = 100_000  # bytes a second: the pace of an upload that cannot be seen
 
 
 class _LateError(RemoteError):
-    """The engine's: the time of a call is up."""
+    """The time of a call is up."""
 
 
 class LostError(Exception):

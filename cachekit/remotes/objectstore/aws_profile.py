@@ -1,4 +1,4 @@
-"""Keys out of the files that `aws configure` writes, which obstore does not know.
+"""Keys from the files that `aws configure` writes, which obstore does not read.
 
 What needs a service first (a role to assume, single sign-on) is left to boto3 where that is installed.
 """
@@ -27,7 +27,7 @@ _NAMES = {
 
 
 def credentials() -> dict[str, Any]:
-    """What to tell obstore beside what it finds itself: keys, a region, a provider of both.
+    """Settings for obstore that it does not find itself: keys, a region, a provider of both.
 
     Raises:
         UsageError: The profile that the environment names cannot be used.

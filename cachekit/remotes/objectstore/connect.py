@@ -1,4 +1,4 @@
-"""The way to a bucket of an object store: a service's own settings, limits of time, and its errors in our words."""
+"""How a bucket of an object store is reached: the service's settings, time limits, and its errors as cachekit's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS_OF_FAILURE = {"Connect": UNREACHED, "Timeout": "no answer in time"}
 
 
 class Stores(Struct, frozen=True):
-    """The same place with different patience.
+    """The same bucket with different time limits and retries.
 
     Attributes:
         asks: For small answers: tries again by itself, a little.
@@ -68,7 +68,7 @@ class ObjectService:
     check = "check the network"
 
     def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
-        """What to tell obstore beside what it finds in the environment itself.
+        """Settings for obstore that it does not find in the environment itself.
 
         Args:
             bucket: The holder's name.
@@ -91,7 +91,7 @@ class ObjectService:
         return None
 
     def e_tag_of(self, pieces: Callable[[], Iterator[bytes]], like: str) -> str:
-        """The ETag that these bytes would have; empty where the service's ETags say nothing of contents.
+        """The ETag that these bytes would have; empty where the service's ETags do not depend on contents.
 
         Args:
             pieces: The bytes, in parts as this adapter sends them.
@@ -100,7 +100,7 @@ class ObjectService:
         return ""
 
     def connect(self, bucket: str, prefix: str, options: Mapping[str, str], limits: Limits) -> Stores:
-        """Make ready what talks to a bucket; nothing is sent yet.
+        """Prepare the clients for a bucket; nothing is sent yet.
 
         Raises:
             UsageError: obstore is not installed, or the settings cannot be used.
@@ -194,12 +194,12 @@ def status_of(error: BaseException) -> tuple[int, str]:
 
 
 def is_missing(kind: ObjectService, error: BaseException) -> bool:
-    """Whether it says that there is no such object, in a bucket that is there."""
+    """Whether the error says that there is no such object in an existing bucket."""
     return isinstance(error, FileNotFoundError) and status_of(error)[1] not in kind.absent
 
 
 def is_past_the_end(error: BaseException) -> bool:
-    """Whether it says that a file has no bytes from the wanted place on."""
+    """Whether the error says that the wanted range begins past the end of the file."""
     return status_of(error)[0] == 416 or "StartTooLarge" in str(error)  # noqa: PLR2004 - the second: obstore's memory
 
 

@@ -15,7 +15,7 @@ from cachekit.calls import CallProgress, Calls
 from cachekit.errors import CachekitError, RemoteError, TooLargeError
 from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
-from cachekit.remotes.objectstore.connect import ObjectService, Stores, is_missing, is_past_the_end, translated
+from cachekit.remotes.objectstore.connect import ObjectService, is_missing, is_past_the_end, parse, translated
 from cachekit.remotes.port import Document, Entry, Limits
 
 T = TypeVar("T")
@@ -50,28 +50,37 @@ class FoundObject(Struct, frozen=True):
     token: str
 
 
-class Objects:
-    """The objects of one bucket, below its prefix.
+class ObjectReader:
+    """What is read of a bucket of an object store, below a prefix.
 
     Args:
         kind: What the service does differently.
-        name: Of the remote, for errors.
-        stores: The way there.
+        address: `s3://bucket/prefix`.
+        options: Of its table in cachekit.toml; see the kind.
         limits: How long it may take.
 
-    Attributes:
-        calls: All calls to it.
-        soon: Seconds that a small answer may take, with the tries that begin within `Limits.connect`.
+    Raises:
+        UsageError: obstore is not installed, or the address or the settings cannot be used.
     """
 
-    def __init__(self, kind: ObjectService, name: str, stores: Stores, limits: Limits) -> None:
-        self._kind, self._name, self._stores = kind, name, stores
+    def __init__(
+        self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
+    ) -> None:
+        bucket, prefix = parse(kind, address)
+        self.name = f"{kind.scheme}://{bucket}/{prefix}".rstrip("/")
+        self._kind, self._limits = kind, limits or Limits()
+        self._stores = kind.connect(bucket, prefix, options or {}, self._limits)
         # obstore ends what hangs by itself, a little later; so none of it is refused.
-        self.calls = Calls(name, hanging=1000)
-        self.soon = 2 * limits.connect + limits.read
+        self._calls = Calls(self.name, hanging=1000)
+        # Seconds that a small answer may take, with the tries that begin within `Limits.connect`.
+        self._soon = 2 * self._limits.connect + self._limits.read
         self._seen = False  # the bucket is there
 
-    def look(self, paths: Sequence[str]) -> dict[str, FoundObject]:
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next."""
+        return {path: found.entry for path, found in self._look(paths).items()}
+
+    def _look(self, paths: Sequence[str]) -> dict[str, FoundObject]:
         """What exists of some paths: by requests for each, or by pages of a listing, whichever are fewer."""
         check(paths)
         found: dict[str, FoundObject] = {}
@@ -79,23 +88,23 @@ class Objects:
         pages, wanted = 0, len(left)
         listing = self._listing(_common_folder(left))
         while len(left) > _FEW and (pages < _PATIENCE or wanted - len(left) >= pages * _FEW):
-            page = {entry["path"]: entry for entry in self.do("list", partial(listing, left[0]))}
+            page = {entry["path"]: entry for entry in self._do("list", partial(listing, left[0]))}
             pages, self._seen = pages + 1, True
             for path in left:
                 if path in page and (seen := self._seen_in_list(page[path])):
                     found[path] = seen
             last = max(page) if len(page) >= _PAGE else None
             left = [path for path in left if path > last] if last is not None else []
-        heads = each([partial(self.head, path) for path in left], ASKERS)
+        heads = each([partial(self._head, path) for path in left], ASKERS)
         found |= {path: seen for path, seen in zip(left, heads, strict=True) if seen}
         if not self._seen:
             if not found and left:  # a missing bucket and a missing object answer the same
-                self.do("list", partial(self._listing(""), left[0]))
+                self._do("list", partial(self._listing(""), left[0]))
             self._seen = True
         return found
 
     def _listing(self, folder: str) -> Callable[[str], Sequence[Any]]:
-        """What gives the next page of a listing: from a name on, or as the server goes on where it cannot do that."""
+        """A function that gives the next page of a listing: from a name on, or in the server's own order."""
         import obstore
 
         if not self._kind.resumes_lists:
@@ -111,12 +120,12 @@ class Objects:
 
         return page
 
-    def head(self, path: str) -> FoundObject | None:
+    def _head(self, path: str) -> FoundObject | None:
         """An object, by a request of its own; None where none is there."""
         import obstore
 
         try:
-            result = self.do("look", lambda: obstore.get(self._stores.asks, path, options={"head": True}))
+            result = self._do("look", lambda: obstore.get(self._stores.asks, path, options={"head": True}))
         except FileNotFoundError:
             return None
         sha256 = result.attributes.get(SHA256, "")
@@ -137,24 +146,29 @@ class Objects:
         return (bool(known) and found.e_tag == known) or self._reads_removed(found.entry.path)
 
     def _reads_removed(self, path: str) -> bool:
-        document = self.read(path, len(REMOVED))
+        document = self._document(path, len(REMOVED))
         return document is None or document.data == REMOVED
 
-    def below(self, folder: str) -> Iterator[Entry]:
-        """All objects below a folder; a request for 1,000."""
+    def list(self, folder: str, revision: str) -> Iterator[Entry]:
+        """All files below a folder; a request for 1,000 files."""
         import obstore
 
         check([folder] if folder else [])
-        pages = self.calls.stream(
-            lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self.soon, "list"
+        pages = self._calls.stream(
+            lambda: obstore.list(self._stores.asks, folder or None, chunk_size=_PAGE), self._soon, "list"
         )
         try:
             for page in pages:
                 yield from (found.entry for found in map(self._seen_in_list, page) if found)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            raise self.translated(error, "list") from None
+            raise self._translated(error, "list") from None
 
-    def read(self, path: str, limit: int) -> Document | None:
+    def read(self, path: str, revision: str, limit: int) -> Document | None:
+        """A document; one request."""
+        document = self._document(path, limit)
+        return None if document is None or document.data == REMOVED else document
+
+    def _document(self, path: str, limit: int) -> Document | None:
         """A document, or the marker in the place of one; None where neither is there.
 
         Raises:
@@ -170,7 +184,7 @@ class Objects:
             size, token = result.meta["size"], self._token(result.meta)
             if size > limit:
                 cause = f"{size} bytes, at most {limit} expected"
-                raise TooLargeError(f"{self._name}: {path} is too large", cause=cause, token=token)
+                raise TooLargeError(f"{self.name}: {path} is too large", cause=cause, token=token)
             data = bytearray()
             for chunk in result.stream(min_chunk_size=_CHUNK):
                 data += chunk
@@ -178,16 +192,12 @@ class Objects:
             return Document(bytes(data), token)
 
         try:
-            return self.do("read", get, progress=progress)
+            return self._do("read", get, progress=progress)
         except FileNotFoundError:
             return None
 
-    def chunks(self, path: str, start: int) -> Iterator[bytes]:
-        """The bytes of an object from `start` on, in pieces.
-
-        Raises:
-            FileNotFoundError: It is not there.
-        """
+    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+        """A file's bytes; one request."""
         import obstore
 
         check([path])
@@ -198,15 +208,15 @@ class Objects:
                 yield from (chunk[at : at + PART] for at in range(0, len(chunk), PART))
 
         try:
-            yield from self.calls.stream(get, self.soon, "read")
+            yield from self._calls.stream(get, self._soon, "read")
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
             if is_missing(self._kind, error):
-                raise FileNotFoundError(f"{self._name}: there is no {path}") from None
+                raise FileNotFoundError(f"{self.name}: there is no {path}") from None
             if start and is_past_the_end(error):
                 return
-            raise self.translated(error, "read") from None
+            raise self._translated(error, "read") from None
 
-    def do(self, doing: str, call: Callable[[], T], progress: CallProgress | None = None) -> T:
+    def _do(self, doing: str, call: Callable[[], T], progress: CallProgress | None = None) -> T:
         """A call in bounded time, with our errors.
 
         Raises:
@@ -214,20 +224,20 @@ class Objects:
             CachekitError: Of the port.
         """
         try:
-            return self.calls.run(call, self.soon, doing, progress)
+            return self._calls.run(call, self._soon, doing, progress)
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
             if is_missing(self._kind, error):
                 raise FileNotFoundError from None
-            raise self.translated(error, doing) from None
+            raise self._translated(error, doing) from None
 
-    def translated(self, error: BaseException, doing: str) -> CachekitError:
+    def _translated(self, error: BaseException, doing: str) -> CachekitError:
         """An error of obstore in our words."""
-        return translated(self._kind, error, self._name, doing)
+        return translated(self._kind, error, self.name, doing)
 
     def _token(self, meta: Mapping[str, Any]) -> str:
         if not (meta["e_tag"] or meta["version"]):
             raise RemoteError(
-                f"{self._name}: the service returns neither ETags nor versions", hint="use another kind of remote"
+                f"{self.name}: the service returns neither ETags nor versions", hint="use another kind of remote"
             )
         return msgspec.json.encode(DocumentVersion(meta["e_tag"], meta["version"])).decode()
 

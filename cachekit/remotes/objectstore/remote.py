@@ -31,9 +31,9 @@ from cachekit.calls import CallProgress
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
-from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, parse, status_of
-from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, Objects
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
+from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
+from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
+from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -42,18 +42,8 @@ SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, fr
 _SENDERS = 6  # files at once
 
 
-class ObjectStorage:
-    """A bucket, or what lies below a prefix in it.
-
-    Args:
-        kind: What the service does differently.
-        address: `s3://bucket/prefix`.
-        options: Of its table in cachekit.toml; see the kind.
-        limits: How long it may take.
-
-    Raises:
-        UsageError: obstore is not installed, or the address or the settings cannot be used.
-    """
+class ObjectStorage(ObjectReader):
+    """A bucket, or what lies below a prefix in it."""
 
     compares = True
     scarce = False
@@ -63,12 +53,7 @@ class ObjectStorage:
     def __init__(
         self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
     ) -> None:
-        bucket, prefix = parse(kind, address)
-        self.name = f"{kind.scheme}://{bucket}/{prefix}".rstrip("/")
-        self._kind = kind
-        self._limits = limits or Limits()
-        self._stores = kind.connect(bucket, prefix, options or {}, self._limits)
-        self._objects = Objects(kind, self.name, self._stores, self._limits)
+        super().__init__(kind, address, options, limits)
         self._sent: set[tuple[str, str]] = set()
 
     def revision(self) -> str:
@@ -76,32 +61,15 @@ class ObjectStorage:
         return ""
 
     def stranger(self, memory: Path | None = None) -> str:
-        """Nobody but the account knows who may write; who comes without credentials is no user of the account."""
+        """Only the account knows who may write; without credentials this user is not a user of the account."""
         variable = self._kind.unsigned
         if not variable or os.environ.get(variable, "").strip().lower() in config.FALSE_WORDS:
             return ""
         return f"it is read without credentials ({variable})"
 
-    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those that exist: a request a file for a few, else pages of a listing, from one wanted name to the next."""
-        return {path: found.entry for path, found in self._objects.look(paths).items()}
-
-    def list(self, folder: str, revision: str) -> Iterator[Entry]:
-        """All files below a folder; a request for 1,000 files."""
-        return self._objects.below(folder)
-
-    def read(self, path: str, revision: str, limit: int) -> Document | None:
-        """A document; one request."""
-        document = self._objects.read(path, limit)
-        return None if document is None or document.data == REMOVED else document
-
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
-        """A file's bytes; one request."""
-        return self._objects.chunks(path, start)
-
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one look for all, and a request for each that is not there."""
-        there = self._objects.look([file.path for file in files])
+        there = self._look([file.path for file in files])
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
         self._sent.update((file.path, file.sha256) for file in files)
@@ -122,7 +90,7 @@ class ObjectStorage:
         return ""
 
     def _compare(self, file: Upload, found: FoundObject) -> None:
-        """Nothing, if these are the file's bytes; in the cheapest way that tells.
+        """Raise where the object has other bytes than the file; compared in the cheapest way that tells.
 
         Raises:
             ConflictError: They are not.
@@ -131,13 +99,10 @@ class ObjectStorage:
         if same is None and found.e_tag:
             same = self._kind.e_tag_of(partial(pieces_of, file), found.e_tag) == found.e_tag or None
         if same is None:
-            head = self._objects.head(file.path)
+            head = self._head(file.path)
             same = head.entry.holds(file.size, file.sha256) if head else False
         if same is None:
-            digest = hashlib.sha256()
-            for chunk in self.chunks(file.path, ""):
-                digest.update(chunk)
-            same = digest.hexdigest() == file.sha256
+            same = reads_as(self, file.path, file.sha256)
         if not same:
             raise ConflictError(f"{self.name}: other bytes are at {file.path}")
 
@@ -170,18 +135,18 @@ class ObjectStorage:
                 tell(len(data))
 
         try:
-            self._objects.calls.run(put, self._limits.connect + self._limits.commit, "send", progress)
+            self._calls.run(put, self._limits.connect + self._limits.commit, "send", progress)
         except AlreadyExistsError:  # somebody was faster, or the answer to a first try was lost
-            if not (found := self._objects.head(file.path)):
+            if not (found := self._head(file.path)):
                 raise ConflictError(f"{self.name}: {file.path} is being written by others") from None
             self._compare(file, found)
         except Exception as error:
             if broken or (isinstance(error, OSError) and not status_of(error)[0]):
                 raise  # the source
-            raise self._objects.translated(error, "send") from None
+            raise self._translated(error, "send") from None
 
     def _check(self, write: Write) -> None:
-        found = self._objects.head(write.path)
+        found = self._head(write.path)
         if (found.token if found else ABSENT) != write.token:
             raise self._changed(write)
 
@@ -201,17 +166,17 @@ class ObjectStorage:
             self._write(Write(write.path, write.data, there.token))
         except (PreconditionError, FileNotFoundError) as error:
             if status_of(error)[1] in self._kind.absent:
-                raise self._objects.translated(error, "write") from None
+                raise self._translated(error, "write") from None
             raise self._changed(write) from None
         except Exception as error:  # noqa: BLE001 - obstore's own have no common root
-            self._settle(write, data, self._objects.translated(error, "write"), status_of(error)[0])
+            self._settle(write, data, self._translated(error, "write"), status_of(error)[0])
 
     def _settle(self, write: Write, data: bytes, error: Exception, status: int) -> None:
-        """Nothing, if a write whose answer was lost is there; else the error that says what is known."""
+        """Return if a write whose answer was lost has landed; else raise the error that says what is known."""
         if type(error) is not RemoteError or error.cause == UNREACHED or 400 <= status < 500:  # noqa: PLR2004
             raise error from None
         try:
-            now = self._objects.read(write.path, len(data))
+            now = self._document(write.path, len(data))
         except Exception:  # noqa: BLE001 - what counts is the first error
             now = None
         if not now or now.data != data:
@@ -226,12 +191,12 @@ class ObjectStorage:
         # What is None there is left out: obstore takes it for a wrong type.
         mode: Any = "create" if token == ABSENT else msgspec.json.decode(token)
         put = partial(obstore.put, self._stores.writes, path, data, attributes=attributes, mode=mode)
-        self._objects.calls.run(put, self._objects.soon, "write")
+        self._calls.run(put, self._soon, "write")
 
     def _marker(self, path: str) -> Document | None:
         """The marker in the place of a removed document; None where something else lies there."""
         try:
-            there = self._objects.read(path, len(REMOVED))
+            there = self._document(path, len(REMOVED))
         except TooLargeError:
             return None
         return there if there and there.data == REMOVED else None

@@ -29,7 +29,8 @@ def text_rows(job: Job) -> dict[str, Split]:
     def read(row: Mapping[str, Any], where: str) -> Feature:
         value = row[column]
         if isinstance(value, bytes):
-            raise DataError(f"{where}: {column} is bytes, not text", hint="is it another column? say data.text_column")
+            hint = "if another column is meant, name it with data.text_column"
+            raise DataError(f"{where}: {column} is bytes, not text", hint=hint)
         return {"text": data.text(value), "ends": not isinstance(value, rows.Line)}
 
     running = {name for name, table in tables.items() if isinstance(table[0][column], rows.Line)}
@@ -114,7 +115,9 @@ def _stream(split: Split, tokens: Tokens, first: Sequence[int], wanted: int | No
         if wanted is not None and total >= wanted:
             break
     if total == len(first):
-        raise DataError(f"the {split.name} texts are empty", hint="is it another column? say data.text_column")
+        raise DataError(
+            f"the {split.name} texts are empty", hint="if another column is meant, name it with data.text_column"
+        )
     # Empty texts at the very end begin where nothing is: they count with the last token.
     places = np.minimum(np.asarray(starts, dtype=np.int64), total - 1)
     stream = np.concatenate(pieces)

@@ -131,7 +131,7 @@ def answers_of(value: Any, column: str, where: str) -> list[tuple[str, int]]:
         raise DataError(
             f'{where}: {column} is not of the form {{"text": [...], "answer_start": [...]}}',
             cause=cause[:200],
-            hint="is it another column? say data.answers_column; both lists are empty where there is no answer",
+            hint="name another column with data.answers_column; both lists are empty where there is no answer",
         )
     return found
 

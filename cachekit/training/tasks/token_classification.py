@@ -172,7 +172,7 @@ def _list_of(value: Any, column: str, field: str, where: str) -> Sequence[Any]:
     if not isinstance(found, list | tuple) or any(isinstance(one, list | dict) for one in found):
         raise DataError(
             f"{where}: {column} is no list of one value a word",
-            hint=f"is it another column? say data.{field}",
+            hint=f"if another column is meant, name it with data.{field}",
         )
     return found
 

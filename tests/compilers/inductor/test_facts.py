@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.inductor import facts, option_names
+from cachekit.compilers.inductor import facts, options
 from cachekit.compilers.inductor.compiler import Inductor
-from cachekit.compilers.port import Run
+from cachekit.compilers.port import Observed, Run
 from cachekit.compilers.prepare import prepare
+from cachekit.compilers.tree_watch import keeps_access_times
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
 from tests.compilers.inductor.torch_variables import read_by_torch
@@ -107,10 +107,10 @@ def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(tmp_path):
 
 
 @pytest.mark.feature("K3")
-@pytest.mark.parametrize("name", sorted({*facts.FORCED, *facts.SET, *facts.UNWATCHED} - {facts.THREADS, facts.CXX}))
-def test_they_are_not_in_our_key_either(monkeypatch, name):
+def test_they_are_not_in_our_key_either(monkeypatch):
     before = key()
-    monkeypatch.setenv(name, "1")
+    for name in {*facts.FORCED, *facts.SET, *facts.UNWATCHED} - {facts.THREADS, facts.CXX}:
+        monkeypatch.setenv(name, "1")
     assert key() == before
 
 
@@ -186,13 +186,12 @@ def test_the_compiler_of_a_recipe_is_the_one_that_counts(monkeypatch, compilers)
 # Options
 
 
-def test_the_options_read_from_the_source_are_those_of_the_module():
+def test_every_option_of_the_module_is_known_from_its_source():
     import torch._inductor.config as inductor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        real = set(inductor.get_config_copy())
-    assert option_names.installed() == real - {"TYPE_CHECKING"}
+        options.check_names({*inductor.get_config_copy()} - {"TYPE_CHECKING"})
 
 
 @pytest.mark.parametrize("threads", ["0", "1.0", "'2'", "true"])
@@ -203,19 +202,28 @@ def test_threads_that_are_no_number_are_answered_with_what_helps(threads):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"),
-    [("epilogue_fuson", "epilogue_fusion"), ("cpp.simdlenn", "cpp.simdlen"), ("force_disable_caches", "")],
+    ("name", "hint"),
+    [
+        ("epilogue_fuson", "did you mean epilogue_fusion?"),
+        ("cpp.simdlenn", "did you mean cpp.simdlen?"),
+        ("force_disable_caches", ""),  # an alias of another module's
+    ],
 )
-def test_an_unknown_option_is_found_out_without_torch(tmp_path, name, near):
+def test_an_unknown_option_is_refused(name, hint):
+    with pytest.raises(RecipeError, match=rf"compiler\.options\.{name} ") as caught:
+        options.check_names(["epilogue_fusion", name])
+    assert hint in caught.value.hint
+
+
+def test_an_unknown_option_is_found_out_without_torch(tmp_path):
     (tmp_path / "toy.yaml").write_text(TEXT)
     script = (
         "import sys; from cachekit.cli import main\n"
         "try: main()\n"
         "finally: print('torch' in sys.modules, file=sys.stderr)"
     )
-    options = json.dumps({name: True})
     done = subprocess.run(
-        [sys.executable, "-c", script, "plan", "toy.yaml", "--set", f"compiler.options={options}"],
+        [sys.executable, "-c", script, "plan", "toy.yaml", "--set", "compiler.options={epilogue_fuson: true}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -223,8 +231,7 @@ def test_an_unknown_option_is_found_out_without_torch(tmp_path, name, near):
         check=False,
     )
     assert done.returncode == 2
-    assert f"compiler.options.{name}" in done.stderr
-    assert near in done.stderr
+    assert "compiler.options.epilogue_fuson" in done.stderr
     assert done.stderr.splitlines()[-1] == "False"
 
 
@@ -247,3 +254,17 @@ def test_a_strict_run_ends_at_the_first_compile(tmp_path):
     assert caught.value.exit_code == 3
     lenient = Inductor().watch(Run(recipe(), tmp_path, "train", found=True))
     lenient.event({"event": "graphs", "found": 2, "compiled": 1})
+
+
+def test_a_trial_on_another_records_files_tells_which_it_read_and_what_goes_with_them(tmp_path):
+    for name in ("fxgraph/a/key/entry", "fxgraph/b/key/entry", "k/kernel.so", "k/kernel.cpp", "k/other.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"code")
+    watch = Inductor().watch(Run(recipe(), tmp_path, "trial", restored={"archive.tar": ""}))
+    watch.begin(print)
+    (tmp_path / "fxgraph/a/key/entry").read_bytes()
+    (tmp_path / "k/kernel.so").read_bytes()
+    seen = watch.observed(Observed(found=1))
+    assert seen.found == 1
+    if keeps_access_times(tmp_path):
+        assert seen.used == {"fxgraph/a/key/entry", "k/kernel.so", "k/kernel.cpp"}

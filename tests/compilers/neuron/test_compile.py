@@ -16,7 +16,7 @@ from cachekit.errors import CompileError
 from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host  # noqa: F401 - fixtures
 from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
-from tests.support.own_processes import started
+from tests.support.processes import started
 
 
 def complete(host, entries, *, jobs=2, timeout=60.0, told=None, **others):

@@ -24,7 +24,7 @@ from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
-from tests.support.standins import memory_folder
+from tests.support.processes import memory_folder
 
 TEXT = """
 name: toy
@@ -209,7 +209,7 @@ def test_an_archive_of_another_compiler_is_refused_even_under_this_ones_name(tmp
     (module,), (packed,) = harvest.modules, harvest.files.values()
     newer, target = NeuronNative(machine(packages={**PACKAGES, "neuronx-cc": "2.28.1.0"})), tmp_path / "newer"
     target.mkdir()
-    with pytest.raises(UnsafeArchiveError, match=r"no archive of torchneuron-2\.28\.1\.0"):
+    with pytest.raises(UnsafeArchiveError, match=r"not an archive of torchneuron-2\.28\.1\.0"):
         newer.restore(module, [blob(packed)], target)
     lying = Module(module.name.replace("2.27.5334.0", "2.28.1.0"), module.files)
     with pytest.raises(IntegrityError) as caught:

@@ -19,7 +19,7 @@ from cachekit.disk import FileSystem
 from cachekit.errors import MissError
 from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host, recipe, watch  # noqa: F401 - fixtures
-from tests.support.own_processes import wait_for
+from tests.support.processes import until
 
 # --- locks of a run's own workers -----------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ def test_a_worker_of_ours_keeps_its_lock_between_its_compiler_and_its_neff(host,
         compiler.write_text(f"#!{sys.executable}\nimport sys\nsys.stdin.read()\n")
         compiler.chmod(0o755)
         with subprocess.Popen([compiler, "link", f"model.{one.name}.pb"], stdin=subprocess.PIPE) as compiling:
-            wait_for(lambda: Path(f"/proc/{compiling.pid}/comm").read_text().startswith("neuronx-cc"))
+            until(lambda: Path(f"/proc/{compiling.pid}/comm").read_text().startswith("neuronx-cc"), "the compiler")
             assert look(100) == [], "a compiler of it was seen"
         assert look(10) == []
         assert look(100) == []

@@ -11,8 +11,8 @@ import pytest
 
 from cachekit.remotes.hub import BucketStorage
 from cachekit.remotes.port import Limits, Storage
+from tests.remotes.one_hub import one_hub
 from tests.support.hubserver import HubServer
-from tests.support.one_hub import one_hub
 
 BUCKET = "team/cache"
 

@@ -10,7 +10,7 @@ import pytest
 
 from cachekit.remotes.hub import HubStorage
 from cachekit.remotes.port import Limits
-from tests.support.one_hub import one_hub
+from tests.remotes.one_hub import one_hub
 
 NAMES = count()
 LIMITS = Limits(connect=3.0, read=10.0, commit=20.0)

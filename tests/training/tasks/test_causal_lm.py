@@ -10,7 +10,7 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import architecture
-from tests.support.grids import representative
+from tests.training.grids import representative
 from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, lm_job, tokenizer_folder
 
@@ -185,8 +185,8 @@ def test_a_model_or_a_tokenizer_that_does_not_fit_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "model_type, config, said",
     [
-        ("llama", {"num_attention_heads": 4, "num_key_value_heads": 3}, "num_attention_heads 4 cannot share"),
-        ("qwen3", {"num_attention_heads": 4}, "cannot share num_key_value_heads 32"),
+        ("llama", {"num_attention_heads": 4, "num_key_value_heads": 3}, "num_attention_heads 4 cannot be shared"),
+        ("qwen3", {"num_attention_heads": 4}, "cannot be shared by num_key_value_heads 32"),
         ("gpt2", {"n_head": 5}, "n_embd 768 cannot be shared by n_head 5"),
         ("mistral", {"hidden_size": 30, "num_attention_heads": 8}, "hidden_size 30 cannot be shared"),
     ],

@@ -14,7 +14,7 @@ from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients
 from cachekit.recipe.schema import Data, Training
 from cachekit.recipe.schema import Model as ModelPart
-from tests.support.grids import representative
+from tests.training.grids import representative
 from tests.training.jobs import TINY, job_of, ready, recipe_of, train_here, uncompiled  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own

@@ -162,9 +162,9 @@ def test_local_files_are_looked_at_before_a_worker_starts(tmp_path):
     "change, said",
     [
         ({"choices": ["a", "b", "c"]}, "train row 3 has 3 choices, and not 4"),
-        ({"choices": ["a"]}, "train row 3: choices is no list of two or more choices"),
-        ({"choices": [["a"], "b"]}, "train row 3: choices is no list of two or more choices"),
-        ({"choices": {"text": ["a", "b"], "label": ["A"]}}, "train row 3: choices is no list of two or more choices"),
+        ({"choices": ["a"]}, "train row 3: choices is not a list of two"),
+        ({"choices": [["a"], "b"]}, "train row 3: choices is not a list of two"),
+        ({"choices": {"text": ["a", "b"], "label": ["A"]}}, "train row 3: choices is not a list of two"),
         ({"label": "E"}, "train row 3: the label 'E' is none of the choices"),
         ({"label": "2"}, "train row 3: the label '2' is none of the choices"),
         ({"label": ""}, "train row 3 has no label"),

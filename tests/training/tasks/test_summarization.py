@@ -8,7 +8,7 @@ import pytest
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe.schema import Data
-from tests.support.grids import representative
+from tests.training.grids import representative
 from tests.training.jobs import (
     TINY,
     job_of,

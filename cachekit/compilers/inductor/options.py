@@ -1,0 +1,113 @@
+"""Flags and options of Inductor: their canonical form, and the names that the installed torch knows.
+
+A flag is `--name=value` or `--name`, an option `name: value`; both set the same thing. Their order means nothing here,
+unlike Neuron's: they end up as settings with names. What reaches no code is left out (`facts.IRRELEVANT_OPTIONS`).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cachekit.compilers.inductor.facts import IRRELEVANT_OPTION_PREFIXES, IRRELEVANT_OPTIONS, RELEVANT_OPTIONS
+from cachekit.errors import RecipeError
+from cachekit.recipe import yaml_text
+from cachekit.recipe.schema import Compiler
+
+# Arguments of torch.compile; every other name is one of torch._inductor.config, which the worker checks.
+TORCH_COMPILE = frozenset({"mode", "fullgraph"})
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def all_options(compiler: Compiler) -> dict[str, Any]:
+    """Flags and options as one mapping, sorted by name.
+
+    Raises:
+        RecipeError: A flag is malformed, or a name is given two values.
+    """
+    merged: dict[str, Any] = dict(compiler.options)
+    for flag in compiler.flags:
+        name, equals, text = flag.removeprefix("--").partition("=")
+        if not flag.startswith("--") or not name:
+            raise RecipeError(
+                f"compiler.flags: Inductor has no flag {flag!r}",
+                cause="a flag is --name=value or --name",
+                hint="the names are those of torch._inductor.config, and mode, fullgraph, threads",
+            )
+        name = name.replace("-", "_")
+        value = yaml_text.scalar(text, f"compiler.flags: {flag}") if equals else True
+        if name in merged and merged[name] != value:
+            raise RecipeError(f"compiler: {name} is {merged[name]!r} and {value!r}", hint="keep one of them")
+        merged[name] = value
+    if (mode := merged.get("mode", "default")) not in MODES:
+        raise RecipeError(f"compiler.options.mode is {mode!r}", hint=f"one of {', '.join(MODES)}")
+    threads = merged.get("threads", 1)
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise RecipeError(
+            f"compiler.options.threads is {threads!r}",
+            cause="expected a whole number, 1 or more",
+            hint="correct the number, or leave it out: then Inductor uses one thread per core",
+        )
+    return dict(sorted(merged.items()))
+
+
+def canonical(compiler: Compiler) -> dict[str, Any]:
+    """What reaches the code, without `threads`, which is an ingredient of its own."""
+    return {
+        name: value
+        for name, value in all_options(compiler).items()
+        if name != "threads"
+        and name not in IRRELEVANT_OPTIONS
+        and (name in RELEVANT_OPTIONS or not name.startswith(IRRELEVANT_OPTION_PREFIXES))
+        and not (name == "mode" and value == "default")
+        and not (name == "fullgraph" and value is False)
+    }
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse options that the installed Inductor does not have; the worker checks again, and their classes and values.
+
+    Raises:
+        RecipeError: It has no option of that name.
+    """
+    for name in names:
+        known = [f"{name[: name.rfind('.') + 1]}{last}" for last in _installed()]
+        if known and name not in known:
+            raise unknown(name, known)
+
+
+def unknown(name: str, known: Iterable[str], cause: str = "") -> RecipeError:
+    """What to say of an option that Inductor does not have."""
+    near = get_close_matches(name, known, n=1)
+    return RecipeError(
+        f"compiler.options.{name} (flag --{name.replace('_', '-')}): Inductor has no such option",
+        cause=cause,
+        hint=f"did you mean {near[0]}?" if near else "see torch._inductor.config",
+    )
+
+
+@cache
+def _installed() -> frozenset[str]:
+    """The last part of each option's name, read from torch's source (30 ms): importing it takes seconds.
+
+    Empty where the source cannot be read.
+    """
+    try:
+        spec = importlib.util.find_spec("torch")
+        folder = next(iter((spec.submodule_search_locations if spec else None) or ()))
+        tree = ast.parse(Path(folder, "_inductor", "config.py").read_text(encoding="utf-8"))
+    except (ImportError, OSError, ValueError, SyntaxError, StopIteration):
+        return frozenset()
+    plain = [target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
+    typed = [node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and not _alias(node.value)]
+    return frozenset(target.id for target in (*plain, *typed) if isinstance(target, ast.Name))
+
+
+def _alias(value: ast.expr | None) -> bool:
+    """`Config(alias=...)`: another name of an option of another module."""
+    return isinstance(value, ast.Call) and any(keyword.arg == "alias" for keyword in value.keywords)

@@ -1,0 +1,94 @@
+"""Processes that a test starts, side by side or below itself, and what it waits for."""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from cachekit.process import below
+
+PATIENCE = 60.0  # seconds after which a test stops waiting for something that does not come
+
+
+def started(before):
+    """What this process and those below it started since, and still runs; other tests' servers may be there."""
+    return set(below(os.getpid())) - before
+
+
+def side_by_side(count, work):
+    """Run `work(number)` in that many processes, started at one moment; returns what they returned, in order.
+
+    A process that failed gives None; its traceback goes to stderr.
+    """
+    gate_out, gate_in = os.pipe()
+    children = []
+    for number in range(count):
+        out, back = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(gate_in)
+                os.read(gate_out, 1)  # the gate opens when its only writer closes it
+                os.write(back, msgspec.json.encode(work(number)))
+                code = 0
+            except BaseException:  # noqa: BLE001 - a child never returns into pytest
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(back)
+        children.append((pid, out))
+    os.close(gate_out)
+    os.close(gate_in)
+    answers = []
+    for pid, out in children:
+        with os.fdopen(out, "rb") as stream:
+            raw = stream.read()
+        _, status = os.waitpid(pid, 0)
+        answers.append(msgspec.json.decode(raw) if status == 0 else None)
+    return answers
+
+
+@contextmanager
+def memory_folder():
+    """A temporary folder on a file system in memory; an ordinary one where there is none, or a small one."""
+    base = Path("/dev/shm")
+    if not os.access(base, os.W_OK) or shutil.disk_usage(base).free < 1 << 30:
+        base = None
+    with tempfile.TemporaryDirectory(prefix="cachekit-test-", dir=base) as folder:
+        yield Path(folder)
+
+
+def alive(pid):
+    """Whether a process runs; one that is dead and only not yet reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def until(condition, what, limit=PATIENCE):
+    """Wait for something, and return it; fails after so many seconds, which are no measure of speed."""
+    deadline = time.monotonic() + limit
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.01)
+    return value
+
+
+@contextmanager
+def ended(child):
+    """Let no process of a test outlive it."""
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.send_signal(signal.SIGKILL)
+        child.communicate()
