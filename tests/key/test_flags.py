@@ -137,7 +137,7 @@ def test_a_flags_value_that_is_no_yaml_is_refused_as_the_flag_it_is(value):
     assert "--set" not in "".join(caught.value.lines())
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.dictionaries(
         st.sampled_from("abcdef"), st.integers(0, 3) | st.booleans() | st.sampled_from(["x", "no"]), max_size=6
@@ -150,7 +150,7 @@ def test_any_flags_in_any_order_are_their_options(named, random):
     assert canonical_json(options(flags)) == canonical_json(named)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.lists(st.text(max_size=8) | st.text("-=abm.:[{'1", max_size=8).map("--".__add__), max_size=3))
 def test_any_flag_is_read_or_refused(flags):
     try:

@@ -108,7 +108,7 @@ NAMES = st.lists(st.text("ab.é -", min_size=1, max_size=4).filter(lambda s: s.s
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.binary(max_size=1200), max_size=4))
 def test_any_tree_is_packed_and_unpacked(tmp_path_factory, tree):
     folders = {name[:end] for name in tree for end, char in enumerate(name) if char == "/"}

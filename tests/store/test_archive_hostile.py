@@ -53,13 +53,6 @@ def test_a_member_that_is_no_file_is_refused(yard, kind, target):
     assert tree_of(yard / "in") == {}, "all members are looked at before the first is made"
 
 
-def test_a_link_and_then_a_file_through_it_is_refused(yard):
-    link = member("d", b"", type=tarfile.SYMTYPE, linkname="..")
-    refused(yard, tar(link, member("d/victim", b"spoilt")))
-    link = member("f", b"", type=tarfile.LNKTYPE, linkname="../victim")
-    refused(yard, tar(link, member("f", b"spoilt")))
-
-
 @pytest.mark.parametrize(
     "members",
     [
@@ -195,7 +188,7 @@ def test_a_header_with_a_changed_bit_is_refused_or_harmless(yard):
         assert attempt(yard, changed, f"t{place}") in (None, THREE), place
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_no_archive_reaches_outside_or_fails_in_another_way(tmp_path_factory, data):
     """Members of any kind under any name, and bytes changed anywhere with the header's checksum made good."""

@@ -272,7 +272,7 @@ def campaign(tmp_path, moments, seed):
 
 @pytest.mark.feature("S2", "C3")
 def test_a_warm_killed_at_random_moments(tmp_path):
-    campaign(tmp_path, 6, seed=12)
+    campaign(tmp_path, 4, seed=12)
 
 
 @pytest.mark.slow

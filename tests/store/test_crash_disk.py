@@ -118,7 +118,7 @@ def test_blobs_are_durable_before_the_record_is_visible(crashes, tmp_path):
 
 
 @pytest.mark.feature("S3")
-@pytest.mark.parametrize("every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [pytest.param(9, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
 def test_blobs_are_durable_before_the_record_also_after_a_killed_publish(crashes, tmp_path, every):
     """A folder that an earlier process made, and did not live to make durable, is no more durable for being there."""
     count = crashes(tmp_path / "count", "publish")["calls"]

@@ -125,7 +125,7 @@ def test_a_damaged_note_is_none(tmp_path):
 CODES = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.sampled_from([b"one", b"two"]), min_size=1)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(CODES, CODES)
 def test_twins_are_the_modules_of_one_name_and_other_bytes(mine, theirs):
     def record(codes):

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -177,23 +178,13 @@ def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_ex
     assert len(listed(watched.store, exact=True)) == 1
 
 
-def test_damage_that_stays_is_told_by_everyone(home, settled):
-    fill(home, 3)
-    put(home, made(7)).with_name("f" * 64 + ".json").mkdir()
-    for _ in range(2):
-        watched = Watched(home)
-        assert len(listed(watched.store)) == 4
-        assert [told["kept"] for told in watched.told("store.damaged")] == [True]
-
-
 def test_what_records_needed_that_are_gone_makes_room(home):
     watched = Watched(home)
     for number in range(20):
         publish(watched.store, make_record(number, (f"own {number}",)))
     gc(watched.session, Keep(max_size=0))
-    with sqlite3.connect(watched.store.layout.index) as database:
+    with closing(sqlite3.connect(watched.store.layout.index)) as database:
         sizes = [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("part", "whole", "named")]
-    database.close()
     assert sizes == [0, 0, 0]
 
 
@@ -217,20 +208,19 @@ def test_a_damaged_index_does_no_harm(many_folders, data):
     assert listed(opened(home), exact=True) == plainly(home) != expected
 
 
-@pytest.mark.parametrize("instead", [b"", b"\0" * 4000, b"text", None])
+@pytest.mark.parametrize("instead", [b"", b"\0" * 4000, b"text", "a folder", "another version"])
 def test_what_is_no_index_does_not_disturb(home, instead):
     fill(home, 3)
     place = opened(home).layout.index
-    place.write_bytes(instead) if instead is not None else place.mkdir()
-    assert listed(opened(home)) == plainly(home)
-
-
-def test_an_index_of_another_version_is_made_anew(home):
-    publish(opened(home), make_record(1))
-    with sqlite3.connect(opened(home).layout.index) as database:
-        database.execute("PRAGMA user_version = 99")
-        database.execute("DROP TABLE record")
-    database.close()
+    if instead == "a folder":
+        place.mkdir()
+    elif instead == "another version":
+        listed(opened(home))
+        with closing(sqlite3.connect(place)) as database:
+            database.execute("PRAGMA user_version = 99")
+            database.execute("DROP TABLE record")
+    else:
+        place.write_bytes(instead)
     assert listed(opened(home)) == plainly(home)
 
 

@@ -53,21 +53,6 @@ def test_nobody_sweeps_a_folder_that_is_in_use(tmp_path):
     assert list((tmp_path / "base").iterdir()) == []
 
 
-def test_many_processes_may_publish_different_keys_at_once(home):
-    def work(number):
-        watched = Watched(home)
-        for turn in range(4):
-            publish(watched.store, make_record(10 * number + turn, (f"{number} {turn}", "shared")))
-        return watched.damage()
-
-    assert side_by_side(8, work) == [[]] * 8
-    watched = Watched(home)
-    made = [make_record(10 * number + turn, (f"{number} {turn}", "shared")) for number in range(8) for turn in range(4)]
-    assert [find(watched.store, pair[0]) for pair in made] == [pair[0] for pair in made]
-    assert watched.damage() == []
-    assert leftovers_of(home) == set()
-
-
 def test_readers_beside_a_writer_see_the_old_record_or_the_new(home):
     states = [make_record(1, (f"state {number}",)) for number in range(2)]
     publish(Watched(home).store, states[0])

@@ -65,7 +65,7 @@ RECORDS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(RECORDS)
 def test_any_record_is_read_back(made):
     raw = encode(made)

@@ -48,7 +48,7 @@ def test_a_record_that_is_cut_off_or_goes_on_is_refused(small):
         refused(small + extra)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=80) | VALUES.map(lambda value: json.dumps(value).encode("utf-8")))
 def test_what_is_no_record_is_refused(raw):
     refused(raw)

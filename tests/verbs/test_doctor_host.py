@@ -167,7 +167,7 @@ def test_options_that_were_left_in_the_environment(monkeypatch):
 @pytest.mark.feature("U1")
 def test_a_cache_address_that_is_no_local_folder(monkeypatch):
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "s3://bucket/cache")
-    assert "is a bucket, no local folder" in the_problem("neuron-root")["said"]
+    assert "is a bucket and not a local folder" in the_problem("neuron-root")["said"]
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", "/tmp/one")
     monkeypatch.setenv("NEURON_CC_FLAGS", "--cache_dir=/tmp/other")
     assert "let both name the same folder" in the_problem("neuron-root")["said"]

@@ -56,7 +56,7 @@ def journaled(home):
         (f"{V26}/MODULE_10000000000000000009+bbbbbbbb", "both", "neither its graph nor its flags"),
         (A, "recorded", "the record has it"),
         ("neuronxcc-2.27.0.0+1/MODULE_10000000000000000001+aaaaaaaa", "compiler", f"recorded for {V26}"),
-        (f"{V26}/something", "unknown", "none that Neuron is known to give"),
+        (f"{V26}/something", "unknown", "Neuron is not known to give"),
     ],
 )
 def test_what_of_a_modules_name_is_new(name, relation, words):

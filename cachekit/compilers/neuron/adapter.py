@@ -31,8 +31,7 @@ FLAGS = "compiler.flags"
 class _Neuron(Adapter):
     """What both share: the devices, and the compiler's words."""
 
-    def here(self, *, compiles: bool) -> bool:  # noqa: ARG002 - the port's
-        """Whether real packages with their code are in this environment."""
+    def here(self, *, compiles: bool) -> bool:
         if not presence.possible():
             return False
         from cachekit.compilers.neuron import host
@@ -40,7 +39,6 @@ class _Neuron(Adapter):
         return host.native_available() if self.name == "neuron-native" else host.available()
 
     def instance(self) -> str:
-        """This machine's type, where it has Neuron devices and the packages for them."""
         if not presence.possible():
             return ""
         from cachekit.compilers.neuron import host
@@ -50,7 +48,6 @@ class _Neuron(Adapter):
         return ""
 
     def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str] = SIDES) -> list[str]:
-        """What flags that differ mean."""
         if name != FLAGS or not isinstance(old, list) or not isinstance(new, list):
             return []
         from cachekit.compilers.neuron.explain import flag_lists
@@ -76,13 +73,11 @@ class XlaAdapter(_Neuron):
         return False
 
     def open(self, node: Node | None = None) -> Compiler:
-        """The compiler on this machine."""
         from cachekit.compilers.neuron.compiler import Neuron
 
         return Neuron(node=node)
 
     def elsewhere(self, toolchain: str, instance: str) -> Compiler:
-        """The compiler on a machine of the registry."""
         from cachekit.compilers.neuron import compiler, host
 
         return compiler.Neuron(host.named(toolchain, instance, self.name))
@@ -94,33 +89,28 @@ class XlaAdapter(_Neuron):
         return CHECKS
 
     def places(self) -> Mapping[str, CachePlace]:
-        """The folders of torch-neuronx and of TorchNeuron."""
         from cachekit.compilers.neuron.root import resolve, resolve_native
 
         return {"neuron_cache": resolve().place(), "native_cache": resolve_native().place()}
 
     @cached_property
     def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
-        """AWS's cache of modules."""
         from cachekit.compilers.neuron.caches import ModuleCache
 
         return ModuleCache()
 
     def toolchain(self, directory: str) -> dict[str, str]:
-        """The compiler's version."""
         from cachekit.compilers.neuron import facts
 
         found = facts.COMPILER_DIRECTORY.fullmatch(directory)
         return {facts.COMPILER_PACKAGE: found["version"]} if found else {}
 
     def graph(self, module: Module) -> File | None:
-        """The module's NEFF."""
         from cachekit.compilers.neuron import facts
 
         return next((file for file in module.files if file.path == facts.NEFF), None)
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
-        """Look at the module's NEFF: is it whole, and the one that the module's name and flags say."""
         from cachekit.compilers.neuron import facts, fit, flags, neff
 
         files = {file.path: file for file in module.files}
@@ -135,13 +125,11 @@ class XlaAdapter(_Neuron):
         return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
 
     def describe(self, path: Path) -> dict[str, Any] | None:
-        """What a NEFF says of itself."""
         from cachekit.compilers.neuron import describe
 
         return describe.file(path)
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
-        """What the NEFF of each module says."""
         from cachekit.compilers.neuron import describe
 
         found = describe.modules(modules, path)
@@ -159,7 +147,6 @@ class XlaAdapter(_Neuron):
     def explain_modules(
         self, names: Sequence[str], new: Collection[str], record: Record, path: Callable[[File], Path]
     ) -> dict[str, Explained]:
-        """Whether the graph is new, or the flags are, or the compiler; the flags are those of each module's file."""
         from cachekit.compilers.neuron import facts, flags
         from cachekit.compilers.neuron.explain import module_name
 
@@ -185,32 +172,27 @@ class NativeAdapter(_Neuron):
     prefix = "torchneuron-"
 
     def open(self, node: Node | None = None) -> Compiler:
-        """The compiler on this machine."""
         from cachekit.compilers.neuron.native_compiler import NeuronNative
 
         return NeuronNative(node=node)
 
     def elsewhere(self, toolchain: str, instance: str) -> Compiler:
-        """The compiler on a machine of the registry."""
         from cachekit.compilers.neuron import host, native_compiler
 
         return native_compiler.NeuronNative(host.named(toolchain, instance, self.name))
 
     @cached_property
     def foreign_cache(self) -> ForeignCache:  # type: ignore[override]
-        """TorchNeuron's tree of graphs."""
         from cachekit.compilers.neuron.caches import GraphCache
 
         return GraphCache()
 
     def toolchain(self, directory: str) -> dict[str, str]:
-        """The compiler's version."""
         from cachekit.compilers.neuron import facts
 
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
-        """How many graphs are in each archive."""
         return {module.name: {"neffs": len([*self.foreign_cache.units(module, path)])} for module in modules}
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
@@ -228,11 +210,9 @@ class NativeAdapter(_Neuron):
         return of_archive(path, packed) if archive else super().leaks(file, path, archive=archive)
 
     def graph(self, module: Module) -> File | None:
-        """The module's archive."""
         return module.files[0] if len(module.files) == 1 else None
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
-        """Look at each graph of the archive: is it whole, and of the compiler that the folder names."""
         from cachekit.compilers.neuron import native
 
         if len(module.files) != 1:

@@ -27,7 +27,7 @@ import torch, torch_xla
 rows = torch.ones(3, 3).to(torch_xla.device())
 print((rows * 2 + 1).sum().item())
 """
-CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NPC_DUMP_RESULTS)
+CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR)
 
 
 def _entries(folder: Path) -> list[CacheEntry]:
@@ -102,14 +102,9 @@ def _module_name(seen: Evidence) -> Observation:
 
 def _module_files(seen: Evidence) -> Observation:
     wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
-    odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted]
+    odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted or (entry.path / facts.DONE).stat().st_size]
     one = (odd or found)[0]
     return Observation(not odd, listed((*one.names, *one.odd)))
-
-
-def _done_mark(seen: Evidence) -> Observation:
-    sizes = {file.size for entry in _warmed(seen) for file in entry.files() if file.name == facts.DONE}
-    return Observation(sizes == {0}, f"{listed(map(str, sizes)) or 'no'} bytes")
 
 
 def _flags_file(seen: Evidence) -> Observation:
@@ -149,16 +144,12 @@ def digests(paths: Iterable[Path]) -> Observation:
 def _neff_contents(seen: Evidence) -> Observation:
     entry = _warmed(seen)[0]
     found, chip = read_neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(hard(seen.good("warm"), "target.chip"))
-    fits = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}" == entry.compiler and found.chip == chip
+    compiler = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}"
+    told = (found.compiler, found.chip, found.target, found.module)
     return Observation(
-        fits, f"compiler {found.compiler or 'none'}, chip {found.chip or 'none'} ({found.target or 'none'})"
+        (compiler, found.chip, found.module) == (entry.compiler, chip, entry.name),
+        ", ".join(one or "nothing" for one in told),
     )
-
-
-def _neff_name(seen: Evidence) -> Observation:
-    found = [(entry.name, read_neff(entry.path / facts.NEFF)) for entry in _warmed(seen)]
-    wrong = [one for name, one in found if one.module != name]
-    return Observation(not wrong, (wrong[0] if wrong else found[0][1]).name or "no name")
 
 
 def _extraction_line(seen: Evidence) -> Observation:
@@ -191,15 +182,6 @@ def _log_header(seen: Evidence) -> Observation:
     return Observation(
         all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}"
     )
-
-
-def _workers_share(seen: Evidence) -> Observation:
-    used = _log(seen.good("train")).by_process
-    if len(used) < 2:  # noqa: PLR2004 - one has nothing to share
-        raise UnknownError("one worker alone was seen")
-    shared = set.intersection(*map(set, used.values()))
-    counts = ", ".join(f"{name} {len(modules)}" for name, modules in sorted(used.items()))
-    return Observation(bool(shared), f"{len(shared)} modules are all workers', of {counts}")
 
 
 def compiler_process(seen: Evidence) -> Observation:
@@ -242,9 +224,8 @@ ROWS = (
                ("COMPILER_DIRECTORY_PREFIX", "COMPILER_DIRECTORY"), _compiler_directory),
     Assumption("module-name", "modules are MODULE_<decimal of 64 bits>+<{FLAGS_HASH_DIGITS} hex digits>",
                ("MODULE_DIRECTORY", "FLAGS_HASH_DIGITS"), _module_name),
-    Assumption("module-files", "a finished module is {NEFF}, {DONE}, {FLAGS_FILE} and {HLO_FILES[0]}, and nothing else",
+    Assumption("module-files", "a finished module is {NEFF}, an empty {DONE}, {FLAGS_FILE} and {HLO_FILES[0]}, no more",
                ("NEFF", "DONE", "FLAGS_FILE", "HLO_FILES"), _module_files),
-    Assumption("done-mark", "{DONE} is empty", ("DONE",), _done_mark),
     Assumption("flags-file", "{FLAGS_FILE} lists {TARGET_OPTION}=<target>, then the flags without the wrapper's own",
                ("FLAGS_FILE", "TARGET_OPTION", "WRAPPER_OPTIONS"), _flags_file),
     Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of that list as JSON",
@@ -253,17 +234,14 @@ ROWS = (
                ("TARGETS", "TARGET_FAMILIES", "host.target_of"), _target_is_known),
     Assumption("neff-digest", "a NEFF has its header of {NEFF_HEADER_SIZE} bytes, and the digest of all that follows",
                ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _neff_digest),
-    Assumption("neff-contents", "a NEFF tells its compiler, with commit, and its chip by the names of NEFF_TARGETS",
-               ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS"), _neff_contents),
-    Assumption("neff-name", "a NEFF's name is a path with the name of its module", ("NEFF_MODULE",), _neff_name),
+    Assumption("neff-contents", "a NEFF tells its compiler, with commit, its chip by the names of NEFF_TARGETS, and in "
+               "its name its module", ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NEFF_MODULE"), _neff_contents),
     Assumption("extraction-line", "a trial tells every graph that it extracts", ("LOG_WORDS", "EXTRACT_ONLY"),
                _extraction_line),
     Assumption("log-compiled", "a compile in the run itself is told", ("LOG_WORDS",), _log_compiled),
     Assumption("log-hit", "every module that is found is told", ("LOG_WORDS",), _log_hit),
     Assumption("log-header", "lines of the log begin with their time and process",
                ("LOG_HEADER", "LOG_FRACTION_IS_MILLISECONDS"), _log_header),
-    Assumption("workers-share", "the workers of one training use the same modules: no name depends on RANK", (),
-               _workers_share),
     Assumption("compiler-process", "while a graph compiles, one of {COMPILER_PROCESSES} runs below the command",
                ("COMPILER_PROCESSES", "processes.compiles_below"), compiler_process),
     Assumption("lock-left", "a compile that is killed leaves one empty lock, {HLO_FILES[0]}{LOCK_SUFFIX}",

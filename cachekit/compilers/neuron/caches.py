@@ -36,11 +36,9 @@ class ModuleCache:
     example = "neuronxcc-2.26.6360.0+6f180f47/MODULE_14529842170341812+f7f529f3"
 
     def finds(self, folder: Path) -> bool:
-        """Whether a compiler's folder lies there, or it is one."""
         return bool(on_disk.scan(folder).compilers)
 
-    def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:  # noqa: ARG002 - nothing is read yet
-        """What is in it, by its files' names."""
+    def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:
         found = on_disk.scan(folder)
         left: list[Unfit] = []
         finished: list[CacheEntry] = []
@@ -60,7 +58,6 @@ class ModuleCache:
         return Scanned(tuple(groups), tuple(left), strangers)
 
     def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
-        """Copy modules and judge their NEFFs; without a workspace judge them where they lie."""
         found = modules.collect(self._told(group, tell), workspace, fit.check)
         strangers = tuple((path, _AMONG) for path in found.beside)
         if found.harvest is None:
@@ -74,45 +71,33 @@ class ModuleCache:
             tell({"event": "import.reading", "compiler": group.directory, "done": number, "of": len(group.found)})
             yield entry
 
-    def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:  # noqa: ARG002 - the port's
-        """The module itself."""
+    def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:
         return (module.name,)
 
     def check(self, module: Module) -> None:
-        """See that a module is a finished one of this cache."""
         modules.check_module(module)
 
     def sweep(self, folder: Path) -> None:
-        """Remove what killed processes of ours left."""
         place.sweep(folder)
 
     def put(self, module: Module, path: Callable[[File], Path], folder: Path, *, dry_run: bool) -> Restored:
-        """Put a module where it belongs, where nothing stands in its way."""
         modules.check_module(module)
         if not dry_run:
             return modules.restore(module, [path(file) for file in module.files], folder, check=fit.check)
         found, reason = place.standing(folder / module.name)
-        size = sum(file.size for file in module.files)
-        if found == "absent":
-            return Restored("restored", size)
-        if found == "replaceable":
-            return Restored("replaced", size, reason)
-        return Restored("left" if found == "left" else "present", reason=reason)
+        return modules.outcome(found, sum(file.size for file in module.files), reason)
 
     def names(self, name: str) -> bool:
-        """Whether a module, or a compiler's folder, may be called that."""
         compiler, separator, module = name.partition("/")
         return facts.COMPILER_DIRECTORY.fullmatch(compiler) is not None and (
             not separator or facts.MODULE_DIRECTORY.fullmatch(module) is not None
         )
 
     def asked(self, name: str) -> Sequence[str]:
-        """All that may lie in a module's folder, and tells what it is."""
         locks = (file + facts.LOCK_SUFFIX for file in facts.HLO_FILES)
         return [f"{name}/{file}" for file in (*sorted(facts.MODULE_FILES), facts.FAILURE_LOG, *locks)]
 
     def module_of(self, path: str) -> str:
-        """The first two steps of a path with three."""
         parts = PurePosixPath(path).parts
         whole = len(parts) == 3 and facts.MODULE_DIRECTORY.fullmatch(parts[1])  # noqa: PLR2004 - compiler, module, file
         return "/".join(parts[:2]) if whole else ""
@@ -128,12 +113,11 @@ class ModuleCache:
         names = tuple(file for file in sorted(sizes) if not (versions and file.endswith(facts.LOCK_SUFFIX)))
         state = on_disk.classify(names)
         if state == "empty" and len(names) < len(sizes):
-            return "a compile was at work when it was pushed"
+            return "a compile was running when it was pushed"
         compiler, _, module = name.partition("/")
         return modules.unfit(CacheEntry(compiler, module, name, state, names))
 
-    def wanted(self, name: str, file: str) -> bool:  # noqa: ARG002 - the port's
-        """Whether it is one of a finished module's files."""
+    def wanted(self, name: str, file: str) -> bool:
         return file in facts.MODULE_FILES
 
 
@@ -147,11 +131,9 @@ class GraphCache:
     _ARCHIVE = re.compile(rf"{_FOLDER.pattern}/[0-9a-f]{{64}}\.tar")
 
     def finds(self, folder: Path) -> bool:
-        """Whether a graph lies there."""
         return bool(_graphs(folder))
 
     def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:
-        """What is in it, by what each graph says of itself."""
         left: list[Unfit] = []
         found: dict[tuple[str, Path], dict[str, str]] = defaultdict(dict)
         names = _graphs(folder)
@@ -173,8 +155,7 @@ class GraphCache:
             groups.append(Units(native.directory(version), tuple(sorted(fresh.values())), had, (root, fresh)))
         return Scanned(tuple(groups), tuple(left))
 
-    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:  # noqa: ARG002 - they were read
-        """Pack the graphs into one archive."""
+    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
         root, fresh = group.found
         size = sum((root / inside).stat().st_size for inside in fresh)
         if workspace is None or not fresh:
@@ -184,7 +165,6 @@ class GraphCache:
         return Taken(group.fresh, (module.name,), module.files[0].size, harvest)
 
     def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:
-        """The graphs in a module's archive, with its folder in front."""
         if not native.is_name(module.name) or not module.files:
             return
         folder = PurePosixPath(module.name).parent
@@ -193,11 +173,9 @@ class GraphCache:
                 yield f"{folder}/{stored.name}"
 
     def check(self, module: Module) -> None:
-        """See that a module is one archive."""
         check_archive(module)
 
     def sweep(self, folder: Path) -> None:
-        """Remove what killed processes of ours left."""
         place.sweep(folder)
 
     def put(self, module: Module, path: Callable[[File], Path], folder: Path, *, dry_run: bool) -> Restored:
@@ -216,28 +194,23 @@ class GraphCache:
         return Restored("restored", size) if size else Restored("present")
 
     def names(self, name: str) -> bool:
-        """Whether an archive, or a compiler's folder, may be called that."""
         return (self._ARCHIVE if "/" in name else self._FOLDER).fullmatch(name) is not None
 
     def asked(self, name: str) -> Sequence[str]:
-        """The archive."""
         return [name]
 
     def module_of(self, path: str) -> str:
-        """The archive itself."""
         return path if self._ARCHIVE.fullmatch(path) else ""
 
-    def unfit(self, name: str, sizes: Mapping[str, int], *, versions: bool) -> str:  # noqa: ARG002 - the port's
-        """What cannot be an archive; whether its graphs are whole is seen when it is here."""
+    def unfit(self, name: str, sizes: Mapping[str, int], *, versions: bool) -> str:
         return _TOO_LARGE if any(size > LARGEST for size in sizes.values()) else ""
 
-    def wanted(self, name: str, file: str) -> bool:  # noqa: ARG002 - the port's
-        """Always: the archive is all there is."""
+    def wanted(self, name: str, file: str) -> bool:
         return True
 
 
-_AMONG = "in a module's folder, and none of its files"
-_TOO_LARGE = "a file of it is too large to be one"
+_AMONG = "in a module's folder, and not one of its files"
+_TOO_LARGE = "one of its files is too large"
 
 
 def _graphs(folder: Path) -> list[str]:
@@ -253,9 +226,9 @@ def _others(folder: Path) -> Iterator[tuple[str, str]]:
             if not name.endswith(facts.NATIVE_SUFFIX) or name.startswith("."):
                 continue
             if path.is_symlink():
-                yield path.relative_to(folder).as_posix(), "it is a link, which TorchNeuron makes none of"
+                yield path.relative_to(folder).as_posix(), "it is a link, and TorchNeuron makes no links"
             elif not facts.NATIVE_NAME.fullmatch(name):
-                yield path.relative_to(folder).as_posix(), "its name is no graph's of TorchNeuron's"
+                yield path.relative_to(folder).as_posix(), "TorchNeuron gives no graph such a name"
 
 
 def _compiled_by(path: Path) -> tuple[str, str]:

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
-from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes, jobs_for_memory, jobs_for_peak
-from cachekit.compilers.neuron.entries import CacheEntry, read_entry
+from cachekit.compilers.neuron.entries import CacheEntry, read_entry, read_needed
 from cachekit.compilers.neuron.failures import HOST_OOM, TIMED_OUT, UNKNOWN, CompileFailure, classify
 from cachekit.compilers.neuron.fit import Check, claim
 from cachekit.compilers.neuron.flags import read_flags
@@ -52,7 +50,6 @@ class _Running:
     seconds: dict[str, float] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     """What the compiler said, by module that failed."""
-    notes: CompileNotes | None = None
 
     def stop(self) -> None:
         with self.lock:
@@ -65,35 +62,22 @@ def complete(
     entries: Iterable[CacheEntry],
     memory: FailureMemory,
     *,
-    jobs: int | None = None,
+    jobs: int,
     timeout: float,
     tell: Sink,
     check: Check = fit.check,
     again: bool = False,
-    notes: CompileNotes | None = None,
 ) -> dict[str, float]:
-    """Have every module compiled.
+    """Have every module compiled, `jobs` at once; gives the seconds by module, of those that were compiled here.
 
-    One that failed before is tried again unless the failure is known to come again and young. Those that ran out of the
-    host's memory get a second try, alone.
-
-    Args:
-        entries: What is needed.
-        memory: Failures that are known to come again.
-        jobs: Compilers at once; None counts how many fit, by what is noted of these graphs or of those next in size.
-        timeout: Seconds for one of them, or for somebody else's.
-        tell: Called with events.
-        check: Judges each NEFF: one that is damaged, or for another machine, is compiled anew.
-        again: Try also what is known to fail again.
-        notes: What compiles took; read, and added to.
-
-    Returns:
-        Seconds by module, of those that were compiled here.
+    One that failed before is tried again unless the failure is known to come again and young (with `again` that one
+    too). Those that ran out of the host's memory get a second try, alone. A NEFF that `check` refuses is compiled anew.
+    `timeout` is for one compile, or for somebody else's, in seconds.
 
     Raises:
         CompileError: Some could not be compiled; the others are kept.
     """
-    entries = [_again(entry) for entry in entries]
+    entries = [read_needed(entry.path, "was extracted in this run, and cannot be compiled") for entry in entries]
     failures: dict[str, CompileFailure] = {}
     todo: list[CacheEntry] = []
     for entry in entries:
@@ -103,8 +87,7 @@ def complete(
             failures[entry.module] = failure
         else:
             todo.append(entry)
-    running = _Running(check, notes=notes)
-    jobs = jobs or _fitting(todo, notes)
+    running = _Running(check)
     failures |= _compile_all(todo, jobs, timeout, tell, running)
     starved = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
     if starved and jobs > 1:
@@ -122,17 +105,6 @@ def complete(
     return running.seconds
 
 
-def _again(entry: CacheEntry) -> CacheEntry:
-    try:
-        return read_entry(entry.place, entry.compiler, entry.name)
-    except OSError as error:
-        raise CompileError(
-            f"{entry.module} was extracted in this run, and cannot be compiled",
-            cause=f"{entry.place}: {error.strerror}; another process removes modules from this root",
-            hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
-        ) from error
-
-
 def _recalled(entry: CacheEntry, memory: FailureMemory) -> CompileFailure | None:
     """Our own memory of a failure: Neuron's compiler, called directly, leaves none."""
     known = memory.recall(entry.name, compiler=entry.compiler)
@@ -142,8 +114,7 @@ def _recalled(entry: CacheEntry, memory: FailureMemory) -> CompileFailure | None
 def _remembered(entry: CacheEntry, tell: Sink) -> CompileFailure | None:
     """Neuron's memory of a failure, which has no end; None where it does not keep the module from being tried again.
 
-    One of unknown class may well not come again; but its log is all that is known of it, and stays until the module is
-    compiled.
+    The log of one of unknown class is all that is known of it, and stays until the module is compiled.
     """
     for found in remembered.by_neuron([entry]):
         failure = found.failure
@@ -161,11 +132,11 @@ def _remembered(entry: CacheEntry, tell: Sink) -> CompileFailure | None:
 def _compile_all(
     entries: list[CacheEntry], jobs: int, timeout: float, tell: Sink, running: _Running
 ) -> dict[str, CompileFailure]:
-    """Compile modules, the longest first; adds to their seconds and returns the failures by module."""
+    """Compile modules, the largest graph first; adds to their seconds and returns the failures by module."""
     failures: dict[str, CompileFailure] = {}
     if not entries:
         return failures
-    entries = sorted(entries, key=partial(_expected, running.notes), reverse=True)
+    entries = sorted(entries, key=_graph_size, reverse=True)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:
             work = {pool.submit(_compile_one, entry, timeout, running): entry for entry in entries}
@@ -192,19 +163,6 @@ def _compile_all(
     return failures
 
 
-def _expected(notes: CompileNotes | None, entry: CacheEntry) -> tuple[float, int]:
-    """What a module will take, to compare with others: its seconds where any are known, and then its graph's size."""
-    size = _graph_size(entry)
-    return (notes.seconds(entry.compiler, entry.name, size) or 0.0 if notes else 0.0, size)
-
-
-def _fitting(entries: list[CacheEntry], notes: CompileNotes | None) -> int:
-    """How many of these fit into memory at once; as AWS's own tool counts where one of them is like none before."""
-    peaks = [notes.peak(entry.compiler, entry.name, _graph_size(entry)) for entry in entries] if notes else []
-    known = [peak for peak in peaks if peak is not None]
-    return jobs_for_peak(max(known)) if known and len(known) == len(entries) else jobs_for_memory()
-
-
 def _graph_size(entry: CacheEntry) -> int:
     graph = _graph(entry)
     return graph.stat().st_size if graph else 0
@@ -228,11 +186,8 @@ def _compile_one(entry: CacheEntry, timeout: float, running: _Running) -> tuple[
             return None, None
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
-            failure, peak = _run(entry, graph, Path(folder), timeout, running)
-        took = round(time.monotonic() - start, 3)
-        if failure is None and running.notes is not None:
-            running.notes.add(CompileNote(entry.compiler, entry.name, _graph_size(entry), took, peak))
-        return (None, failure) if failure else (took, None)
+            failure = _run(entry, graph, Path(folder), timeout, running)
+        return (None, failure) if failure else (round(time.monotonic() - start, 3), None)
 
 
 @contextmanager
@@ -268,10 +223,8 @@ def _lock(entry: CacheEntry, deadline: float, running: _Running) -> Iterator[Com
         os.close(handle)
 
 
-def _run(
-    entry: CacheEntry, graph: Path, folder: Path, timeout: float, running: _Running
-) -> tuple[CompileFailure | None, int]:
-    """Call the compiler and publish what it made; returns why not, and the bytes that its largest process held."""
+def _run(entry: CacheEntry, graph: Path, folder: Path, timeout: float, running: _Running) -> CompileFailure | None:
+    """Call the compiler and publish what it made; returns why not."""
     output, log = folder / facts.NEFF, folder / "output.txt"
     source = graph
     if graph.suffix == ".gz":
@@ -279,7 +232,7 @@ def _run(
         with gzip.open(graph, "rb") as packed, source.open("wb") as plain:
             shutil.copyfileobj(packed, plain)
     if shutil.which(facts.COMPILER) is None:
-        return classify(f"No such file or directory: '{facts.COMPILER}'"), 0
+        return classify(f"No such file or directory: '{facts.COMPILER}'")
     words = read_flags(entry.path / facts.FLAGS_FILE)
     command = [
         *SUBREAPER,  # the compiler starts others, which must not go on without cachekit
@@ -292,9 +245,9 @@ def _run(
     ]
     with log.open("wb") as told:
         try:
-            code, peak = _call(command, folder, told, timeout, running)
+            code = _call(command, folder, told, timeout, running)
         except subprocess.TimeoutExpired as error:
-            return CompileFailure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s"), 0
+            return CompileFailure(TIMED_OUT, message=f"{facts.COMPILER} did not end within {error.timeout:.0f} s")
     if code != 0:
         text = log.read_bytes()[-65536:].decode("utf-8", "replace")
         failure = classify(text, exit_code=code if code > 0 else None, signal=-code if code < 0 else None)
@@ -302,15 +255,13 @@ def _run(
             errors, certain = _own_log(folder / facts.COMPILER_LOG_FILE)
             text, failure = f"{text}\n{errors}", certain or failure
         running.logs[entry.module] = text
-        return failure, peak
+        return failure
     said = claim(entry.compiler, entry.name, words)
     reason = running.check(output, said) if output.is_file() else "it is not there"
     if reason:
-        return CompileFailure(
-            UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}"
-        ), peak
+        return CompileFailure(UNKNOWN, message=f"{facts.COMPILER} ended well, but its NEFF cannot be used: {reason}")
     _publish(entry, output)
-    return None, peak
+    return None
 
 
 def _own_log(path: Path) -> tuple[str, CompileFailure | None]:
@@ -324,38 +275,21 @@ def _own_log(path: Path) -> tuple[str, CompileFailure | None]:
     return runs[-1].errors if runs else "", failure if failure and failure.certain else None
 
 
-def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> tuple[int, int]:
+def _call(command: list[str], folder: Path, words: Any, timeout: float, running: _Running) -> int:
     with running.lock:
         if running.stopped:
-            return -signal.SIGTERM, 0
+            return -signal.SIGTERM
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
         )
         running.processes.add(process)
     try:
-        return _wait(process, timeout)
+        return process.wait(timeout)
     finally:
         process.terminate()  # where it still runs: it ends all that is below it, and then itself
         process.wait()
         with running.lock:
             running.processes.discard(process)
-
-
-def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, int]:
-    """Wait as `Popen.wait` does; returns the exit code, and the bytes of the largest process below (0: unknown)."""
-    deadline, pause = time.monotonic() + timeout, 0.01
-    while True:
-        try:
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        except ChildProcessError:  # another thread, which stops it, was told of its end
-            return process.wait(), 0
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, usage.ru_maxrss << 10
-        if time.monotonic() > deadline:
-            raise subprocess.TimeoutExpired(process.args, timeout)
-        time.sleep(pause)
-        pause = min(2 * pause, POLL)
 
 
 def _publish(entry: CacheEntry, output: Path) -> None:

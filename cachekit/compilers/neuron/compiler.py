@@ -25,7 +25,7 @@ from cachekit.compilers.neuron import (
     root,
     split,
 )
-from cachekit.compilers.neuron.entries import CacheEntry, Scan, read_entry, scan
+from cachekit.compilers.neuron.entries import Scan, read_needed, scan
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import (
@@ -78,8 +78,8 @@ class OnNeuron(Compiler):
         """
         raise NotImplementedError
 
-    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:  # noqa: ARG002 - the port's
-        """See the port. Versions are told without their commit, which the registry does not know of every release."""
+    def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
+        """Versions are told without their commit, which the registry does not know of every release."""
         machine = self.machine
         found = machine.packages
         names = [*facts.TOOLCHAIN_PACKAGES, "transformers"]
@@ -154,7 +154,7 @@ class Neuron(OnNeuron):
         return self._machine
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: the flags in order, and the variables of this process that change graphs."""
+        """The flags in order, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check(recipe, options.XLA)
         options.check_machine(recipe, self.machine, self.flags(recipe))
@@ -178,7 +178,7 @@ class Neuron(OnNeuron):
         return root.resolve({**os.environ, **worker_variables(recipe)})
 
     def cache_dir(self, recipe: Recipe) -> Path | None:
-        """See the port: the root that this host's other processes use as well."""
+        """The root that this host's other processes use as well."""
         found = self.root(recipe)
         if found.path is None or found.file_system.network:
             raise UsageError(
@@ -195,7 +195,7 @@ class Neuron(OnNeuron):
         return found.path
 
     def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """See the port: locks that nobody holds any more, which would be waited for without end, and half-built work.
+        """Locks that nobody holds any more, which would be waited for without end, and half-built work.
 
         Of failures those that may well not come again; a restored module would take their place in any case.
         """
@@ -215,7 +215,7 @@ class Neuron(OnNeuron):
         return frozenset(name for name in self._scan(cache_dir).compilers if host.public(name) == wanted)
 
     def watch(self, run: Run) -> Watch:
-        """See the port. A command is found on the user's own PATH, which stays, as do the cores that it names."""
+        """A command is found on the user's own PATH, which stays, as do the cores that it names."""
         recipe = run.recipe
         if run.kind != "command":
             self.check_node(recipe)
@@ -228,24 +228,23 @@ class Neuron(OnNeuron):
         return watch
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: what Neuron is told, it is told by variables; here is what trains a split model."""
+        """What Neuron is told, it is told by variables; here is what trains a split model."""
         return split.settings(recipe)
 
     def contents(self, cache_dir: Path) -> frozenset[str]:
-        """See the port: names of finished modules."""
+        """Names of finished modules."""
         return frozenset(entry.module for entry in self._scan(cache_dir).entries if entry.finished)
 
     def compare(self, old: Path, new: Path) -> ComparedBuilds:
-        """See the port."""
-        from cachekit.compilers.neuron import compare
+        from cachekit.compilers.neuron import describe
 
         def alike(name: str) -> bool:
-            return compare.contents(old / name / facts.NEFF) == compare.contents(new / name / facts.NEFF)
+            return describe.contents(old / name / facts.NEFF) == describe.contents(new / name / facts.NEFF)
 
         return ComparedBuilds.of(self.contents(old), self.contents(new), alike)
 
     def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:
-        """See the port: what Neuron remembers, and what cachekit does, which calls the compiler directly."""
+        """What Neuron remembers, and what cachekit does, which calls the compiler directly."""
         wanted = frozenset(names)
         entries = [entry for entry in self._scan(cache_dir).entries if entry.module in wanted and not entry.finished]
         return remembered.by_any(entries, cache_dir / facts.OUR_FOLDER / "failures")
@@ -254,13 +253,14 @@ class Neuron(OnNeuron):
         self,
         cache_dir: Path,
         before: frozenset[str],
-        fingerprint: Fingerprint,  # noqa: ARG002 - modules lie under the compiler's own name
+        fingerprint: Fingerprint,
         workspace: Path,
         observed: Observed | None = None,
     ) -> Harvest | None:
-        """See the port: what the run reported, found or made; without a report, what is new."""
+        """What the run reported, found or made; without a report, what is new."""
         names = observed.modules if observed else self.contents(cache_dir) - before
-        wanted = [self._entry(cache_dir, name) for name in sorted(names)]
+        lost = "was compiled or found in this run, and cannot be kept"
+        wanted = [read_needed(cache_dir / name, lost) for name in sorted(names)]
         seconds: Mapping[str, float] = observed.seconds if observed else {}
         found = modules.collect(wanted, workspace, self._check, seconds)
         if observed and found.left:  # a record without them would promise what is not so
@@ -273,18 +273,8 @@ class Neuron(OnNeuron):
         return found.harvest
 
     def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
-        """See the port. One that is there already stays, and one that another process works on."""
+        """One that is there already stays, and one that another process works on."""
         return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
-
-    def _entry(self, cache_dir: Path, name: str) -> CacheEntry:
-        try:
-            return read_entry(str(cache_dir / name), *name.split("/", 1))
-        except OSError as error:  # somebody's cleaner was quicker
-            raise CompileError(
-                f"{name} was compiled or found in this run, and cannot be kept",
-                cause=f"{cache_dir / name}: {error.strerror}; another process removes modules from this root",
-                hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
-            ) from error
 
     def _scan(self, cache_dir: Path) -> Scan:
         try:

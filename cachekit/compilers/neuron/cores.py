@@ -19,7 +19,7 @@ def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
     """Cores of a machine for a recipe's run: all of them, or those that its variables or this shell's name.
 
     Raises:
-        UsageError: One of the variables cannot be read, or names cores that the machine does not have.
+        UsageError: See `allowed`.
     """
     # With fewer physical cores in one there are more of them than are listed.
     smaller = max(facts.DEFAULT_LNC.get(machine.target, 1) // max(machine.lnc, 1), 1)
@@ -27,11 +27,7 @@ def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
 
 
 def left_by(machine: NeuronHost, recipe: Recipe) -> str:
-    """The variable that leaves a recipe's run fewer cores than the machine has, with its value; empty for none.
-
-    Raises:
-        UsageError: See `of_run`.
-    """
+    """The variable that leaves a recipe's run fewer cores than the machine has, with its value; empty for none."""
     said = _said(machine, recipe)
     if of_run(machine, recipe) == machine.cores:
         return ""
@@ -45,13 +41,9 @@ def _said(machine: NeuronHost, recipe: Recipe | None) -> dict[str, str]:
 
 
 def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str = "") -> int:
-    """How many of some cores these variables leave.
+    """How many of a machine's cores (0 where that is not known) these variables leave; a list wins over a number.
 
-    Args:
-        cores: The machine's, as a framework sees them; 0 where that is not known.
-        environ: A list of cores wins over a number of them.
-        there: How many may be named; as many as there are, by default.
-        name: The machine's type, for people.
+    `there` is how many may be named, as many as there are by default; `name` is the machine's type, for people.
 
     Raises:
         UsageError: One of them cannot be read, or names cores that are not there: the runtime would refuse it.
@@ -66,7 +58,7 @@ def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str
         if not said.isdecimal():
             raise _unreadable(facts.NUM_CORES, said, "a number")
         if cores and int(said) > there:
-            raise _absent(facts.NUM_CORES, said, "there are not so many cores", there, name)
+            raise _absent(facts.NUM_CORES, said, "that many cores do not exist", there, name)
         return min(cores, int(said)) if int(said) else cores
     return cores
 
@@ -74,11 +66,7 @@ def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str
 def named(workers: int, recipe: Recipe) -> dict[str, str]:
     """What the list of cores must be for so many workers, where there is one: as many, each of them once.
 
-    torch-xla gives each worker one of the list's, in its order, and refuses any other number of workers
-    (`facts.VISIBLE_CORES`). A list that is too short stays as it is.
-
-    Raises:
-        UsageError: It cannot be read.
+    torch-xla refuses any other number (`facts.VISIBLE_CORES`). A list that is too short stays as it is.
     """
     said = {**os.environ, **worker_variables(recipe)}.get(facts.VISIBLE_CORES, "").strip()
     found = _listed(said) if said else ()
@@ -88,11 +76,7 @@ def named(workers: int, recipe: Recipe) -> dict[str, str]:
 def of_worker(environ: Mapping[str, str]) -> str:
     """The core of one of several workers of torch's launcher, of the list that all of them got; empty for none.
 
-    TorchNeuron gives a worker the core of its number where nobody names any, and takes no more than one
-    (`facts.VISIBLE_CORES`).
-
-    Raises:
-        UsageError: The list cannot be read.
+    TorchNeuron takes no more than one, and that of the worker's number where nobody names any (`facts.VISIBLE_CORES`).
     """
     said, rank = environ.get(facts.VISIBLE_CORES, "").strip(), environ.get("LOCAL_RANK", "")
     found = _listed(said) if said else ()
@@ -110,7 +94,7 @@ def _listed(said: str) -> tuple[int, ...]:
 
 
 def _unreadable(name: str, said: str, wanted: str) -> UsageError:
-    return UsageError(f"{name}={said} cannot be read", cause=f"it is to be {wanted}", hint=f"change or unset {name}")
+    return UsageError(f"{name}={said} cannot be read", cause=f"it must be {wanted}", hint=f"change or unset {name}")
 
 
 def _absent(variable: str, said: str, why: str, there: int, name: str) -> UsageError:

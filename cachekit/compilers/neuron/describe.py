@@ -1,7 +1,9 @@
-"""What compiled graphs say of themselves, for people: a file by itself, and the modules of a record."""
+"""What compiled graphs say of themselves, for people: a file, the modules of a record, and two builds of a graph."""
 
 from __future__ import annotations
 
+import hashlib
+import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ from typing import Any
 from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN, VERIFIED
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
-from cachekit.compilers.neuron.neff.container import module_in
+from cachekit.compilers.neuron.neff.container import module_in, payload_of
+from cachekit.compilers.neuron.neff.members import Unpacked
 from cachekit.store.record import File, Module
 
 LOOKED_AT = 256 << 20  # bytes of NEFFs that `modules` reads
@@ -51,3 +54,24 @@ def _module(path: Path) -> str:
     except (NeffError, OSError):
         return module_in(str(path.absolute()))
     return module_in(header.name, cut=header.name_is_cut) or module_in(str(path.absolute()))
+
+
+def contents(neff: Path) -> tuple[tuple[str, str], ...]:
+    """The names and digests of what a NEFF has in it, to compare two builds of a graph; else the digest of its bytes.
+
+    A NEFF's header has a random UUID and the path where it was made, so that no two are the same bytes. Of a real
+    compiler nobody here has seen two builds: a difference is told, and a person judges.
+    """
+    found = []
+    try:
+        with payload_of(neff) as payload, tarfile.open(fileobj=Unpacked(payload), mode="r|") as tar:  # type: ignore[call-overload]
+            for member in tar:
+                body = tar.extractfile(member) if member.isfile() else None
+                if body is not None:
+                    digest = hashlib.sha256()
+                    while piece := body.read(1 << 20):
+                        digest.update(piece)
+                    found.append((member.name, digest.hexdigest()))
+    except (NeffError, tarfile.TarError, OSError):
+        return (("", hashlib.sha256(neff.read_bytes()).hexdigest()),)
+    return tuple(sorted(found))

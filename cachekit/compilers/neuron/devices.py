@@ -17,16 +17,6 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.facts import (
-    INSTANCE_TYPE,
-    NEURON_LS,
-    NEURON_LS_JSON,
-    NEURON_LS_LINE,
-    NEURON_LS_NONE,
-    PRODUCT_NAME,
-    TABLE_LINES,
-    TERMINAL_CODE,
-)
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _START = re.compile(r"^[\[{]", re.MULTILINE)
@@ -40,32 +30,27 @@ class DeviceListError(ValueError):
 
 
 class Devices(Struct, frozen=True):
-    """The Neuron devices of a machine.
+    """The Neuron devices of a machine."""
 
-    Attributes:
-        count: Devices (chips).
-        cores: Cores as a framework sees them, of all devices; None where the tool did not say.
-        lnc: Physical cores in a core that the framework sees; None where the tool did not say (before Trainium 2).
-        instance_type: `trn1.2xlarge`; empty where the tool did not say.
-    """
-
-    count: int
-    cores: int | None = None
+    count: int  # devices (chips)
+    cores: int | None = None  # cores as a framework sees them, of all devices; None where the tool did not say
+    # Physical cores in a core that the framework sees; None where the tool did not say (before Trainium 2).
     lnc: int | None = None
-    instance_type: str = ""
+    instance_type: str = ""  # `trn1.2xlarge`; empty where the tool did not say
 
 
-def list_devices(tools: Sequence[str] = NEURON_LS, *, timeout: float = 30.0) -> Devices | None:
+def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.0) -> Devices | None:
     """Ask `neuron-ls`; None where there is none.
 
     Raises:
         DeviceListError: It did not answer in time, failed, or printed something else.
     """
-    if (tool := _find(tools)) is None:
+    tool = next(filter(None, map(shutil.which, tools)), None)
+    if tool is None:
         return None
     try:
         done = subprocess.run(
-            [tool, NEURON_LS_JSON], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False
+            [tool, facts.NEURON_LS_JSON], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise DeviceListError(f"{tool} did not answer within {timeout:g} s") from error
@@ -79,17 +64,13 @@ def list_devices(tools: Sequence[str] = NEURON_LS, *, timeout: float = 30.0) -> 
         raise DeviceListError(f"{tool} ended with {done.returncode}: {reason or error}") from error
 
 
-def host_instance_type(path: Path = Path(PRODUCT_NAME)) -> str:
+def host_instance_type(path: Path = Path(facts.PRODUCT_NAME)) -> str:
     """The EC2 instance type that the firmware names; empty where it names none."""
     try:
         name = path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
-    return name if INSTANCE_TYPE.fullmatch(name) else ""
-
-
-def _find(tools: Sequence[str]) -> str | None:
-    return next((path for tool in tools if (path := shutil.which(tool))), None)
+    return name if facts.INSTANCE_TYPE.fullmatch(name) else ""
 
 
 def parse_neuron_ls(text: str) -> Devices:
@@ -98,8 +79,8 @@ def parse_neuron_ls(text: str) -> Devices:
     Raises:
         DeviceListError: It is neither, or cut off: what is left of it would be taken for all devices.
     """
-    text = TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff").translate(TABLE_LINES)
-    said = {found["name"]: found["value"] for found in NEURON_LS_LINE.finditer(text)}
+    text = facts.TERMINAL_CODE.sub("", text[:_LARGEST]).lstrip("\ufeff").translate(facts.TABLE_LINES)
+    said = {found["name"]: found["value"] for found in facts.NEURON_LS_LINE.finditer(text)}
     single: list[dict[str, Any]] = []
     for value in _json_values(text):
         if isinstance(value, dict) and facts.NEURON_LS_DEVICE in value:
@@ -110,7 +91,7 @@ def parse_neuron_ls(text: str) -> Devices:
         return _devices(single, {}, said)
     if rows := _table(text):
         return _devices(rows, {}, said)
-    if NEURON_LS_NONE.search(text):
+    if facts.NEURON_LS_NONE.search(text):
         return Devices(0, instance_type=said.get("instance-type", ""))
     raise DeviceListError(f"no list of Neuron devices: {text.strip()[:80]!r}")
 

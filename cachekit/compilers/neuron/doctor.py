@@ -14,7 +14,7 @@ from cachekit.compilers.neuron.devices import DeviceListError, host_instance_typ
 from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
-from cachekit.compilers.neuron.root import CacheRoot, resolve, resolve_native
+from cachekit.compilers.neuron.root import resolve, resolve_native
 from cachekit.config import Config
 from cachekit.errors import CachekitError, UsageError
 from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
@@ -133,10 +133,10 @@ def _wrong_cores() -> UsageError | None:
 def root(_: Config) -> Iterator[Finding]:
     """Where Neuron's cache is, and what is wrong with the place."""
     found = resolve()
-    if found.origin == "default" and not host.available() and not _is_folder(found):
+    if found.origin == "default" and not host.available() and not found.folder:
         yield Finding("ok", "no Neuron cache on this host")
         return
-    wrong = trouble(found.path, "neuron") if found.path is not None and _is_folder(found) else None
+    wrong = trouble(found.folder, "neuron") if found.folder else None
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
     mend = f"see `cachekit doctor`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
@@ -178,45 +178,38 @@ def failures(_: Config) -> Iterator[Finding]:
 
 def foreign(_: Config) -> Iterator[Finding]:
     """Modules that another user made: neither their locks nor their failures can be cleared."""
-    found = resolve()
-    others = of_others(found.path) if found.path is not None and _is_folder(found) else 0
-    if others and found.path is not None:
-        who = f"{os.geteuid()}:{os.getegid()}"
-        run = f"sudo chown -R {who} {shlex.quote(str(found.path))}"
-        yield Finding("problem", f"{others} folders in {found.path} belong to another user", run=run)
+    folder = resolve().folder
+    if folder and (others := of_others(folder)):
+        run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(folder))}"
+        yield Finding("problem", f"{others} folders in {folder} belong to another user", run=run)
     else:
-        yield Finding("ok", "all of it is this user's" if _is_folder(found) else "no Neuron cache on this host")
+        yield Finding("ok", "all of it is this user's" if folder else "no Neuron cache on this host")
 
 
 def native(_: Config) -> Iterator[Finding]:
     """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
     found = resolve_native()
-    there = found.path is not None and found.path.is_dir()
     mend = f"see `cachekit doctor`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, mend)
-    if not there or found.path is None:
+    if not found.folder:
         if not found.warnings:
             yield Finding("ok", "no cache of TorchNeuron's on this host")
         return
-    names = sorted(contents(found.path))
-    versions: dict[str, int] = {}
-    damaged: list[str] = []
+    names = sorted(contents(found.folder))
+    mixed: set[str] = set()
+    damaged: list[tuple[Path, str]] = []
     for name in names[:: max(1, len(names) // LOOKED_AT)]:
-        above, _inside = split(name)
         try:
-            version = read(found.path / name, leaks=False).compiler
-            versions[f"{above} {version}".strip()] = versions.get(f"{above} {version}".strip(), 0) + 1
+            version = read(found.folder / name, leaks=False).compiler
+            mixed |= set() if split(name)[0] else {version}  # a folder of a version is one compiler's alone
         except NeffError as error:
             if error.damaged:
-                damaged.append(f"{name}: {error.reason}")
+                damaged.append((found.folder / name, error.reason))
         except OSError:
             continue  # gone meanwhile
-    for said in damaged[:3]:
-        yield Finding(
-            "problem", f"{found.path}/{said}", run=f"rm {shlex.quote(str(found.path / said.partition(': ')[0]))}"
-        )
-    mixed = [version for version in versions if " " not in version]
+    for graph, reason in damaged[:3]:
+        yield Finding("problem", f"{graph}: {reason}", run=_remove(graph))
     if len(mixed) > 1:
         said = f"compilers {', '.join(sorted(mixed))} share {found.path}, and no name tells their graphs apart"
         mend = f"`cachekit store import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
@@ -231,10 +224,6 @@ def _entries() -> Sequence[CacheEntry]:
         return scan(place).entries if place else ()
     except FileNotFoundError:
         return ()
-
-
-def _is_folder(found: CacheRoot) -> bool:
-    return found.path is not None and found.path.is_dir()
 
 
 def _remove(path: Path) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from cachekit.compilers.neuron import facts
+from cachekit.errors import CompileError
 
 State = Literal["success", "failed", "locked", "empty", "done-without-neff", "neff-without-done"]
 STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-without-neff", "neff-without-done")
@@ -33,23 +34,14 @@ class EntryFile:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """A module on disk, as it was when it was looked at.
+    """A module on disk, as it was when it was looked at."""
 
-    Attributes:
-        compiler: The compiler's folder, `neuronxcc-<version>`.
-        name: The module's, `MODULE_<graph>[+<flags>]`.
-        place: Its folder.
-        state: As libneuronxla will take it.
-        names: Its regular files, and links to such, sorted.
-        odd: What else lies there: folders, dead links, devices.
-    """
-
-    compiler: str
-    name: str
-    place: str
-    state: State
-    names: tuple[str, ...]
-    odd: tuple[str, ...] = ()
+    compiler: str  # the compiler's folder, `neuronxcc-<version>`
+    name: str  # the module's, `MODULE_<graph>[+<flags>]`
+    place: str  # its folder
+    state: State  # as libneuronxla will take it
+    names: tuple[str, ...]  # its regular files, and links to such, sorted
+    odd: tuple[str, ...] = ()  # what else lies there: folders, dead links, devices
 
     @property
     def path(self) -> Path:
@@ -85,32 +77,20 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """Something in a cache that is no module.
+    """Something in a cache that is no module."""
 
-    Attributes:
-        path: Where it lies.
-        reason: What it is, or why it was not looked at.
-    """
-
-    path: Path
-    reason: str
+    path: Path  # where it lies
+    reason: str  # what it is, or why it was not looked at
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a cache holds, sorted by compiler and name.
-
-    Attributes:
-        root: The folder.
-        entries: Its modules.
-        strangers: The rest.
-        compilers: The compilers' folders, those without modules too.
-    """
+    """What a cache holds, sorted by compiler and name."""
 
     root: Path
-    entries: tuple[CacheEntry, ...]
-    strangers: tuple[Stranger, ...]
-    compilers: tuple[str, ...] = ()
+    entries: tuple[CacheEntry, ...]  # its modules
+    strangers: tuple[Stranger, ...]  # the rest
+    compilers: tuple[str, ...] = ()  # the compilers' folders, those without modules too
 
 
 def classify(names: Iterable[str]) -> State:
@@ -167,8 +147,6 @@ def _scan_root(
                 _scan_root(item.path, entries, strangers, compilers, nested=True)
             except OSError as error:
                 strangers.append(_unreadable(item.path, error))
-        elif facts.OLD_COMPILER_DIRECTORY.fullmatch(name):
-            strangers.append(Stranger(Path(item.path), "the layout from before SDK 2.8: no later release reads it"))
         elif name.startswith(facts.MODULE_PREFIX):
             strangers.append(Stranger(Path(item.path), "a module outside of a compiler's folder"))
         else:
@@ -191,7 +169,7 @@ def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], strang
         elif not item.is_dir(follow_symlinks=False):
             strangers.append(Stranger(Path(item.path), _what(item, " where a module's folder is expected")))
         elif facts.MODULE_DIRECTORY.fullmatch(name) is None:
-            strangers.append(Stranger(Path(item.path), "no name that a module is known to have"))
+            strangers.append(Stranger(Path(item.path), "not a name that Neuron gives a module"))
         else:
             try:
                 entries.append(read_entry(item.path, compiler, name))
@@ -218,6 +196,22 @@ def read_entry(place: str, compiler: str, name: str) -> CacheEntry:
     names.sort()
     odd.sort()
     return CacheEntry(compiler, name, place, classify(names), tuple(names), tuple(odd))
+
+
+def read_needed(path: Path, what: str) -> CacheEntry:
+    """Look at a module that this run needs.
+
+    Raises:
+        CompileError: It is not there any more; `what` says what of it.
+    """
+    try:
+        return read_entry(str(path), path.parent.name, path.name)
+    except OSError as error:  # somebody's cleaner was quicker
+        raise CompileError(
+            f"{path.parent.name}/{path.name} {what}",
+            cause=f"{path}: {error.strerror}; another process removes modules from this root",
+            hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
+        ) from error
 
 
 def _is_file(item: os.DirEntry[str]) -> bool:

@@ -15,22 +15,17 @@ from cachekit.compilers.neuron.flags import Option
 
 
 def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence[str]] | None = None) -> Explained:
-    """Compare a module's name with those of a record.
+    """Compare a module's name with a record's modules, without those that this run added.
 
-    Args:
-        name: The module.
-        recorded: The record's modules, without those that this run added.
-        words: Flags by module, where they are known.
-
-    Returns:
-        What of its name is new: `compiler`, `flags`, `graph` or `both`; `recorded` is nothing at all, `first` means
-        that nothing was recorded, and `unknown` that the name is of no known form.
+    Gives what of the name is new: `compiler`, `flags`, `graph` or `both`; `recorded` is nothing at all, `first` means
+    that nothing was recorded, and `unknown` that the name is of no known form. `words` are flags by module, where
+    known.
     """
     known = sorted(set(recorded))
     folder, _, module = name.partition("/")
     match = facts.MODULE_DIRECTORY.fullmatch(module)
     if match is None:
-        return Explained("unknown", ("its name is none that Neuron is known to give",))
+        return Explained("unknown", ("Neuron is not known to give a module such a name",))
     if not known:
         return Explained("first", ("nothing was recorded before it",))
     if name in known:
@@ -55,16 +50,7 @@ def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence
 
 
 def flag_lists(a: Sequence[str], b: Sequence[str], names: tuple[str, str] = ("the first", "the second")) -> list[str]:
-    """Say in words why two lists of flags give different keys.
-
-    Args:
-        a: A list of flags.
-        b: Another.
-        names: What to call them.
-
-    Returns:
-        A sentence a difference, the most telling first; nothing where the lists are equal.
-    """
+    """Say in words why two lists of flags give different keys: a sentence a difference, the most telling first."""
     if list(a) == list(b):
         return []
     one, two = names

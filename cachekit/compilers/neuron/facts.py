@@ -15,11 +15,9 @@ from typing import Any
 from cachekit.compilers.neuron import presence
 
 # --- packages and tools ------------------------------------------------------------------------------------------
-
 # Compilers of releases whose keys depend on the path of the Python environment, by SDK; mended in 2.19.1 and 2.20.1
 # [SDK: release notes; the compilers' versions from public scripts that install these releases].
 KEY_BUGS = {"2.14.213.0": "2.19.0", "2.15.128.0": "2.20.0"}
-
 # What makes Neuron's toolchain; the version of each reaches graphs or code. The first three must import.
 COMPILER_PACKAGE = "neuronx-cc"
 FRAMEWORK_PACKAGE = "torch-neuronx"
@@ -28,20 +26,15 @@ TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla"
 XLA_PACKAGES = ("libneuronxla", "torch-xla")  # of these only what runs on XLA
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 # What must be importable, by package, for Neuron to be there.
-COMPILER_MODULE = presence.COMPILER_MODULE  # it stands there because it is asked for at every start
+COMPILER_MODULE = presence.COMPILER_MODULE
 PACKAGE_MODULES = {"neuronx-cc": COMPILER_MODULE, "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
 FRAMEWORK_MODULE = "torch_neuronx"
-# PyPI carries placeholders of these names, which install and then fail to import: torch-neuronx 1.0, neuronx-cc
-# 1.0.post1, libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken
-# for one: what AWS's own index has below them is of 2023 and before.
+# PyPI carries placeholders of these names, which install and fail to import: torch-neuronx 1.0, neuronx-cc 1.0.post1,
+# libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken for one.
 FIRST_RELEASES = {
-    "torch-neuronx": "1.11",
-    "neuronx-cc": "2",
-    "libneuronxla": "2",
-    "neuronx-distributed": "0.2",
-    "nki": "0.0.2",
-}
-# What splits a model over cores, by name: its trainer and its models are from 0.4 on as they are used here [ON 0.4.5].
+    "torch-neuronx": "1.11", "neuronx-cc": "2", "libneuronxla": "2", "neuronx-distributed": "0.2", "nki": "0.0.2",
+}  # fmt: skip
+# What splits a model over cores; from 0.4 on its trainer and models are as they are used here [ON 0.4.5].
 SPLITTER, FIRST_SPLITTER = "optimum-neuron", "0.4"
 SPLIT_PACKAGES = (SPLITTER, "neuronx-distributed")
 LORA_PACKAGE = "peft"
@@ -49,8 +42,9 @@ SPLIT_INSTALL = "pip install 'optimum-neuron[neuronx,training]==0.4.5', with AWS
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
 ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html"
-
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
+COMPILE_COMMAND = (COMPILER, "compile", "--framework=XLA")  # then graph, --output, flags [LOG; SDK: neuronx-cc]
+COMPILE_VERBOSITY = "--verbose=35"  # what the wrapper appends; not hashed [LOG]
 PARALLEL_COMPILE = "neuron_parallel_compile"
 NPC_PARALLEL_OPTION = "--num_parallel"
 NEURON_LS = presence.NEURON_LS  # likewise
@@ -58,19 +52,17 @@ NEURON_LS = presence.NEURON_LS  # likewise
 COMPILER_PROCESSES = ("neuronx-cc", "walrus_driver", "hlo2penguin", "neuron_parallel_compile")
 
 # --- variables ----------------------------------------------------------------------------------------------------
-
 CC_FLAGS = "NEURON_CC_FLAGS"
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
 EXTRACT_ONLY = "NEURON_EXTRACT_GRAPHS_ONLY"
 NPC_RETRIES = "NEURON_PARALLEL_COMPILE_MAX_RETRIES"
 NPC_IGNORE_SCRIPT_ERROR = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"
-NPC_DUMP_RESULTS = "NEURON_PARALLEL_COMPILE_DUMP_RESULTS"
 TARGET_OVERRIDE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
 NUM_CORES = "NEURON_RT_NUM_CORES"  # 1 to all of the system, 0 is all [SDK: neuron-runtime configuration]
-# One, or a range, `0-3` [SDK]; lists of both. Under torchrun torch-xla gives each worker one of it, and wants as many
-# as there are workers, each once [torch-xla 2.9: _internal/neuron_utils.py]. TorchNeuron gives a worker the core of its
-# number where this is not set; where it is, a worker that sees several ends with an error [TN: distributed/backend.py].
+# One, or a range, `0-3` [SDK]; lists of both. torch-xla gives each worker one, and wants as many as there are workers,
+# each once [torch-xla 2.9: _internal/neuron_utils.py]. TorchNeuron gives a worker the core of its number where this is
+# not set; where it is, a worker that sees several ends with an error [TN: distributed/backend.py].
 VISIBLE_CORES = "NEURON_RT_VISIBLE_CORES"
 # Change the lowering and so the graph's hash [SDK: torch-neuron-envvars]; ingredients wherever they are set.
 GRAPH_VARIABLES = frozenset(
@@ -84,20 +76,14 @@ GRAPH_VARIABLES = frozenset(
 )
 # Of the runtime, after compilation: they reach no graph [SDK: neuron-runtime configuration]. Cores are an ingredient of
 # their own.
-RUNTIME_VARIABLES = frozenset(
-    (
-        "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS",
-        "NEURON_RT_EXEC_TIMEOUT",
-        "NEURON_RT_LOG_LEVEL",
-        NUM_CORES,
-        VISIBLE_CORES,
-    )
-)
+RUNTIME_VARIABLES = frozenset({
+    "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_LOG_LEVEL", NUM_CORES,
+    VISIBLE_CORES,
+})  # fmt: skip
 # Network between nodes: what AWS's own launch scripts set [SDK: tutorials].
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
 
 # --- models that are split over cores, by optimum-neuron ------------------------------------------------------------
-
 # Architectures that it can split, and whether into a pipeline too [ON 0.4.5: models/training/auto_models.py, and
 # SUPPORTS_PIPELINE_PARALLELISM of each model].
 SPLIT_MODELS = {"llama": True, "qwen3": True, "granite": False}
@@ -114,16 +100,12 @@ SHARED_HEADS = "num_key_value_heads"
 # at 512 [ON: test_overfit.py, finetune_qwen3.py].
 FLASH_MULTIPLE = 2048
 # Change the graphs of its trainer, beside GRAPH_VARIABLES [ON: accelerate/accelerator.py, accelerate/state.py].
-SPLIT_VARIABLES = frozenset(
-    (
-        "ALL_GATHER_REDUCE_SCATTER_BUCKET_CAP_MB",
-        "NEURON_RT_STOCHASTIC_ROUNDING_EN",
-        "OPTIMUM_NEURON_COMMON_FLAGS_MODEL_TYPE",
-    )
-)
+SPLIT_VARIABLES = frozenset({
+    "ALL_GATHER_REDUCE_SCATTER_BUCKET_CAP_MB", "NEURON_RT_STOCHASTIC_ROUNDING_EN",
+    "OPTIMUM_NEURON_COMMON_FLAGS_MODEL_TYPE",
+})  # fmt: skip
 
 # --- the cache of torch-neuronx (libneuronxla), on disk -----------------------------------------------------------
-
 DEFAULT_ROOT = "/var/tmp/neuron-compile-cache"  # noqa: S108 - AWS's choice [SDK: neuron-caching]
 CACHE_DIR_FLAG = "--cache_dir"  # wins over the variable [SDK: neuron-caching]
 NO_CACHE_FLAG = "--no_cache"
@@ -131,10 +113,8 @@ NESTED_ROOT = "neuron-compile-cache"  # late in 2023 npc wrote one level deeper 
 COMPILER_DIRECTORY_PREFIX = "neuronxcc-"
 # The characters of a Python version, and no others: such names go into records, URLs and terminals.
 COMPILER_DIRECTORY = re.compile(r"neuronxcc-(?P<version>[0-9][0-9A-Za-z.+_-]{0,99})")
-OLD_COMPILER_DIRECTORY = re.compile(r"(?:USER_)?neuroncc-(?P<version>[0-9][^/]*)")  # before SDK 2.8
 # PJRT graphs have an unsigned decimal, NxD and optimum-neuron 20 hex digits, exported models no flags [FILES, LOG].
 MODULE_DIRECTORY = re.compile(r"MODULE_(?P<graph>[0-9a-f]+)(?:\+(?P<flags>[0-9a-f]{8}))?")
-
 NEFF = "model.neff"
 DONE = "model.done"
 FAILURE_LOG = "model.log"
@@ -146,34 +126,26 @@ WRAPPED_NEFF = "wrapped_neff.hlo"  # beside the NEFF in NxDI's caches [a real S3
 MODULE_FILES = frozenset((NEFF, DONE, FLAGS_FILE, WRAPPED_NEFF, *HLO_FILES))
 # What optimum-neuron fetches from its Hub cache and links into a module [ON hub_cache.py].
 LINKED_FILES = frozenset((NEFF, DONE))
-MODULE_PREFIX = "MODULE_"  # what a module's folder is called, whatever follows
+MODULE_PREFIX = "MODULE_"
 REGISTRY_DIRECTORY = "0_REGISTRY"  # optimum-neuron's index, beside the modules of a compiler [ON]
 # One for the whole root, held by the kernel while files are touched: no sign of a compile, and not ours [tracebacks].
 ROOT_LOCK = "lock"
-LOCAL_SCHEME = "file"
-BUCKET_SCHEME = "s3"  # the only one that is documented [SDK: neuron-caching]
-# optimum-neuron finds a cache folder in the flags with a pattern of these characters, and cuts it at any other, the
-# dot first of all [ON cache_utils.get_neuron_cache_path, run].
+BUCKET_SCHEME = "s3"  # beside `file`, the only one that is documented [SDK: neuron-caching]
+# optimum-neuron cuts a cache folder in the flags at any other character, the dot first of all [ON cache_utils].
 PEER_PATH = re.compile(r"[\w/-]+", re.ASCII)
 # How these two options are misspelled, optimum-neuron's own code among others; the wrapper reads none of it [ON].
 MISSPELLED_OPTIONS = {"--cache-dir": "--cache_dir", "--no-cache": "--no_cache"}
-
-# Options that the wrapper takes for itself, before the flags are hashed [SDK; names from libncc.setup_args]. True:
-# it has a value.
 RETRY_FLAG = "--retry_failed_compilation"  # has remembered failures compiled again, all that a run meets
 LOG_LEVEL_FLAG = "--log_level"
+# Options that the wrapper takes for itself, before the flags are hashed [SDK; names from libncc.setup_args], and
+# whether they have a value.
 WRAPPER_OPTIONS = {
-    CACHE_DIR_FLAG: True,
-    NO_CACHE_FLAG: False,
-    RETRY_FLAG: False,
-    LOG_LEVEL_FLAG: True,
-    "--dump": True,
+    CACHE_DIR_FLAG: True, NO_CACHE_FLAG: False, RETRY_FLAG: False, LOG_LEVEL_FLAG: True, "--dump": True,
     "--compile_workdir": True,
-}
+}  # fmt: skip
 TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines are missing, which npc reads too [SDK]
 
 # --- the cache of native TorchNeuron, on disk -----------------------------------------------------------------------
-
 # TorchNeuron is torch-neuronx without XLA. [TN] is an unofficial copy of its source of April 2026, [SDK: torch] AWS's
 # own pages of October 2026. Nobody here has run any of it: check it first on a real instance.
 NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
@@ -189,36 +161,25 @@ NATIVE_NAME = re.compile(r"[0-9a-f]{16,64}\.neff")
 # Has `locks/<key>.lock` and no NEFF: locks of the kernel's, which end with their owner. By default one folder for all
 # processes of a host, whatever their compiler [TN].
 NATIVE_LOCAL = "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR"
-NATIVE_DISABLE = (
-    "TORCH_NEURONX_NEFF_DISABLE_CACHE",
-    "TORCH_NEURONX_DISABLE_NEFF_CACHE",
-)  # the code's; its document's [TN]
-# How tensors get there, and how torch.compile is called; shapes must be fixed, and there is no other mode than the
-# default [SDK: torch].
+# The code's name of it, and its document's [TN].
+NATIVE_DISABLE = ("TORCH_NEURONX_NEFF_DISABLE_CACHE", "TORCH_NEURONX_DISABLE_NEFF_CACHE")
+# How tensors get there, and how torch.compile is called; shapes must be fixed [SDK: torch].
 NATIVE_TO: dict[str, Any] = {"device": "neuron"}
 NATIVE_COMPILE: dict[str, Any] = {"backend": "neuron", "dynamic": False}
-# What it tells of its cache, in each process: counters by name, None until they count. Off by default [TN].
+# Counters of its cache, in each process; None until they count. Off by default [TN].
 NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
 NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
-# Where it keeps what are no NEFFs, by default in folders that all processes of a host share [SDK: torch; TN].
+# Folders of what are no NEFFs, by default shared by all processes of a host [SDK: torch; TN].
 NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
-# Variables of its own that reach no graph; all others of this prefix are taken for such that do [SDK: torch; TN].
+# Variables of its own that reach no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
-NATIVE_QUIET = frozenset(
-    (
-        NATIVE_ROOT_VARIABLE,
-        NATIVE_LOCAL,
-        *NATIVE_DISABLE,
-        NATIVE_METRICS,
-        *NATIVE_BESIDE,
-        "TORCH_NEURONX_ENABLED_METRIC_TABLES",
-        "TORCH_NEURONX_LOG_LEVEL",
-        "TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT",
-        "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS",
-    )
-)
+NATIVE_QUIET = frozenset({
+    NATIVE_ROOT_VARIABLE, NATIVE_LOCAL, *NATIVE_DISABLE, NATIVE_METRICS, *NATIVE_BESIDE,
+    "TORCH_NEURONX_ENABLED_METRIC_TABLES", "TORCH_NEURONX_LOG_LEVEL", "TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT",
+    "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS",
+})  # fmt: skip
 # Of the compiler's, of collectives and of XLA's that reach its graphs or its key [SDK: torch; TN].
 NATIVE_GRAPH_VARIABLES = frozenset(
     f"""
@@ -229,29 +190,25 @@ NATIVE_GRAPH_VARIABLES = frozenset(
 )
 
 # --- flags --------------------------------------------------------------------------------------------------------
-
-# The hash of a module's flags is the first digits of an MD5 over their JSON with the target in front, from SDK 2.20.1
-# on [DERIVED; 6 published keys]; before, over their JSON alone, or joined by blanks. Not verified for libneuronxla 3.0.
+# Of an MD5 over the flags' JSON with the target in front, from SDK 2.20.1 on [DERIVED; 6 published keys]; before, over
+# their JSON alone, or joined by blanks. Not verified for libneuronxla 3.0.
 FLAGS_HASH_DIGITS = 8
 TARGET_OPTION = "--target"
 LNC_OPTION = "--logical-nc-config"
-FRAMEWORK_OPTION = "--framework"
 OUTPUT_OPTION = "--output"  # in the compiler's command line, what follows its value is what is hashed [LOG]
 # [SDK: neuronx-cc]
 OPTION_SYNONYMS = {"-O": "--optlevel", "-lnc": LNC_OPTION, "--lnc": LNC_OPTION}
 GLUED_OPTIONS = ("-O", "-lnc")  # a number may follow these without anything between: `-O1`
-# These take options of a part of the compiler, so that what follows is their value although it begins with a dash:
-# `--tensorizer-options --enable-ccop-compute-overlap` [command lines in issues and logs].
+# Their value may begin with a dash: `--tensorizer-options --enable-ccop-compute-overlap` [issues and logs].
 OPTIONS_OF_PARTS = re.compile(r"--[a-z0-9-]+-options")
-# Given by a user they reach the hash, although they change no code: work directories make keys of one machine [NxDI].
+# They reach the hash and change no code: work directories make keys of one machine [NxDI].
 LEAKING_OPTIONS = ("--logfile", "--verbose", "--workdir")
 
 # --- NEFF ---------------------------------------------------------------------------------------------------------
-
 # A fixed header, then a tar, gzipped or plain [SDK: work-with-neff-files; every offset confirmed on FILES]. No magic.
 NEFF_HEADER_SIZE = 1024
 # Little-endian: package version, header size, data size, major, minor, build, cores, digest, UUID, name, cores asked
-# for, cores on each node, feature bits, LNC; the rest is zero in all FILES.
+# for, cores on each node, feature bits (a runtime refuses one that is newer than itself [sdk#820]), LNC; then zeros.
 NEFF_HEADER = "<5Q128sI32s16s256sI64sQI468x"
 # Package version: the digest of the bytes after the header. 2 is in all FILES; 1 comes with a plain tar [SDK].
 NEFF_DIGESTS = {1: "sha256", 2: "md5"}
@@ -264,69 +221,41 @@ NEFF_KELF = re.compile(r"kelf-[0-9a-z]+\.json")  # kelf-0.json in FILES, kelf-a.
 NEFF_DEFINITION = re.compile(r"(?:.+/)?(sg[0-9]+)/def\.json")  # one for each physical core
 NEFF_RANKS = "#rank_world_size"  # def.json: how many workers its collectives join; 0 without any [FILES]
 # kelf's `target`. The first three in FILES, the rest as libnrt 2.31 and the compiler's tools know them [unofficial].
+# trn1 is inf2 as well: one instruction set, which the file does not tell apart.
 NEFF_TARGETS = {
-    "sunda": "trn1",  # and inf2: one instruction set, which the file does not tell apart
-    "cayman": "trn2",
-    "mariana": "trn3",
-    "v2": "trn1",
-    "v3": "trn2",
-    "v4": "trn3",
-    "core_v4": "trn3",
-    "tonga": "inf1",
-    "inferentia": "inf1",
-    "": "trn1",
+    "sunda": "trn1", "cayman": "trn2", "mariana": "trn3",
+    "v2": "trn1", "v3": "trn2", "v4": "trn3", "core_v4": "trn3", "tonga": "inf1", "inferentia": "inf1", "": "trn1",
     "*": "any",
-}
-# The chip of each target that the compiler knows, in the same words: a NEFF of another chip, or of one that is not
-# named above, is never used. A new chip: its target here, what its kelfs say above [SDK: neuronx-cc; quickstart].
+}  # fmt: skip
+# The chip of each target that the compiler knows, in the same words. A new chip: its target here, what its kelfs say
+# above [SDK: neuronx-cc; quickstart].
 TARGET_CHIPS = {
     "trn1": "trn1", "trn1n": "trn1", "inf2": "trn1", "trn2": "trn2", "trn2n": "trn2", "trn2u": "trn2",
     "trn3": "trn3", "trn3u": "trn3",
 }  # fmt: skip
 TARGETS = tuple(TARGET_CHIPS)
 ANY_CHIP = "any"
-# Feature bits of the header that a chip's runtimes load; no list is public, so none is checked. FILES have 0x0 (trn1),
-# 0xc00, 0x201c00, 0x209c00 (trn2), 0x1209c00 (trn3); a runtime refuses a bit that is newer than itself [sdk#820].
-NEFF_LOADABLE_FEATURES: dict[str, int] = {}
-NEFF_LNC_IS_REQUIRED = True  # a NEFF's LNC must be that of the process that loads it [SDK: logical-neuroncore-config]
-NEFF_FEATURE_PREFIX = "neff_feature_"  # def.json's names of feature bits begin with it, most of them [FILES]
-# A module's name within the path that the compiler was given as --output [FILES, SDK: neuron-packager].
+NEFF_LNC_IS_REQUIRED = True  # it must be that of the process that loads the NEFF [SDK: logical-neuroncore-config]
+NEFF_FEATURE_PREFIX = "neff_feature_"  # of most of def.json's names of feature bits [FILES]
+# A module's name within the path that the compiler was given as --output [FILES, SDK: neuron-packager]; where there is
+# one, it is the module that the NEFF lies in [FILES: one].
 NEFF_MODULE = re.compile(r"(?<![0-9A-Za-z_])(MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_+])")
-NEFF_NAMES_ITS_MODULE = True  # where there is one in the name, it is the module that the NEFF lies in [FILES: one]
-
-# --- logs ---------------------------------------------------------------------------------------------------------
-
-# What the telling lines of a failed compile's log contain [LOG; sdk issues 706, 1369; samples issue 94].
-ERROR_MARKS = ("[ERROR]", "ERROR", "NCC_E", "NCC_I", "[F137]", "forcibly killed", "Non-signal exit", "Killed")
-
-# --- targets ------------------------------------------------------------------------------------------------------
-
 # Families of instances by the compiler's target: trn1n has trn1's chip, trn2u and trn2n have trn2's [ON; TorchNeuron].
 TARGET_FAMILIES = {"trn1": "trn1", "trn2": "trn2", "trn3": "trn3", "inf2": "inf2"}
 DEFAULT_LNC = {"trn2": 2, "trn3": 2}  # physical cores in a logical one; 1 before [SDK: logical-neuroncore-config]
 
-# --- commands -----------------------------------------------------------------------------------------------------
-
-COMPILE_COMMAND = (
-    COMPILER,
-    "compile",
-    f"{FRAMEWORK_OPTION}=XLA",
-)  # then the graph, --output, the flags [LOG; SDK: neuronx-cc]
-COMPILE_VERBOSITY = "--verbose=35"  # what the wrapper appends; not hashed [LOG]
-
 # --- limits -------------------------------------------------------------------------------------------------------
-
 MEMORY_PER_COMPILE = 64 << 30  # bytes; npc's default is one process for each such part of the memory [SDK]
 COMPILE_TIMEOUT = 4 * 3600.0  # seconds for one graph: "up to one hour for large models" [ON], and then some; ours
 EXIT_TIMEOUT = 120.0  # seconds of silence after a worker's last word until it counts as hanging at exit; ours
+# A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
+LOCK_SETTLED = 120.0  # seconds; ours
 OUR_FOLDER = ".cachekit"  # in the compiler cache dir, for what cachekit itself must remember there
 
 # --- words in logs ------------------------------------------------------------------------------------------------
-
 # How a line of the wrapper or of npc starts. `2026-07-29 17:19:00.000611:  10142  [INFO]: ` [LOG]; before (to SDK 2.2x)
 # `2024-01-11 05:53:27.000203:  741529  INFO ||NEURON_CC_WRAPPER||: ` [sdk#819, optimum-neuron#407]; to SDK 2.13 without
-# the process, with `||NCC_WRAPPER||` [SDK: neuron-caching]. A line may hold several, glued, and anything before them.
-# The repetitions are bounded because lines of other programs may be long.
+# the process, with `||NCC_WRAPPER||` [SDK: neuron-caching]. A line may hold several, glued, after anything.
 LOG_HEADER = re.compile(
     r"(?:(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?:?\s{1,8})?"
     r"(?:(?P<pid>\d{1,10})\s{1,8})?"
@@ -336,8 +265,7 @@ LOG_HEADER = re.compile(
 # digits from 1000 on are taken as microseconds.
 LOG_FRACTION_IS_MILLISECONDS = 1000
 # Who said it, in front of a line: torchrun (`[rank0]:`, `[default0]:`), vLLM (`(EngineCore_DP0 pid=37707) `), Ray
-# (`(RayTrainWorker pid=31, ip=10.0.0.7) `), Open MPI (`[1,0]<stdout>:`), `srun --label` (`0: `).
-# Ray's colours may have lost their escape character (`[36m`).
+# (`(RayTrainWorker pid=31, ip=10.0.0.7) `, colours without escape: `[36m`), Open MPI (`[1,0]<stdout>:`), srun (`0: `).
 LOG_PREFIX = re.compile(
     r"\s{0,8}(?:\[\d{1,3}m)?(?:\[(?:rank|default|trainer|worker)_?(?P<rank>\d{1,6})\]:?"
     r"|\((?P<worker>[^()\s]{0,80})\s?pid=(?P<pid>\d{1,10})[^()]{0,80}\)"
@@ -347,68 +275,48 @@ LOG_PREFIX = re.compile(
 # A module's name inside other text: a path, a file `model.MODULE_1+f7f529f3.hlo_module.pb`, a sentence.
 MODULE_IN_TEXT = re.compile(r"(?P<module>MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_])")
 COMPILER_IN_TEXT = re.compile(r"(?:neuronxcc|(?:USER_)?neuroncc)-\d[^/\s]*")
-
-# What the wrapper (libneuronxla), npc, optimum-neuron and torchrun say: kind of event -> pattern with its fields:
-# `path`, `text`, and numbers. A pattern that ends in `.*` takes the rest of its line, which may quote an older log
-# [sdk#881].
+# What libneuronxla's wrapper, npc, optimum-neuron and torchrun say: kind of event -> pattern with its fields `path`,
+# `text`, and numbers. A pattern that ends in `.*` takes the rest of its line, which may quote an older log [sdk#881].
 LOG_WORDS = {
     "hit": re.compile(
-        r"Using a cached neff at (?P<path>.{1,4096}?\.neff)\b(?:\.? ?Exiting with a successfully compiled graph\.?)?"
-    ),
-    "cached-failure": re.compile(
-        r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<text>.*)"
-    ),  # "… Will skip compilation, please set --retry_failed_compilation for recompilation" [SDK], or RETRYING
+        r"Using a cached neff at (?P<path>.{1,4096}?\.neff)\b(?:\.? ?Exiting with a successfully compiled graph\.?)?"),
+    # "… Will skip compilation, please set --retry_failed_compilation for recompilation" [SDK], or RETRYING
+    "cached-failure": re.compile(r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<text>.*)"),
     "extracted": re.compile(r"Extracting graphs \((?P<path>[^()]{1,4096})\) for ahead-of-time parallel compilation"),
     "waiting": re.compile(
-        r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"
-    ),
+        r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"),
     "completed": re.compile(r"Compilation Successfully Completed for (?P<path>\S{1,4096})"),
     "failed": re.compile(r"Failed compilation with (?P<command>\[.{0,16384}?['\"]\]|\S{1,4096}):?\s?(?P<text>.*)"),
     "gave-up": re.compile(
-        r"Compilation failed for (?P<path>\S{0,4096}MODULE_\S{1,512})(?: after (?P<retries>\d+) retries)?"
-    ),
+        r"Compilation failed for (?P<path>\S{0,4096}MODULE_\S{1,512})(?: after (?P<retries>\d+) retries)?"),
     "command": re.compile(r"Call compiler with cmd: (?P<text>.*)"),
-    "cache-path": re.compile(r"Compile cache path: (?P<path>\S{1,4096})"),
     "status": re.compile(r"Compiler status:? (?P<text>PASS|FAIL|ERROR)"),
-    "not-found": re.compile(  # optimum-neuron's Hub cache; asked for model.done, then for model.log
+    # optimum-neuron's Hub cache; asked for model.done, then for model.log.
+    "not-found": re.compile(
         r"(?<!\S)(?P<path>\S+/model\.\w+(?:\.\w+)?) not found in (?P<text>\S{1,400}?): "
-        r"the corresponding graph will be recompiled"
-    ),
-    "trial-run": re.compile(r"executing trial run cmd: (?P<text>.*)"),
+        r"the corresponding graph will be recompiled"),
     "graph-list": re.compile(r"New graph list from script:\s?(?P<path>\S{0,4096})"),
-    "worker-started": re.compile(
-        r"Worker (?P<worker>\d{1,9})(?:/\w+)? starting (?:dynamic|static) scheduling for (?P<graphs>\d+)"
-    ),
-    "worker-done": re.compile(
-        r"[Ww]orker (?P<worker>\d{1,9}) (?:completed: |finished with num of tasks )(?P<tasks>\d+)"
-    ),
-    "worker-exception": re.compile(r"sub-process (?P<worker>\d{1,9}) got exception: (?P<text>.*)"),
+    "worker-started": re.compile(r"Worker (?P<worker>\d{1,9})(?:/\w+)? starting (?:dynamic|static) scheduling for"),
+    "worker-done": re.compile(r"[Ww]orker (?P<worker>\d{1,9}) (?:completed: |finished with num of tasks )\d"),
     "remaining": re.compile(
         r"Current remaining items are (?P<items>\d+), locked are (?P<locked>\d+), failed are (?P<failed>\d+), "
-        r"done are (?P<done>\d+), total is (?P<total>\d+)"
-    ),
+        r"done are (?P<done>\d+), total is (?P<total>\d+)"),
     "summary": re.compile(r"Total graphs: (?P<total>\d+)(?:, Success: (?P<success>\d+), Failed: (?P<failed>\d+))?"),
     "summary-success": re.compile(r"Total successful compilations: (?P<success>\d+)"),
     "summary-failed": re.compile(r"Total failed compilations: (?P<failed>\d+)"),
-    "summary-short": re.compile(
-        r"Compilation summary: (?P<failed>\d+)/(?P<total>\d+) failed, (?P<success>\d+) succeeded"
-    ),
-    "export-seconds": re.compile(r"\[Compilation Time\] (?P<seconds>[\d.]+) seconds"),  # optimum-neuron's export
-    "exported": re.compile(r"Model cached in: (?P<path>\S{1,4096}MODULE_\w+)"),
+    "summary-short": re.compile(r"Compilation summary: (?P<failed>\d+)/(?P<total>\d+) failed, (?P<success>\d+) succ"),
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d{1,6}) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d{1,10}) \(pid: (?P<pid>\d{1,10})\)"),
-}
-SKIPPING = re.compile(r"Will skip")  # what follows of a cached failure that is not retried [LOG]
-RETRYING = re.compile(r"With er+or log|Retrying")  # "With eror log" is their spelling [SDK]
+}  # fmt: skip
+RETRYING = re.compile(r"\W{0,4}(?:With er+or log|Retrying)")  # of a cached failure; "eror" is their spelling [SDK]
 # npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
 NPC_REPORT_TOKEN = re.compile(
     r'"(?P<path>[^"\n]{0,4096}MODULE_[^"\n]{1,512})"\s*:\s*\{'
     r'|"(?P<field>status|retry|compile_time)"\s*:\s*(?P<value>true|false|null|-?[\d.]{1,30}(?:[eE][+-]?\d{1,3})?)'
     r"|(?P<end>\})"
 )
-
-# The compiler's own log (log-neuron-cc.txt): `2024-12-04T01:01:23Z INFO 10192 [root]: …` [FILES]; before (to cc 2.4 or
-# so) `02/17/2023 04:18:15 PM INFO 57168 [root]: …` [sdk#632]; native parts write `2026-04-23 19:03:57.522402: I …`.
+# The compiler's own log: `2024-12-04T01:01:23Z INFO 10192 [root]: …` [FILES]; to cc 2.4 or so
+# `02/17/2023 04:18:15 PM INFO 57168 [root]: …` [sdk#632]; native parts write `2026-04-23 19:03:57.522402: I …`.
 COMPILER_LOG_LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d [AP]M) "
     r"(?P<level>[A-Z]{3,10}) (?:(?P<pid>\d{1,10}) )?\[(?P<who>[^\]]{1,200})\]: ?(?P<text>.*)"
@@ -421,7 +329,8 @@ COMPILER_LOG_EXIT = re.compile(r"Subcommand returned with exitcode=(?P<code>-?\d
 COMPILER_VERSION = re.compile(r"NeuronX? Compiler version (?P<version>\d\S*)")
 
 # --- failures -----------------------------------------------------------------------------------------------------
-
+# What the telling lines of a failed compile's log contain [LOG; sdk issues 706, 1369; samples issue 94].
+ERROR_MARKS = ("[ERROR]", "ERROR", "NCC_E", "NCC_I", "[F137]", "forcibly killed", "Non-signal exit", "Killed")
 # `[NCC_EOOM002]`: a category, whose first letter is E for what the user can change and I for the compiler's own faults,
 # and a number [SDK: compiler/error-codes]. To cc 2.20 or so without `NCC_` and the letter: `[TEN404]`, `[XCG815]`,
 # `[NLA001]`, always with the request to open a support ticket [sdk#881, #884, #948].
@@ -437,53 +346,43 @@ EXIT_INTERNAL = 70  # os.EX_SOFTWARE; also what a killed part of the compiler en
 FAILURE_WORDS = {
     "device-oom": re.compile(
         r"exceeds (?:the )?(?:HBM|device memory) limit|peak HBM usage.{0,60}exceeds|"
-        r"HBM memory required.{0,60}exceeds|won't be able to load on chip"
-    ),
+        r"HBM memory required.{0,60}exceeds|won't be able to load on chip"),
     "disk-full": re.compile(r"No space left on device|\[Errno (?:28|122)\]|Disk quota exceeded|ENOSPC|EDQUOT"),
     "host-oom": re.compile(
         r"was forcibly killed|insufficient system memory|<Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|"
         r"(?:exited|failed|returned)\b.{0,20} -9\b|Out of memory: Killed process|oom-kill|std::bad_alloc|"
-        r"\bMemoryError\b|Cannot allocate memory"
-    ),
+        r"\bMemoryError\b|Cannot allocate memory"),
     "no-compiler": re.compile(
         r"No such file or directory: '?neuronx-cc|neuronx-cc: (?:command )?not found|No module named '?neuronxcc\b|"
         r"neuronx-cc is not installed|WRONG PACKAGE|error while loading shared libraries|"
-        r"Could not find neuronx-cc"
-    ),
+        r"Could not find neuronx-cc"),
     "user-error": re.compile(
         r"Illegal argument\(s\)|unrecognized arguments?:|invalid choice: |[Ii]nstructions generated by compiler|"
-        r"Compiler generated too many instructions"
-    ),
+        r"Compiler generated too many instructions"),
     "interrupted": re.compile(
         r"\bKeyboardInterrupt\b|<Signals\.SIG(?:INT: 2|TERM: 15)>|Received Signals\.SIG(?:INT|TERM|HUP) death signal|"
-        r"Received .{0,20}SIG(?:INT|TERM|HUP)\b.{0,20}death signal"
-    ),
+        r"Received .{0,20}SIG(?:INT|TERM|HUP)\b.{0,20}death signal"),
     "timed-out": re.compile(r"\bTimeoutExpired\b|timed out after [\d.]+ seconds"),
     "internal": re.compile(
         r"\[INTERNAL_ERROR\]|Internal tensorizer error|CompilerInternalError|Assertion .{0,200}failed|"
-        r"Type: <class '(?!concurrent)[\w.]+'>"
-    ),
+        r"Type: <class '(?!concurrent)[\w.]+'>"),
     "crashed": re.compile(
         r"terminated abnormally|BrokenProcessPool|terminated abruptly|Segmentation fault|core dumped|"
-        r"<Signals\.SIG(?:ABRT|SEGV)"
-    ),
-}
+        r"<Signals\.SIG(?:ABRT|SEGV)"),
+}  # fmt: skip
 INTERNAL_WORDS = re.compile(r"An Internal Compiler Error has occurred")  # said of every failure: names no cause
 COMPILE_EXIT_IN_TEXT = re.compile(
     r"(?:compilation failed with|failed with|exited with code|exit status|exitcode=) ?(?P<code>-?\d{1,3})\b"
 )
 
 # --- devices ------------------------------------------------------------------------------------------------------
-
 PRODUCT_NAME = "/sys/devices/virtual/dmi/id/product_name"  # the instance type on EC2 [ON]
 INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]{0,20}\.[a-z0-9-]{1,30}")
 NEURON_LS_JSON = "--json-output"
 NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without driver or device [SDK]
 # Lines over the table, and over the JSON of some versions: `instance-type: trn1.2xlarge` [FILES].
-NEURON_LS_LINE = re.compile(
-    r"^(?P<name>instance-type|instance-id|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE
-)
-# What an object around the list may call it; none was seen, and names of one list alone are taken as well.
+NEURON_LS_LINE = re.compile(r"^(?P<name>instance-type|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE)
+# What an object around the list may call it; none was seen.
 NEURON_LS_LISTS = ("neuron_devices", "devices")
 TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")  # colours and the like, where a tool takes us for a person
 TABLE_LINES = str.maketrans("│┃─━┌┬┐├┼┤└┴┘┏┳┓┣╋┫┗┻┛", "||--++++++" + "+" * 12)  # tables of other tools' style
@@ -491,19 +390,9 @@ NEURON_LS_DEVICE = "neuron_device"
 NEURON_LS_CORES, NEURON_LS_CORE_IDS = "nc_count", "neuroncore_ids"
 NEURON_LS_LNC = "logical_neuroncore_config"
 NEURON_LS_INSTANCE = "instance_type"
-NEURON_LS_KNOWN = frozenset(  # one of these in an object makes it a device
-    (
-        NEURON_LS_DEVICE,
-        NEURON_LS_CORES,
-        NEURON_LS_CORE_IDS,
-        "memory_size",
-        "neuron_processes",
-        "bdf",
-        "pci_bdf",
-    )
-)
+NEURON_LS_KNOWN = frozenset({  # one of these in an object makes it a device
+    NEURON_LS_DEVICE, NEURON_LS_CORES, NEURON_LS_CORE_IDS, "memory_size", "neuron_processes", "bdf", "pci_bdf",
+})  # fmt: skip
 NEURON_LS_COLUMNS = ("NEURON DEVICE", "NEURON CORES")  # of the table
-# A lock younger than this may belong to a compile that has not started its process yet, or is copying its NEFF.
-LOCK_SETTLED = 120.0  # seconds; ours
 # Mapped by a process that uses Neuron's cache from inside: it may hold a lock while no compiler process runs.
 CACHE_LIBRARIES = ("libneuronxla", "libneuronpjrt")

@@ -12,28 +12,7 @@ import signal as signals
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cachekit.compilers.neuron.facts import (
-    CC_FLAGS,
-    COMPILE_EXIT_IN_TEXT,
-    COMPILER,
-    COMPILER_LOG_LINE,
-    CRASH_CODE,
-    DEVICE_MEMORY_CODES,
-    ERROR_CODE,
-    ERROR_CODES_PAGE,
-    ERROR_MARKS,
-    EXIT_INTERNAL,
-    FAILURE_WORDS,
-    HOST_MEMORY_CRASH,
-    INTERNAL_WORDS,
-    ISSUES,
-    NPC_PARALLEL_OPTION,
-    OLD_ERROR_CODE,
-    PACKAGE_INDEX,
-    PARALLEL_COMPILE,
-    RETRY_FLAG,
-    USER_CODES,
-)
+from cachekit.compilers.neuron import facts
 
 _HEAD, _TAIL = 1 << 16, 1 << 18  # characters of a log that are looked at
 _MESSAGE = 300
@@ -42,84 +21,57 @@ _WARNING = re.compile(r"\bWARN(?:ING)?\b")
 
 
 class FailureClass(Struct, frozen=True):
-    """A kind of failure.
+    """A kind of failure."""
 
-    Attributes:
-        name: As it is printed and stored.
-        deterministic: The same graph, flags and compiler would fail again; only such failures are remembered.
-        clearable: An entry in Neuron's cache that holds such a failure may be removed without asking, if nobody
-            compiles it: the next run compiles the graph, which can end well.
-        advice: The command or the edit that helps.
-    """
-
-    name: str
-    deterministic: bool
-    clearable: bool
-    advice: str
+    name: str  # as it is printed and stored
+    advice: str  # the command or the edit that helps
+    deterministic: bool = (
+        False  # the same graph, flags and compiler would fail again; only such failures are remembered
+    )
 
 
 DEVICE_OOM = FailureClass(
     "device-oom",
+    "the graph needs more memory than a core has, and will again: lower per_device_train_batch_size or max_seq_length, "
+    "raise tensor_parallel_size, or take an instance with more memory per core",
     deterministic=True,
-    clearable=False,
-    advice="the graph needs more memory than a core has, and will again: lower per_device_train_batch_size or "
-    "max_seq_length, raise tensor_parallel_size, or take an instance with more memory per core",
 )
 HOST_OOM = FailureClass(
     "host-oom",
-    deterministic=False,
-    clearable=True,
-    advice="the compiler ran out of this host's memory: compile fewer graphs at once (compiler.options."
-    f"num_parallel: 1 in the recipe; {PARALLEL_COMPILE} {NPC_PARALLEL_OPTION} 1), add swap, or compile on a host with "
-    "more memory",
+    "the compiler ran out of this host's memory: compile fewer graphs at once (compiler.options.num_parallel: 1 in the "
+    f"recipe; {facts.PARALLEL_COMPILE} {facts.NPC_PARALLEL_OPTION} 1), add swap, or compile on a host with more memory",
 )
 INTERNAL = FailureClass(
     "internal",
+    f"a fault of the compiler for this graph: try another {facts.COMPILER}, another optimisation level (-O1) or "
+    f"another shape, and report the log to {facts.ISSUES}",
     deterministic=True,
-    clearable=False,
-    advice=f"a fault of the compiler for this graph: try another {COMPILER}, another optimisation level (-O1) or "
-    f"another shape, and report the log to {ISSUES}",
 )
 CRASHED = FailureClass(
     "crashed",
-    deterministic=False,
-    clearable=True,
-    advice="the compiler broke off without a reason; it is known to do so now and then with many compiles at once: "
-    "compile it again, with fewer at a time",
+    "the compiler broke off without a reason; it is known to do so now and then with many compiles at once: compile it "
+    "again, with fewer at a time",
 )
 USER_ERROR = FailureClass(
     "user-error",
+    f"the compiler refuses this graph or these flags: change what its message names ({facts.ERROR_CODES_PAGE})",
     deterministic=True,
-    clearable=False,
-    advice=f"the compiler refuses this graph or these flags: change what its message names ({ERROR_CODES_PAGE})",
 )
-INTERRUPTED = FailureClass(
-    "interrupted", deterministic=False, clearable=True, advice="the compile was stopped from outside: run it again"
-)
+INTERRUPTED = FailureClass("interrupted", "the compile was stopped from outside: run it again")
 TIMED_OUT = FailureClass(
-    "timed-out",
-    deterministic=False,
-    clearable=True,
-    advice="the time limit passed: run it again with a longer one, and with fewer compiles at once",
+    "timed-out", "the time limit passed: run it again with a longer one, and with fewer compiles at once"
 )
 DISK_FULL = FailureClass(
-    "disk-full",
-    deterministic=False,
-    clearable=True,
-    advice="make room in the cache root and in /tmp, where the compiler works (TMPDIR moves it), and run it again",
+    "disk-full", "make room in the cache root and in /tmp, where the compiler works (TMPDIR moves it), and run it again"
 )
 NO_COMPILER = FailureClass(
     "no-compiler",
-    deterministic=False,
-    clearable=True,
-    advice=f"{COMPILER} is not on PATH, or a part of it is missing: activate the environment that has it, or install "
-    f"it from AWS's index (pip --extra-index-url {PACKAGE_INDEX})",
+    f"{facts.COMPILER} is not on PATH, or a part of it is missing: activate the environment that has it, or install it "
+    f"from AWS's index (pip --extra-index-url {facts.PACKAGE_INDEX})",
 )
 UNKNOWN = FailureClass(
     "unknown",
-    deterministic=False,
-    clearable=False,
-    advice=f"read the log; `cachekit warm` compiles it again, and so does a run with {RETRY_FLAG} in {CC_FLAGS}",
+    f"read the log; `cachekit warm` compiles it again, and so does a run with {facts.RETRY_FLAG} in {facts.CC_FLAGS}",
 )
 CLASSES = {
     kind.name: kind
@@ -130,19 +82,14 @@ CLASSES = {
 
 
 class CompileFailure(Struct, frozen=True):
-    """One failure, classified.
+    """One failure, classified."""
 
-    Attributes:
-        kind: Its class.
-        code: The compiler's error code (`NCC_EOOM002`, `F137`); empty where it gave none.
-        message: The line that told the class, or the most telling where none did; empty where only an exit code did.
-        certain: The text or the code named the class; False where it follows from an exit code that can mean other
-            things too, and then the failure is never deterministic.
-    """
-
-    kind: FailureClass
-    code: str = ""
+    kind: FailureClass  # its class
+    code: str = ""  # the compiler's error code (`NCC_EOOM002`, `F137`); empty where it gave none
+    # The line that told the class, or the most telling where none did; empty where only an exit code did.
     message: str = ""
+    # The text or the code named the class; False where it follows from an exit code that can mean other things too, and
+    # then the failure is never deterministic.
     certain: bool = True
 
     @property
@@ -152,8 +99,8 @@ class CompileFailure(Struct, frozen=True):
 
     @property
     def clearable(self) -> bool:
-        """Whether an entry of Neuron's cache with this failure may be removed without asking."""
-        return self.kind.clearable or (self.kind.deterministic and not self.certain)
+        """Whether an entry of Neuron's cache with this failure may go without asking: it may end well next time."""
+        return self.kind is not UNKNOWN and not self.deterministic
 
     @property
     def advice(self) -> str:
@@ -170,8 +117,7 @@ def classify(
     internal error does, and an interrupted compiler prints an internal error.
 
     Args:
-        text: `model.log`, the end of the compiler's log, or what the wrapper printed. Of a long one only the beginning
-            and the end are looked at.
+        text: `model.log`, the end of the compiler's log, or what the wrapper printed; of a long one both ends count.
         exit_code: Of the compiler or of what ran it; negative for a signal, as Python's subprocess has it.
         signal: The signal that ended the process, if it is known otherwise.
         timed_out: The caller stopped the process because its time was over.
@@ -189,27 +135,27 @@ def classify(
 
 
 def _by_text(text: str) -> CompileFailure | None:
-    codes = [match["code"] for match in ERROR_CODE.finditer(text)]
-    old = OLD_ERROR_CODE.search(text)
-    crash = CRASH_CODE.search(text)
+    codes = [match["code"] for match in facts.ERROR_CODE.finditer(text)]
+    old = facts.OLD_ERROR_CODE.search(text)
+    crash = facts.CRASH_CODE.search(text)
 
     def coded(kind: FailureClass, code: str) -> CompileFailure:
         return CompileFailure(kind, code, _line(text, text.find(f"[{code}]")))
 
     def worded(kind: FailureClass, code: str = "") -> CompileFailure | None:
-        found = FAILURE_WORDS[kind.name].search(text)
+        found = facts.FAILURE_WORDS[kind.name].search(text)
         return CompileFailure(kind, code, _line(text, found.start())) if found else None
 
     any_code = codes[0] if codes else old["code"] if old else ""
-    if memory := next((code for code in codes if DEVICE_MEMORY_CODES.fullmatch(code)), None):
+    if memory := next((code for code in codes if facts.DEVICE_MEMORY_CODES.fullmatch(code)), None):
         return coded(DEVICE_OOM, memory)
     if found := worded(DEVICE_OOM, any_code) or worded(DISK_FULL):
         return found
-    if crash and crash["code"] == HOST_MEMORY_CRASH:
-        return coded(HOST_OOM, HOST_MEMORY_CRASH)
+    if crash and crash["code"] == facts.HOST_MEMORY_CRASH:
+        return coded(HOST_OOM, facts.HOST_MEMORY_CRASH)
     if found := worded(HOST_OOM) or worded(NO_COMPILER):
         return found
-    if user := next((code for code in codes if USER_CODES.fullmatch(code)), None):
+    if user := next((code for code in codes if facts.USER_CODES.fullmatch(code)), None):
         return coded(USER_ERROR, user)
     if found := worded(USER_ERROR, any_code) or worded(INTERRUPTED) or worded(TIMED_OUT):
         return found
@@ -226,7 +172,7 @@ def _by_end(exit_code: int | None, signal: int | None, text: str) -> CompileFail
     message = ""
     if exit_code in {None, 0, 1} and signal is None:
         # A wrapper ends with 1 whatever happened; the compiler's own end stands in its text.
-        ends = [found for found in COMPILE_EXIT_IN_TEXT.finditer(text) if int(found["code"]) not in {0, 1}]
+        ends = [found for found in facts.COMPILE_EXIT_IN_TEXT.finditer(text) if int(found["code"]) not in {0, 1}]
         if ends:
             exit_code, message = int(ends[0]["code"]), _line(text, ends[0].start())
     if signal is None and exit_code is not None:
@@ -241,17 +187,17 @@ def _by_end(exit_code: int | None, signal: int | None, text: str) -> CompileFail
         return CompileFailure(TIMED_OUT, "", message, certain=False)
     if exit_code in {_EXIT_NOT_EXECUTABLE, _EXIT_NOT_FOUND}:
         return CompileFailure(NO_COMPILER, "", message, certain=False)
-    if exit_code == EXIT_INTERNAL or INTERNAL_WORDS.search(text):
+    if exit_code == facts.EXIT_INTERNAL or facts.INTERNAL_WORDS.search(text):
         return CompileFailure(INTERNAL, "", message, certain=False)
     return None
 
 
 def _explained(text: str) -> str:
     """What the compiler says under `An Internal Compiler Error has occurred`; empty where it says nothing."""
-    if not (found := INTERNAL_WORDS.search(text)):
+    if not (found := facts.INTERNAL_WORDS.search(text)):
         return ""
     for line in text[found.end() : found.end() + _HEAD].splitlines()[1:]:
-        parsed = COMPILER_LOG_LINE.search(line)
+        parsed = facts.COMPILER_LOG_LINE.search(line)
         said = (parsed["text"] if parsed else line).strip(" *")
         if said.startswith("Internal details"):
             return ""
@@ -263,10 +209,10 @@ def _explained(text: str) -> str:
 def _telling(lines: list[str]) -> str:
     """The first line with an error in it, or else the last one."""
     said = [line for line in lines if line.strip()]
-    errors = (line for line in said if any(mark in line for mark in ERROR_MARKS))
+    errors = (line for line in said if any(mark in line for mark in facts.ERROR_MARKS))
     line = next(errors, said[-1] if said else "")
     # The first line of Neuron's log quotes the whole command before it says what went wrong.
-    return _line(line, min((place for mark in ERROR_MARKS if (place := line.find(mark)) >= 0), default=0))
+    return _line(line, min((place for mark in facts.ERROR_MARKS if (place := line.find(mark)) >= 0), default=0))
 
 
 def _line(text: str, place: int) -> str:

@@ -15,19 +15,12 @@ from cachekit.compilers.neuron import facts, flags, neff
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a module's folder and flags say of its NEFF; empty and 0 for what they do not say.
+    """What a module's folder and flags say of its NEFF; empty and 0 for what they do not say."""
 
-    Attributes:
-        compiler: The version in `neuronxcc-<version>`.
-        module: `MODULE_<graph>[+<flags>]`.
-        target: Of its flags: `trn1`.
-        lnc: Of its flags.
-    """
-
-    compiler: str = ""
-    module: str = ""
-    target: str = ""
-    lnc: int = 0
+    compiler: str = ""  # the version in `neuronxcc-<version>`
+    module: str = ""  # `MODULE_<graph>[+<flags>]`
+    target: str = ""  # of its flags: `trn1`
+    lnc: int = 0  # of its flags
 
 
 NOTHING = Claimed()
@@ -36,13 +29,7 @@ Check = Callable[[Path, Claimed], "str | None"]
 
 
 def claim(compiler: str, module: str, words: Sequence[str] | None) -> Claimed:
-    """What a module's place says.
-
-    Args:
-        compiler: The compiler's folder.
-        module: The module's.
-        words: The flags in its `compile_flags.json`; None where there are none.
-    """
+    """What a module's place says: the names of its compiler's folder and its own, and its flags where it has any."""
     version = compiler.removeprefix(facts.COMPILER_DIRECTORY_PREFIX)
     target = flags.option(words or (), facts.TARGET_OPTION)
     lnc = flags.option(words or (), facts.LNC_OPTION)
@@ -55,7 +42,7 @@ def check(path: Path, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0
     Args:
         path: The file.
         said: What its place says of it.
-        target: The compiler's name for the chip of the machine that is to run it; empty where that is nobody's yet.
+        target: The compiler's name for the chip that is to run it; empty where that is nobody's yet.
         lnc: Physical cores in a core of that machine; 0 where it is not known.
     """
     try:
@@ -79,7 +66,6 @@ def misfit(found: neff.Neff, said: Claimed = NOTHING, *, target: str = "", lnc: 
             else ""
         )
         or _of_another_lnc(found, said, lnc)
-        or _with_unknown_features(found)
         or None
     )
 
@@ -94,7 +80,7 @@ def _of_another_module(found: neff.Neff, said: Claimed) -> str:
     # The last one may have been cut off with the end of the name.
     if named and found.header.name_is_cut and found.name.endswith(named[-1]):
         named.pop()
-    if not (facts.NEFF_NAMES_ITS_MODULE and said.module and named) or any(_same(one, said.module) for one in named):
+    if not (said.module and named) or any(_same(one, said.module) for one in named):
         return ""
     return f"it was compiled as {named[0]}"
 
@@ -111,7 +97,7 @@ def _for_another_chip(found: neff.Neff, target: str, why: str) -> str:
         return f"nothing in it says which chip it is for, and {why}"
     if found.target in facts.NEFF_TARGETS:
         return f"it was compiled for {found.chip}, and {why}"
-    return f"it was compiled for {found.target!r}, which is no chip that is known here, and {why}"
+    return f"it was compiled for {found.target!r}, which is not a known chip, and {why}"
 
 
 def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
@@ -120,13 +106,7 @@ def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
     if not (facts.NEFF_LNC_IS_REQUIRED and theirs and ours) or theirs == ours:
         return ""
     return (
-        f"it makes one core of {theirs}, and its flags ask for {ours}"
+        f"it joins {theirs} physical cores into one, and its flags ask for {ours}"
         if said.lnc
-        else (f"it makes one core of {theirs}, and this machine of {ours} ({facts.LNC})")
+        else (f"it joins {theirs} physical cores into one, and this machine joins {ours} ({facts.LNC})")
     )
-
-
-def _with_unknown_features(found: neff.Neff) -> str:
-    known = facts.NEFF_LOADABLE_FEATURES.get(found.chip)
-    odd = found.header.feature_bits & ~known if known is not None else 0
-    return f"it needs features that no runtime of {found.chip} is known to have: {odd:#x}" if odd else ""

@@ -29,19 +29,17 @@ def split(text: str) -> tuple[list[str], str]:
 
 def without_wrapper_options(words: Sequence[str]) -> list[str]:
     """The flags without those that the wrapper takes for itself, in either spelling: `--x=v`, `--x v`."""
-    return _sorted(words)[0]
+    return wrappers(words)[0]
 
 
 def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The options that the wrapper takes for itself, as they are spelled, where a run may have them.
 
-    Returns:
-        Those that it may have, and why another was left out, a sentence each. Folder and cache are always set anew,
-        and without a word.
+    Gives those, and why another was left out, a sentence each. Folder and cache are always set anew, without a word.
     """
     passed: list[str] = []
     said: list[str] = []
-    for name, value, spelled in _sorted(words)[1]:
+    for name, value, spelled in wrappers(words)[1]:
         if name == facts.LOG_LEVEL_FLAG and value.upper() not in facts.TELLING_LEVELS:
             said.append(f"{' '.join(spelled)} is left out: what the compiler does is read from lines at INFO")
         elif name not in {facts.CACHE_DIR_FLAG, facts.NO_CACHE_FLAG}:
@@ -49,7 +47,7 @@ def wrapper_options(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return passed, said
 
 
-def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+def wrappers(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
     """The compiler's words, and the wrapper's options with value and spelling."""
     kept: list[str] = []
     taken: list[tuple[str, str, list[str]]] = []
@@ -67,17 +65,13 @@ def _sorted(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str, list[
 
 
 def flags_hash(words: Sequence[str]) -> str:
-    """The flags' half of a module's name, since SDK 2.20.1.
-
-    Args:
-        words: The flags without the wrapper's own, `--target=` in front: what `compile_flags.json` lists.
-    """
+    """The flags' half of a module's name, since SDK 2.20.1, of what `compile_flags.json` lists, target first."""
     digest = hashlib.md5(json.dumps([*words]).encode(), usedforsecurity=False).hexdigest()
     return digest[: facts.FLAGS_HASH_DIGITS]
 
 
 def read_flags(path: Path) -> list[str] | None:
-    """The list in a `compile_flags.json`; None where it cannot be read or is no list of words."""
+    """The list in a `compile_flags.json`; None where it cannot be read or is not a list of words."""
     try:
         with path.open("rb") as source:
             value = json.loads(source.read(LARGEST))

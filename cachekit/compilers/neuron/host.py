@@ -22,42 +22,28 @@ from cachekit.recipe.zoo import Instance
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES
-INSTALL = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(REQUIRED)}"
+
+
+def _install(required: Sequence[str]) -> str:
+    return f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(required)}"
+
+
+INSTALL = _install(REQUIRED)
 INSTEAD = "or --compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
 @dataclass(frozen=True, slots=True)
 class NeuronHost:
-    """What Neuron is on a machine.
+    """What Neuron is on a machine."""
 
-    Attributes:
-        packages: Versions by package, with their `+<commit>` where it is known.
-        target: The compiler's name for the chip: `trn1`, `inf2`, `trn2`.
-        cores: Cores as a framework sees them; 0 where the machine has no device (it can still compile).
-        lnc: Physical cores in each of them.
-        instance: Machine type; empty where it is not known.
-        here: It is this machine.
-        open: Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
-    """
-
-    packages: Mapping[str, str]
-    target: str
-    cores: int
-    lnc: int
-    instance: str
-    here: bool
+    packages: Mapping[str, str]  # versions by package, with their `+<commit>` where it is known
+    target: str  # the compiler's name for the chip: `trn1`, `inf2`, `trn2`
+    cores: int  # cores as a framework sees them; 0 where the machine has no device (it can still compile)
+    lnc: int  # physical cores in each of them
+    instance: str  # machine type; empty where it is not known
+    here: bool  # it is this machine
+    # Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
     open: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def compiler_directory(self) -> str:
-        """The folder of this compiler's modules in a cache."""
-        return f"{facts.COMPILER_DIRECTORY_PREFIX}{self.packages[facts.COMPILER_PACKAGE]}"
-
-
-def _install(required: Sequence[str]) -> str:
-    return (
-        INSTALL if required is REQUIRED else f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(required)}"
-    )
 
 
 def public(version: str) -> str:
@@ -157,12 +143,7 @@ def unusable_devices() -> CompilerUnavailableError | None:
 
 
 def native_host() -> NeuronHost:
-    """TorchNeuron and the devices of this machine.
-
-    Raises:
-        CompilerUnavailableError: The packages are absent, placeholders, or those on XLA; or it has no such device.
-        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
-    """
+    """TorchNeuron and the devices of this machine; see `this_host` and `check_native`."""
     machine = this_host(NATIVE)
     check_native(machine)
     return machine
@@ -190,10 +171,7 @@ def check_native(machine: NeuronHost) -> None:
 
 
 def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
-    """The Neuron toolchain and devices of this machine.
-
-    Args:
-        required: Packages without which there is none.
+    """The Neuron toolchain (these packages at least) and devices of this machine.
 
     Raises:
         CompilerUnavailableError: The packages are absent, or are placeholders.
@@ -237,7 +215,7 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
     if not target:
         raise CompilerUnavailableError(
             "there is no Neuron device here to compile for",
-            cause=f"neuron-ls finds none, and {name or 'this machine'} is no instance that has one",
+            cause=f"neuron-ls finds none, and {name or 'this machine'} is not an instance type that has one",
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)}) to compile for another machine",
         )
     cores = (seen.cores if seen else None) or (known.cores if known else 0)
@@ -247,11 +225,6 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
 
 def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost:
     """A machine that is not here, from the registry; of an empty toolchain the newest that compiles for the instance.
-
-    Args:
-        toolchain: A release of the SDK.
-        instance: A machine type.
-        compiler: Which of Neuron's two it is for.
 
     Raises:
         UnknownNameError: The registry has no such toolchain or instance.
@@ -305,7 +278,7 @@ def target_of(override: str, instance: str, known: Instance | None) -> str:
     if override:
         if override not in facts.TARGETS:
             raise UsageError(
-                f"{facts.TARGET_OVERRIDE}={override} is no target that is known here",
+                f"{facts.TARGET_OVERRIDE}={override} is not a known target",
                 hint=f"set it to one of {', '.join(facts.TARGETS)}",
             )
         return override

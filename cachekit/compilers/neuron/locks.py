@@ -28,45 +28,26 @@ CLEAR_LOCKS = f"{facts.PARALLEL_COMPILE} --command clear-locks"
 
 
 class Lock(Struct, frozen=True):
-    """A lock file of a module.
-
-    Attributes:
-        path: The file.
-        entry: Its module.
-        age: Seconds since it was written, when it was found.
-        inode: With `modified`, what tells it from a later one of the same name.
-        modified: When it was written, in nanoseconds since 1970.
-        size: In bytes; Neuron's are empty.
-        uid: Whose it is.
-        quiet: Seconds since anything in the module's folder was written.
-    """
+    """A lock file of a module."""
 
     path: Path
     entry: CacheEntry
-    age: float
-    inode: int
-    modified: int
-    size: int
-    uid: int
-    quiet: float
+    age: float  # seconds since it was written, when it was found
+    inode: int  # with `modified`, what tells it from a later one of the same name
+    modified: int  # when it was written, in nanoseconds since 1970
+    size: int  # in bytes; Neuron's are empty
+    uid: int  # whose it is
+    quiet: float  # seconds since anything in the module's folder was written
 
 
 class LockState(Struct, frozen=True):
-    """A lock with what can be said of it.
-
-    Attributes:
-        lock: The lock.
-        verdict: `stale` is certain; `live` is certain too; everything else is `maybe`.
-        reason: Why.
-        advice: What to do.
-        holders: Processes that hold it, or may.
-    """
+    """A lock with what can be said of it."""
 
     lock: Lock
-    verdict: Verdict
+    verdict: Verdict  # `stale` is certain; `live` is certain too; everything else is `maybe`
     reason: str
     advice: str
-    holders: tuple[Process, ...] = ()
+    holders: tuple[Process, ...] = ()  # processes that hold it, or may
 
 
 def find(entries: Iterable[CacheEntry], now: float | None = None) -> list[Lock]:
@@ -90,17 +71,11 @@ def _read(entry: CacheEntry, path: Path, now: float) -> Lock | None:
 
 
 def judge(lock: Lock, host: Snapshot, system: FileSystem) -> LockState:
-    """Say whether somebody holds a lock.
-
-    Args:
-        lock: The lock.
-        host: This host's processes.
-        system: Where the lock lies.
-    """
+    """Say whether somebody holds a lock, by this host's processes and by where the lock lies."""
     holders = _holders(lock, host)
     if holders:
         names = ", ".join(f"{process.name} ({process.pid})" for process in holders[:4])
-        return LockState(lock, "live", f"{names} works on it", "wait for it to end", holders)
+        return LockState(lock, "live", f"{names} is working on it", "wait for it to end", holders)
     wait = f"if nothing compiles on any host that uses it, remove {lock.path}, or run `{CLEAR_LOCKS}`"
     if lock.size:
         return LockState(lock, "maybe", f"it holds {lock.size} bytes, and Neuron's locks are empty", wait)
@@ -171,14 +146,7 @@ def _names(text: str, name: str) -> bool:
 def examine(
     entries: Iterable[CacheEntry], *, host: Snapshot | None = None, mounts: str | None = None, now: float | None = None
 ) -> list[LockState]:
-    """Find and judge all locks of some modules.
-
-    Args:
-        entries: The modules.
-        host: This host's processes; looked at by default, where there is a lock.
-        mounts: The text of /proc/mounts; read by default.
-        now: The time, for ages.
-    """
+    """Find and judge all locks of some modules; the host, its mounts and the time may be given."""
     locks = find(entries, now)
     if not locks:
         return []
@@ -191,8 +159,7 @@ def clear(
 ) -> str:
     """Remove a lock that certainly nobody holds; judged anew, with the processes of this moment.
 
-    Returns:
-        Why it was left; empty where it is gone.
+    Gives why it was left; nothing where it is gone.
     """
     if finding.verdict != "stale":
         return finding.reason
@@ -211,16 +178,7 @@ def clear(
 
 
 def remove(path: Path, inode: int, modified: int) -> str:
-    """Remove a file if it is still the one that was judged.
-
-    Args:
-        path: The file.
-        inode: Its number when it was judged.
-        modified: When it was written then, in nanoseconds since 1970.
-
-    Returns:
-        Why it was left; empty where it is gone.
-    """
+    """Remove a file if its inode and its time are still those that were judged; gives why it was left, if it was."""
     try:
         status = path.lstat()
         if (status.st_ino, status.st_mtime_ns) != (inode, modified):

@@ -32,17 +32,11 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was taken from a compiler cache dir.
+    """What was taken from a compiler cache dir."""
 
-    Attributes:
-        harvest: For the record; None where nothing was fit.
-        left: The rest of what was offered.
-        beside: What lay in the folders of those that were taken, and is none of a module's files.
-    """
-
-    harvest: Harvest | None
-    left: tuple[Unfit, ...]
-    beside: tuple[Path, ...] = ()
+    harvest: Harvest | None  # for the record; None where nothing was fit
+    left: tuple[Unfit, ...]  # the rest of what was offered
+    beside: tuple[Path, ...] = ()  # what lay in the folders of those that were taken, and is none of a module's files
 
 
 class _UnfitError(Exception):
@@ -57,14 +51,9 @@ def collect(
 ) -> Copied:
     """Copy finished modules into a workspace; without one everything is read, and nothing copied.
 
-    Args:
-        entries: What to take; of two with one name, the first that is fit.
-        workspace: A private folder; the copies go into a new one inside it.
-        check: Judges each NEFF.
-        seconds: Compile times by module name, where they are known.
-
-    Returns:
-        The modules sorted by name, and what was not taken: unfinished, locked, damaged, changed meanwhile, unreadable.
+    Of two with one name, the first that is fit is taken. Left are those that are unfinished, locked, damaged (as
+    `check` judges their NEFF), changed meanwhile or unreadable. `seconds` are compile times by module, where they are
+    known.
 
     Raises:
         OSError: The workspace cannot be written.
@@ -92,19 +81,19 @@ def collect(
 def unfit(entry: CacheEntry) -> str:
     """Why a module must not be taken, by its state and name; empty where it may be."""
     if facts.COMPILER_DIRECTORY.fullmatch(entry.compiler) is None:
-        return f"{entry.compiler} is no folder of a compiler whose modules can be used"
+        return f"{entry.compiler} is not the folder of a compiler whose modules can be used"
     if facts.MODULE_DIRECTORY.fullmatch(entry.name) is None:
-        return "no name that a module is known to have"
+        return "not a name that Neuron gives a module"
     reasons = {
         "failed": "its compile failed, and Neuron remembers that",
-        "locked": "a compile is at work, or was killed",
+        "locked": "a compile is running, or was killed",
         "empty": "its graph was extracted, and not compiled",
         "done-without-neff": f"{facts.DONE} without {facts.NEFF}",
         "neff-without-done": f"{facts.NEFF} without {facts.DONE}: half-written, perhaps",
     }
     if entry.state != "success":
         return reasons[entry.state]
-    return "it is locked although it is finished: a compile is at work, or was killed" if entry.locks else ""
+    return "it is locked although it is finished: a compile is running, or was killed" if entry.locks else ""
 
 
 def damage(entry: CacheEntry, check: Check) -> str:
@@ -187,7 +176,7 @@ def _opened(entry: CacheEntry, name: str) -> int:
         raise _UnfitError(f"{name} cannot be read: {error.strerror}") from error
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        reason = "is no regular file"
+        reason = "is not a regular file"
     elif name == facts.DONE and status.st_size and (entry.path / name).is_symlink():
         reason = "is a link to something else"
     else:
@@ -241,13 +230,13 @@ def check_module(module: Module) -> tuple[str, str]:
     if not separator or facts.COMPILER_DIRECTORY.fullmatch(compiler) is None:
         raise UnsafeArchiveError(f"{module.name!r} is not of torch-neuronx's cache")
     if facts.MODULE_DIRECTORY.fullmatch(name) is None or "\n" in module.name:
-        raise UnsafeArchiveError(f"{module.name!r} is no module's name")
+        raise UnsafeArchiveError(f"{module.name!r} is not a module's name")
     names = [file.path for file in module.files]
     if len(set(names)) < len(names):
         raise UnsafeArchiveError(f"{module.name}: a file stands twice")
     for path in names:
         if path not in facts.MODULE_FILES:
-            raise UnsafeArchiveError(f"{module.name}: {path!r} is none of a finished module's files")
+            raise UnsafeArchiveError(f"{module.name}: {path!r} is not one of a finished module's files")
     if classify(names) != "success":
         raise UnsafeArchiveError(f"{module.name} is not finished: its files are {', '.join(sorted(names))}")
     return compiler, name
@@ -256,14 +245,9 @@ def check_module(module: Module) -> tuple[str, str]:
 def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check | None = None) -> Restored:
     """Put a module into a compiler cache dir: whole, or not at all.
 
-    A finished one that is there stays; an unfinished one nobody works on is replaced, a remembered failure too: there
-    is a result now. What was left by killed restores is removed by `place.sweep`.
-
-    Args:
-        module: The module.
-        files: Its files' bytes, in the order of `module.files`; copied, never linked.
-        root: The compiler cache dir; made if need be.
-        check: Judges the NEFF, and also that of a finished module which is there: a damaged one is replaced.
+    A finished one that is there stays, unless `check` finds it damaged; an unfinished one nobody works on is replaced,
+    a remembered failure too: there is a result now. What was left by killed restores is removed by `place.sweep`. The
+    files, in the order of `module.files`, are copied and never linked.
 
     Raises:
         UnsafeArchiveError: The module is not what this adapter makes (see `check_module`).
@@ -284,16 +268,21 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
         entry = read_entry(str(target), compiler, name)
         damaged = "" if entry.locks else damage(entry, check)
     if found == "left" or (found == "present" and not damaged):
-        return Restored("left" if found == "left" else "present", reason=reason)
+        return outcome(found, 0, reason)
     with place.building(folder) as hidden:
         built = hidden / "module"
         size = _build(module, files, built, check)
         found, reason = place.put(built, target, over_finished=bool(damaged))
+    return outcome("replaceable" if damaged and found == "present" else found, size, damaged or reason)
+
+
+def outcome(found: place.Standing, size: int, reason: str) -> Restored:
+    """What comes of a module of so many bytes, where this stood at its place."""
     if found == "absent":
         return Restored("restored", size)
-    if found == "replaceable" or (found == "present" and damaged):
-        return Restored("replaced", size, damaged or reason)
-    return Restored("left" if found == "left" else "present", reason=reason)
+    if found == "replaceable":
+        return Restored("replaced", size, reason)
+    return Restored(found, reason=reason)
 
 
 def _build(module: Module, files: Sequence[Path], built: Path, check: Check | None) -> int:

@@ -78,14 +78,10 @@ def _is_neff(name: str) -> bool:
 
 
 def judge(packed: Path, folder: str) -> Judged:
-    """Whether the graphs of an archive are whole, and of the compiler that its folder names. Nothing is unpacked.
+    """Whether the graphs of an archive are whole, and of the compiler of its module's folder. Nothing is unpacked.
 
     An archive whose bytes are those of its record can be bad all the same: it may have been packed from damaged files,
     by another program, or to do harm. Memory does not grow with it, and time not faster than its bytes.
-
-    Args:
-        packed: The archive.
-        folder: The one of its module: `torchneuron-<version>`.
 
     Raises:
         OSError: It cannot be read.
@@ -96,7 +92,7 @@ def judge(packed: Path, folder: str) -> Judged:
         for stored in archive.members(packed):
             name = PurePosixPath(stored.name)
             if name in seen or not is_graph(str(name)):
-                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is no NEFF'}")
+                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
                 break
             seen.add(name)
             try:
@@ -135,16 +131,10 @@ def restore(
     check: Check | None = None,
     read: Callable[[archive.Sink], None] | None = None,
 ) -> int:
-    """Put the NEFFs of an archive into a compiler cache dir; those that are there stay. Returns bytes written.
+    """Put the NEFFs of an archive into the folder of one compiler version; those that are there stay.
 
-    Args:
-        module: The module.
-        packed: Its archive.
-        cache_dir: The folder of one compiler version; made if need be.
-        version: The compiler's.
-        check: Judges each NEFF.
-        read: Gives all bytes of the archive and checks them, as `archive.unpack` has it; they are checked here where
-            it is left out.
+    `check` judges each NEFF. `read` gives all bytes of the archive and checks them, as `archive.unpack` has it; they
+    are checked here where it is left out. Gives the bytes that were written.
 
     Raises:
         UnsafeArchiveError: It is no such archive, is of another compiler version, or holds something else than NEFFs.
@@ -162,7 +152,7 @@ def restore(
         names = sorted(_files(tree))
         for name in names:
             if not is_graph(name):
-                raise UnsafeArchiveError(f"{module.name}: {name!r} is no NEFF")
+                raise UnsafeArchiveError(f"{module.name}: {name!r} is not a NEFF")
             if check is not None and (reason := check(tree / name, Claimed(compiler=version))):
                 raise IntegrityError(f"{name} of {module.name} is damaged", cause=reason)
         return sum(_move(tree / name, cache_dir / name, cache_dir) for name in names)

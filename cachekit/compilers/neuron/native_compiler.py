@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers.neuron import facts, host, native, options, split
-from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.compiler import OnNeuron
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.processes import compiles_below
@@ -90,7 +89,6 @@ class NeuronNative(TreeCompiler, OnNeuron):
         return host.public(self.machine.packages[facts.COMPILER_PACKAGE])
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
-        """See the port."""
         if recipe is not None:
             self._check_layout(recipe)
         found = super().fingerprint(recipe, bare=bare)
@@ -103,7 +101,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port: the flags in order, options, and the variables of this process that change graphs."""
+        """The flags in order, options, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
         options.check(recipe, options.NATIVE)
         options.check_machine(recipe, self.machine)
@@ -126,12 +124,11 @@ class NeuronNative(TreeCompiler, OnNeuron):
         split.check(recipe, self.machine)
 
     def watch(self, run: Run) -> NativeWatch:
-        """See the port. A trial is a few steps on the device: TorchNeuron compiles what it meets."""
+        """A trial is a few steps on the device: TorchNeuron compiles what it meets."""
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
         self.check_node(run.recipe)
-        notes = CompileNotes(run.cache_dir.with_name("compiles.jsonl"))
-        command = NativeCommand(run, self.machine, self._node, notes)
+        command = NativeCommand(run, self.machine, self._node)
         theirs = {
             name: value
             for name, value in command.environment(()).items()
@@ -154,7 +151,6 @@ class NeuronNative(TreeCompiler, OnNeuron):
         }
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
-        """See the port."""
         return {options.EXECUTION: options.execution(recipe)}
 
     def tree(self, cache_dir: Path) -> Path:
@@ -167,9 +163,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
 
     def alike(self, old: Path, new: Path) -> bool:
         """By what the NEFFs have in them."""
-        from cachekit.compilers.neuron import compare
+        from cachekit.compilers.neuron import describe
 
-        return compare.contents(old) == compare.contents(new)
+        return describe.contents(old) == describe.contents(new)
 
     def torn(self, path: Path) -> bool:
         """A damaged graph ends the harvest: a record without it would promise what is not so.
@@ -186,7 +182,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         return False
 
     def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
-        """See the port. A run's own tree: nothing stands in the way."""
+        """A run's own tree: nothing stands in the way."""
         (blob,) = files
         tree = self.tree(cache_dir)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)

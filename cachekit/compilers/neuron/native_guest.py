@@ -8,8 +8,8 @@ from contextlib import suppress
 from cachekit.compilers.neuron import facts
 
 
-def join(*, found: bool) -> list[str]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Guest`: the folder is read at the first compile, and counting is switched on where it can."""
+def join(*, found: bool) -> list[str]:
+    """The folder is read at the first compile, and counting is switched on where it can."""
     metrics = sys.modules.get(facts.NATIVE_METRICS_MODULE)
     with suppress(Exception):  # no public interface: without it the new files tell
         if metrics is not None:
@@ -18,7 +18,7 @@ def join(*, found: bool) -> list[str]:  # noqa: ARG001 - the protocol's
 
 
 def counters() -> dict[str, int] | None:
-    """See `compilers.port.Guest`; None where it has told nothing yet, or does not count."""
+    """None where it has told nothing yet, or does not count."""
     metrics = sys.modules.get(facts.NATIVE_METRICS_MODULE)
     with suppress(Exception):
         if metrics is not None:
@@ -29,5 +29,5 @@ def counters() -> dict[str, int] | None:
 
 
 def compile_seconds() -> float:
-    """See `compilers.port.Guest`: what unit it counts time in is not known."""
+    """What unit it counts time in is not known."""
     return 0.0

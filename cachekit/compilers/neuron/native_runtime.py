@@ -15,7 +15,7 @@ from cachekit.compilers.neuron import cores, facts, native_guest, options
 from cachekit.errors import CompilerUnavailableError
 
 
-def prepare(settings: Mapping[str, Any]) -> None:  # noqa: ARG001 - the protocol's
+def prepare(settings: Mapping[str, Any]) -> None:
     """Load TorchNeuron, on one core of those that the run may have, and have it count.
 
     Raises:
@@ -43,18 +43,16 @@ def prepare(settings: Mapping[str, Any]) -> None:  # noqa: ARG001 - the protocol
     native_guest.join(found=False)
 
 
-def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Runtime`: none."""
+def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
-    """See `compilers.port.Runtime`: none."""
+def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
 def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
-    """See `compilers.port.Runtime`. In place, so that checkpoints keep the model's own names."""
+    """In place, so that checkpoints keep the model's own names."""
     import torch
 
     if settings.get(options.EXECUTION, options.COMPILE) == options.COMPILE:
@@ -62,13 +60,13 @@ def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
 
 
 def adapt(trainer: Any) -> None:
-    """See `compilers.port.Runtime`: nothing."""
+    pass
 
 
 def counters() -> dict[str, int]:
-    """See `compilers.port.Runtime`; zeros where it does not count: then the new files tell."""
+    """Zeros where it does not count: then the new files tell."""
     return native_guest.counters() or dict.fromkeys(facts.NATIVE_COUNTERS, 0)
 
 
 def finish() -> None:
-    """See `compilers.port.Runtime`: nothing."""
+    pass

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cachekit.compilers.neuron import facts, flags
@@ -33,19 +36,17 @@ def _is_time(value: Any) -> bool:
 
 
 XLA = {
-    NUM_PARALLEL: Allowed("compilers at once, a whole number from 1; by memory where it is not said", _is_count),
-    EXIT_TIMEOUT: Allowed("seconds of silence after its end until a hanging run is ended", _is_time),
-    COMPILE_TIMEOUT: Allowed("seconds for one graph", _is_time),
+    NUM_PARALLEL: Allowed(
+        "the number of compilers at once, a whole number from 1; without it the host's memory decides", _is_count
+    ),
+    EXIT_TIMEOUT: Allowed("the seconds of silence after which a run that hangs at its end is ended", _is_time),
+    COMPILE_TIMEOUT: Allowed("the seconds that one graph may take", _is_time),
 }
 NATIVE = {EXECUTION: Allowed(f"{COMPILE} or {EAGER}", (COMPILE, EAGER).__contains__)}
 
 
 def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
-    """Look at every option before anything runs.
-
-    Args:
-        recipe: The recipe.
-        known: What it may set: `XLA` or `NATIVE`.
+    """Look at every option before anything runs; `known` are those that it may set: `XLA` or `NATIVE`.
 
     Raises:
         RecipeError: One is unknown, or its value is none that it can have.
@@ -56,23 +57,20 @@ def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             hint = "options of neuronx-cc go into compiler.flags, as they are written for it"
             raise RecipeError(
-                f"{field} is no option of this adapter of Neuron's",
+                f"{field} is not an option of this Neuron compiler",
                 cause=f"it knows {', '.join(known)}",
                 hint=f"did you mean compiler.options.{near[0]}?" if near else hint,
             )
         if not known[name].fits(value):
             raise RecipeError(
-                f"{field} cannot be {value!r}", cause=f"it is: {known[name].meaning}", hint=f"change {field}"
+                f"{field} cannot be {value!r}", cause=f"it must be {known[name].meaning}", hint=f"change {field}"
             )
 
 
 def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()) -> None:
     """Refuse a recipe's variables that name another machine than the one that is looked at: no graph would be kept.
 
-    Args:
-        recipe: The recipe.
-        machine: What is compiled for.
-        words: Flags of the compiler that a graph is judged by, too.
+    `words` are flags of the compiler that a graph is judged by, too.
 
     Raises:
         RecipeError: One of the variables does.
@@ -84,15 +82,15 @@ def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()
     asked = flags.option(words, facts.LNC_OPTION)
     said, wanted = variables.get(facts.LNC, ""), asked or str(machine.lnc)
     if said and said != wanted:
-        why = f"graphs make one core of {wanted}" + (f" ({facts.LNC_OPTION})" if asked else "")
+        why = f"graphs join {wanted} physical cores into one" + (f" ({facts.LNC_OPTION})" if asked else "")
         raise _of_another_machine(facts.LNC, said, why, machine)
 
 
 def _of_another_machine(name: str, value: str, why: str, machine: NeuronHost) -> RecipeError:
     return RecipeError(
         f"environment.{name} is {value}, but {why}",
-        cause="that says for which machine all is compiled, so it cannot be one recipe's alone",
-        hint=f"remove it there, and export {name}={value} in the shell"
+        cause="it says for which machine everything is compiled, so one recipe cannot set it alone",
+        hint=f"remove it from the recipe, and export {name}={value} in the shell"
         if machine.here
         else "name another --instance, or plan on the machine",
     )
@@ -103,10 +101,24 @@ def execution(recipe: Recipe) -> str:
     return str(recipe.compiler.options.get(EXECUTION, COMPILE))
 
 
-def num_parallel(recipe: Recipe) -> int | None:
-    """Compilers at once; None where the recipe does not say."""
-    value = recipe.compiler.options.get(NUM_PARALLEL)
-    return int(value) if value is not None else None
+def jobs(recipe: Recipe) -> int:
+    """Compilers at once: as many as the recipe says, or as fit into memory."""
+    return int(recipe.compiler.options.get(NUM_PARALLEL) or jobs_for_memory())
+
+
+def jobs_for_memory(total: int | None = None) -> int:
+    """Compilers at once: one for each 64 GiB begun, as `neuron_parallel_compile` itself counts."""
+    return max(1, math.ceil((_host_memory() if total is None else total) / facts.MEMORY_PER_COMPILE))
+
+
+def _host_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or the container's limit where that is lower."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError):
+            text = Path(path).read_text("ascii").strip()
+            total = min(total, int(text)) if text.isdecimal() else total
+    return total
 
 
 def exit_timeout(recipe: Recipe) -> float:

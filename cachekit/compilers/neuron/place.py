@@ -118,7 +118,7 @@ def _judge(entry: CacheEntry) -> tuple[Standing, str]:
     if entry.state == "success":
         return "present", ""
     if entry.locks:
-        return "left", "it is locked: a compile is at work, or was killed (`cachekit doctor`)"
+        return "left", "it is locked: a compile is running, or was killed (`cachekit doctor`)"
     # Of what is no file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
     foreign = [name for name in entry.names if name not in REPLACEABLE]
     foreign += [name for name in entry.odd if name not in REPLACEABLE or not (entry.path / name).is_symlink()]
@@ -131,12 +131,8 @@ def _judge(entry: CacheEntry) -> tuple[Standing, str]:
 def put(built: Path, target: Path, *, over_finished: bool = False) -> tuple[Standing, str]:
     """Rename a built folder to its place, in one step; returns what stood there, as `standing` does.
 
-    Nothing is moved where it says `present` or `left`. What was replaced then lies at `built`.
-
-    Args:
-        built: A finished folder on the same file system.
-        target: The module's place.
-        over_finished: Replace a finished module too: the caller found it damaged.
+    Nothing is moved where it says `present` or `left`. What was replaced then lies at `built`. With `over_finished` a
+    finished module is replaced too: the caller found it damaged.
     """
     for _ in range(3):
         try:

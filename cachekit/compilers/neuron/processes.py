@@ -17,26 +17,17 @@ CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of this host, as far as it can be seen.
+    """A process of this host, as far as it can be seen."""
 
-    Attributes:
-        pid: Its number.
-        name: Its program: the compiler's, where a Python runs one.
-        uid: Whose it is; -1 where it cannot be known.
-        arguments: Its command line.
-        files: What it has open; None where that cannot be seen.
-        uses_cache: It has Neuron's cache code loaded; None where that cannot be seen.
-        root: Of a compiler, Neuron's cache root that its environment names; None where it names none, or cannot be
-            seen, and for all others: what can be seen is the environment that a process was started with, and a
-            training may set its root as it runs.
-    """
-
-    pid: int
-    name: str
-    uid: int
-    arguments: tuple[str, ...]
-    files: tuple[str, ...] | None
-    uses_cache: bool | None
+    pid: int  # its number
+    name: str  # its program: the compiler's, where a Python runs one
+    uid: int  # whose it is; -1 where it cannot be known
+    arguments: tuple[str, ...]  # its command line
+    files: tuple[str, ...] | None  # what it has open; None where that cannot be seen
+    uses_cache: bool | None  # it has Neuron's cache code loaded; None where that cannot be seen
+    # Of a compiler, Neuron's cache root that its environment names; None where it names none, or cannot be seen, and
+    # for all others: what can be seen is the environment that a process was started with, and a training may set its
+    # root as it runs.
     root: Path | None = None
 
     @property
@@ -47,30 +38,20 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What can be known of this host when a lock is judged.
+    """What can be known of this host when a lock is judged."""
 
-    Attributes:
-        processes: All that can be seen.
-        whole: Whether that is all of them.
-        boot: When it started, seconds since 1970; None where that is unknown.
-        container: It is a container: a folder that comes from outside may be in use by processes not seen here.
-    """
-
-    processes: tuple[Process, ...]
-    whole: bool
-    boot: float | None
-    container: bool
+    processes: tuple[Process, ...]  # all that can be seen
+    whole: bool  # whether that is all of them
+    boot: float | None  # when it started, seconds since 1970; None where that is unknown
+    container: bool  # it is a container: a folder that comes from outside may be in use by processes not seen here
 
 
 def look(proc: Path = process.PROC, *, container: bool | None = None, without: int | None = None) -> Snapshot:
     """Look at this host; costs some milliseconds a hundred processes.
 
-    Args:
-        proc: Where the kernel tells of processes.
-        container: Whether it is a container; found out by default.
-        without: A process whose own workers and launchers are left out: they wait for a lock, or hold it while a
-            compiler of theirs names the module and for a moment before and after, which a single look cannot tell
-            from a lock that is stale. Compilers are never left out.
+    Left out are workers and launchers below the process `without`: they wait for a lock, or hold it while a compiler of
+    theirs names the module and for a moment before and after, which a single look cannot tell from a lock that is
+    stale. Compilers are never left out.
     """
     own = frozenset(process.below(without, proc)) if without is not None else frozenset()
     try:

@@ -34,23 +34,14 @@ _LARGEST = 1 << 20  # bytes of a document
 
 
 class FailedModule(Struct, frozen=True):
-    """A module whose failure Neuron remembers.
-
-    Attributes:
-        entry: The module.
-        log: The file that remembers.
-        age: Seconds since it was written.
-        inode: With `modified`, what tells the log from a later one.
-        modified: When it was written, in nanoseconds since 1970.
-        text: The log, of a long one its beginning and its end.
-    """
+    """A module whose failure Neuron remembers."""
 
     entry: CacheEntry
-    log: Path
-    age: float
-    inode: int
-    modified: int
-    text: str
+    log: Path  # the file that remembers
+    age: float  # seconds since it was written
+    inode: int  # with `modified`, what tells the log from a later one
+    modified: int  # when it was written, in nanoseconds since 1970
+    text: str  # the log, of a long one its beginning and its end
 
     @property
     def failure(self) -> CompileFailure:
@@ -72,11 +63,7 @@ def by_neuron(entries: Iterable[CacheEntry]) -> list[FailedModule]:
 
 
 def clear(failed: FailedModule) -> str:
-    """Remove what Neuron remembers of a failure, so that its graph is compiled again.
-
-    Returns:
-        Why it was left: somebody works on the module, or the failure is a newer one; empty where it is gone.
-    """
+    """Remove what Neuron remembers of a failure, so that its graph is compiled again; gives why it was left."""
     try:
         entry = read_entry(failed.entry.place, failed.entry.compiler, failed.entry.name)
     except OSError:
@@ -98,25 +85,15 @@ def _ends(log: Path) -> str:
 
 
 class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
-    """A failure that is expected to come again.
+    """A failure that is expected to come again."""
 
-    Attributes:
-        module: `MODULE_<graph>+<flags>`.
-        compiler: The compiler's full version, or its directory's name.
-        kind: The class's name, as in `failures.CLASSES`.
-        code: The compiler's error code, or empty.
-        message: The line that told the class.
-        log: The end of the log.
-        when: UTC, ISO 8601.
-    """
-
-    module: str
-    compiler: str
-    kind: str
-    code: str
-    message: str
-    log: str
-    when: str
+    module: str  # `MODULE_<graph>+<flags>`
+    compiler: str  # the compiler's full version, or its directory's name
+    kind: str  # the class's name, as in `failures.CLASSES`
+    code: str  # the compiler's error code, or empty
+    message: str  # the line that told the class
+    log: str  # the end of the log
+    when: str  # UTC, ISO 8601
     schema: int = SCHEMA
 
     @property
@@ -192,12 +169,7 @@ def _read(path: Path) -> Remembered | None:
 
 
 def by_any(entries: Iterable[CacheEntry], folder: Path) -> dict[str, Failed]:
-    """The failures that cachekit or Neuron remembers, by module.
-
-    Args:
-        entries: Modules that are not finished.
-        folder: The one of `FailureMemory`.
-    """
+    """The failures that cachekit (in the folder of `FailureMemory`) or Neuron remembers, by module."""
     entries = list(entries)
     memory = FailureMemory(folder)
     found: dict[str, Failed] = {}

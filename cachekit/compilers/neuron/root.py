@@ -20,40 +20,30 @@ from cachekit.text import redact
 
 @dataclass(frozen=True, slots=True)
 class CacheRoot:
-    """The compiler cache dir of torch-neuronx's cache.
+    """The compiler cache dir of torch-neuronx's cache."""
 
-    Attributes:
-        url: As it was said, but for a secret in it, or the default.
-        path: The local folder; None where it is no local one (a bucket).
-        origin: `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`.
-        caching: False where the flags switch the cache off.
-        file_system: Of the local folder.
-        warnings: What is wrong or doubtful about it, a sentence each.
-    """
+    url: str  # as it was said, but for a secret in it, or the default
+    path: Path | None  # the local folder; None where it is no local one (a bucket)
+    origin: str  # `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`
+    caching: bool = True  # false where the flags switch the cache off
+    file_system: FileSystem = UNKNOWN  # of the local folder
+    warnings: tuple[str, ...] = ()  # what is wrong or doubtful about it, a sentence each
 
-    url: str
-    path: Path | None
-    origin: str
-    caching: bool = True
-    file_system: FileSystem = UNKNOWN
-    warnings: tuple[str, ...] = ()
+    @property
+    def folder(self) -> Path | None:
+        """The local folder, where it is there."""
+        return self.path if self.path is not None and self.path.is_dir() else None
 
     def place(self) -> CachePlace:
         """The same, as the port has it."""
-        exists = self.path is not None and self.path.is_dir()
-        return CachePlace(self.url, self.path, self.origin, self.caching, exists, self.file_system.kind, self.warnings)
+        there, system = self.folder is not None, self.file_system.kind
+        return CachePlace(self.url, self.path, self.origin, self.caching, there, system, self.warnings)
 
 
 def resolve(
     environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None
 ) -> CacheRoot:
-    """Find the compiler cache dir as AWS's wrapper does.
-
-    Args:
-        environ: The environment; the process's own by default.
-        cwd: What a relative path starts at.
-        mounts: The text of /proc/mounts; read by default.
-    """
+    """Find the compiler cache dir as AWS's wrapper does; `cwd` is what a relative path starts at."""
     environ = os.environ if environ is None else environ
     words, problem = flags.split(environ.get(facts.CC_FLAGS, ""))
     warnings = [f"{facts.CC_FLAGS}: {problem}"] if problem else []
@@ -87,12 +77,7 @@ def resolve(
 
 
 def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> CacheRoot:
-    """Find the folder where TorchNeuron keeps its graphs.
-
-    Args:
-        environ: The environment; the process's own by default.
-        mounts: The text of /proc/mounts; read by default.
-    """
+    """Find the folder where TorchNeuron keeps its graphs."""
     environ = os.environ if environ is None else environ
     said = environ.get(facts.NATIVE_ROOT_VARIABLE, "")
     url = said or facts.NATIVE_DEFAULT_ROOT
@@ -109,35 +94,28 @@ def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | No
 
 def _options(words: list[str]) -> tuple[str, bool, list[str]]:
     """The folder that the flags name, whether the cache is on, and warnings."""
-    folder, caching, warnings = "", True, []
-    times = 0
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name == facts.CACHE_DIR_FLAG:
-            value = value if equals else next(rest, "")
-            times += 1
-            if not value or (not equals and value.startswith("-")):
-                warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} names no folder")
-            else:
-                folder = value
-        elif name == facts.NO_CACHE_FLAG:
-            caching = False
-        elif name in facts.MISSPELLED_OPTIONS:
+    others, taken = flags.wrappers(words)
+    said = [(value, spelled) for name, value, spelled in taken if name == facts.CACHE_DIR_FLAG]
+    folder, warnings = "", []
+    for value, spelled in said:
+        if value and (len(spelled) == 1 or not value.startswith("-")):
+            folder = value
+        else:
+            warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} names no folder")
+    if len(said) > 1:
+        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} stands {len(said)} times; the last one counts")
+    for word in others:
+        name = word.partition("=")[0]
+        if name in facts.MISSPELLED_OPTIONS:
             warnings.append(f"{facts.CC_FLAGS}: {name} means nothing to Neuron; write {facts.MISSPELLED_OPTIONS[name]}")
-    if times > 1:
-        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} stands {times} times; the last one counts")
-    return folder, caching, warnings
+    return folder, all(name != facts.NO_CACHE_FLAG for name, _, _ in taken), warnings
 
 
 def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str]]:
-    """A cache's URL as a local folder, or None, with warnings about its form.
-
-    A plain path, `file:///path`, or one with a scheme, of which only `s3` is documented.
-    """
+    """A cache's URL (a plain path, `file:///path`, `s3://…`) as a local folder or None, with warnings about it."""
     scheme, separator, rest = url.partition("://")
     warnings: list[str] = []
-    if separator and scheme.lower() == facts.LOCAL_SCHEME:
+    if separator and scheme.lower() == "file":
         host = urlsplit(url).netloc
         url = str(file_url(url))
         if host not in {"", "localhost"}:
@@ -146,9 +124,9 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
         if scheme.lower() == facts.BUCKET_SCHEME:
             shown = redact(url)
             return None, [
-                f"{shown} is a bucket, no local folder: use it as a remote, and a local disk as the cache dir"
+                f"{shown} is a bucket and not a local folder: use it as a remote, and a local disk as the cache dir"
             ]
-        return None, [f"{scheme}:// is no place that Neuron's documentation knows"]
+        return None, [f"{scheme}:// is not a place that Neuron's documentation knows"]
     if url.startswith("~"):
         warnings.append(f"{url}: nothing expands ~ here; write the whole path")
     path = Path(url)

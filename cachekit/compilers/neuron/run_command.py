@@ -17,7 +17,6 @@ from pathlib import Path
 
 from cachekit import start
 from cachekit.compilers.neuron import cores, facts, options
-from cachekit.compilers.neuron.compile_notes import CompileNotes, jobs_for_memory, jobs_for_peak
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.port import Node, Run
 from cachekit.process import SUBREAPER
@@ -26,19 +25,11 @@ from cachekit.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class RunCommand:
-    """One run of the workers of a recipe on this host.
+    """One run of the workers of a recipe on this host."""
 
-    Attributes:
-        run: The run, in Neuron's cache root on this host.
-        machine: This host.
-        node: This host's place among several.
-        notes: What earlier compiles took.
-    """
-
-    run: Run
-    machine: NeuronHost
-    node: Node
-    notes: CompileNotes
+    run: Run  # the run, in Neuron's cache root on this host
+    machine: NeuronHost  # this host
+    node: Node  # this host's place among several
 
     @property
     def recipe(self) -> Recipe:
@@ -69,7 +60,7 @@ class RunCommand:
             "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
             **cores.named(self.workers, self.recipe),
         }
-        if self.trial and jobs_for_memory() == 1:
+        if self.trial and options.jobs_for_memory() == 1:
             changes[facts.NPC_RETRIES] = "1"  # AWS's advice for trn1.2xlarge: the first try may run out of memory
         if self.recipe.parallel.nodes > 1:
             changes |= {name: os.environ.get(name, value) for name, value in facts.EFA_VARIABLES.items()}
@@ -94,7 +85,7 @@ class RunCommand:
             "--no_python",
         ]
         if self.trial and (npc := self.npc):
-            command = [npc, facts.NPC_PARALLEL_OPTION, str(self.jobs), *command]
+            command = [npc, facts.NPC_PARALLEL_OPTION, str(options.jobs(self.recipe)), *command]
         # Neither of them passes a kill on to all that it started.
         return [*SUBREAPER, *command]
 
@@ -109,15 +100,6 @@ class RunCommand:
             f"--master_addr={node.address}",
             f"--master_port={node.port}",
         ]
-
-    @property
-    def jobs(self) -> int:
-        """Compiles at once."""
-        if said := options.num_parallel(self.recipe):
-            return said
-        # Which graphs the trial will find is not known yet: fewer than AWS's tool would take where one was large.
-        peak = self.notes.largest_peak(self.machine.compiler_directory)
-        return min(jobs_for_memory(), jobs_for_peak(peak)) if peak else jobs_for_memory()
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from cachekit.errors import CompilerUnavailableError
 
 
-def prepare(settings: Mapping[str, Any]) -> None:  # noqa: ARG001 - the protocol's
+def prepare(settings: Mapping[str, Any]) -> None:
     """Load torch-xla, which finds Neuron's runtime by itself.
 
     Raises:
@@ -28,12 +28,12 @@ def prepare(settings: Mapping[str, Any]) -> None:  # noqa: ARG001 - the protocol
         raise CompilerUnavailableError("Neuron's packages do not import", cause=lines[0], hint=INSTALL) from error
 
 
-def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
+def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Else predictions are joined on the device, and each further batch is another graph (measured: torch-xla 2.9)."""
     return {"eval_accumulation_steps": 1}
 
 
-def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - the protocol's
+def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Plain attention: PyTorch's own asks whether a mask is all ones, and a padded batch is another graph then.
 
     Measured with transformers 4.57 and torch-xla 2.9. In a trial run, where the device returns zeros, the answer is
@@ -54,7 +54,7 @@ def adapt(trainer: Any) -> None:
     """
     accelerator = trainer.accelerator
 
-    def gather(tensors: Any, name: str | None = None) -> Any:  # noqa: ARG001 - the method's
+    def gather(tensors: Any, name: str | None = None) -> Any:
         return None if tensors is None else accelerator.gather(tensors)
 
     trainer._nested_gather = gather  # noqa: SLF001

@@ -180,7 +180,7 @@ def _check_training(training: Training) -> None:
     names = training.lora.target_modules if training.lora else ("",)
     if not names or "all-linear" in names:
         raise RecipeError(
-            f"training.lora.target_modules {'is all-linear' if names else 'says nothing'}: a split model needs names",
+            f"training.lora.target_modules {'is all-linear' if names else 'is empty'}: a split model needs names",
             cause="PEFT looks for its own kinds of layers, and finds none of them",
             hint="name them: training.lora.target_modules: [q_proj, k_proj, v_proj, o_proj]",
         )
@@ -191,7 +191,7 @@ def _check_cores(recipe: Recipe, machine: NeuronHost) -> None:
     if not there:  # no device: it can still compile
         return
     left = cores.left_by(machine, recipe)
-    kind = f"{left} leaves so many" if left else f"a node of {machine.instance or 'this kind'} has {there} cores"
+    kind = f"{left} leaves only these" if left else f"a node of {machine.instance or 'this kind'} has {there} cores"
     if share > there:
         name = "tensor_parallel_size" if layout.tensor_parallel_size > 1 else "pipeline_parallel_size"
         raise RecipeError(
@@ -209,7 +209,7 @@ def _check_cores(recipe: Recipe, machine: NeuronHost) -> None:
     if copies != "auto" and copies * share > there:
         raise RecipeError(
             f"parallel.data_parallel_size is {copies}, but {_there(there)}",
-            cause=(f"{left} leaves so many" if left else f"on a node of {machine.instance or 'this kind'}")
+            cause=(f"{left} leaves only these" if left else f"on a node of {machine.instance or 'this kind'}")
             + (f"; {share} cores share a model" if share > 1 else ""),
             hint="--set parallel.data_parallel_size=auto; more nodes are parallel.nodes",
         )

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cachekit.compilers.neuron import compile_entries, facts, locks, options, remembered
-from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes
 from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
 from cachekit.compilers.neuron.host import NeuronHost, public
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.reader import LogReader
-from cachekit.compilers.neuron.log.summary import EXACT, Log
+from cachekit.compilers.neuron.log.summary import Log
 from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import UNTOLD, Node, Observed, Run, Sink, Watch
@@ -73,9 +72,8 @@ class NeuronWatch(Watch):
         self._looked = self._looked_at_locks = clock()
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
-        self._notes_file = CompileNotes(run.cache_dir / facts.OUR_FOLDER / "compiles.jsonl")
         self._wrapper, self._left_out = wrapper_options(own)
-        command = RunCommand(run, machine, node, self._notes_file)
+        command = RunCommand(run, machine, node)
         self._npc = command.npc
         super().__init__(command.environment([*flags, *self._wrapper]))
         self.workers, self.prefix = command.workers, command.prefix()
@@ -83,7 +81,7 @@ class NeuronWatch(Watch):
     # Before it starts
 
     def begin(self, tell: Sink) -> None:
-        """See the port: what is locked may be waited for, without end where nobody holds the lock any more."""
+        """What is locked may be waited for, without end where nobody holds the lock any more."""
         for note in self._left_out:
             tell({"event": "note", "note": note})
         for finding in locks.examine(self._entries()):
@@ -95,7 +93,6 @@ class NeuronWatch(Watch):
     # What it tells
 
     def output(self, words: bytes) -> Sequence[Mapping[str, Any]]:
-        """See the port."""
         self._last_words = self._clock()
         self._compiles_begun()
         told: list[Mapping[str, Any]] = []
@@ -181,7 +178,7 @@ class NeuronWatch(Watch):
         return CompileError(f"{module} failed to compile in an earlier run", hint="cachekit warm tells why")
 
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
-        """See the port: the log tells of a compile at its end only, and of a lock once a minute."""
+        """The log tells of a compile at its end only, and of a lock once a minute."""
         now = self._clock()
         self._compiles_begun()
         if not self._trial and now - self._looked >= LOOK:
@@ -197,8 +194,8 @@ class NeuronWatch(Watch):
         """Clear the locks that have lost their owner meanwhile. Who waits for a lock does not hold it.
 
         But a worker of ours that waits looks like one that holds: the wrapper has the lock also between the compiler's
-        end and its copy of the NEFF. So one look is not enough: nobody must be seen at it for as long as a lock takes
-        to settle, since a compiler of it was last seen.
+        end and its copy of the NEFF. So nobody must be seen at it for as long as a lock takes to settle, since a
+        compiler was last seen.
         """
         entries = [entry for entry in self._entries() if entry.name in self._locked]
         self._locked = {entry.name for entry in entries if entry.locks}
@@ -215,7 +212,6 @@ class NeuronWatch(Watch):
         return told
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """See the port."""
         if event.get("event") == "at":
             self._phase = str(event.get("phase", ""))
         elif event.get("event") == "done":
@@ -224,19 +220,19 @@ class NeuronWatch(Watch):
             self._last_words = self._clock()
 
     def finished(self) -> bool:
-        """See the port: several workers may hang at exit after all was said [SDK: bert.rst]."""
+        """Several workers may hang at exit after all was said [SDK: bert.rst]."""
         limit = options.exit_timeout(self._recipe)
         compiling = self._listed or bool(self._busy)
         return self._done and not compiling and self._clock() - self._last_words > limit
 
     def failed(self, code: int) -> bool:
-        """See the port: `neuron_parallel_compile` ends with the number of its failures; torchrun tells of workers."""
+        """`neuron_parallel_compile` ends with the number of its failures; torchrun tells of workers."""
         return code != 0 and (not self._trial or not self._npc or bool(self._log.exits))
 
     # What must still be compiled
 
     def complete(self, tell: Sink) -> None:
-        """See the port: judge by the files, and compile what was extracted and is not there."""
+        """Judge by the files, and compile what was extracted and is not there."""
         self._log.add_all(self._reader.close())
         needed = self._needed()
         if lost := sorted(set(self._log.modules) - {entry.name for entry in needed}):
@@ -245,26 +241,16 @@ class NeuronWatch(Watch):
                 cause=f"{lost[0]} was reported by the trial run, and is not there: another root, or removed meanwhile",
                 hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
-        self._note_compiles(needed)
         self._own |= compile_entries.complete(
             needed,
             remembered.FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
-            jobs=options.num_parallel(self._recipe),
-            notes=self._notes_file,
+            jobs=options.jobs(self._recipe),
             timeout=options.compile_timeout(self._recipe),
             tell=tell,
             check=self._check,
             # npc's wrapper has done so already.
             again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
-
-    def _note_compiles(self, entries: Sequence[CacheEntry]) -> None:
-        """What the tool's own compiles took, as far as the log measured it."""
-        for entry in entries:
-            seconds, basis = self._log.compiled.get(entry.name, (None, ""))
-            if seconds and basis in EXACT:
-                graph = next((file.size for file in entry.files() if file.name in facts.HLO_FILES), 0)
-                self._notes_file.add(CompileNote(entry.compiler, entry.name, graph, seconds))
 
     def _needed(self) -> list[CacheEntry]:
         """Every module that the trial reported; where the log says nothing, every one that is new."""
@@ -291,7 +277,7 @@ class NeuronWatch(Watch):
         wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{public(version)}"
         return frozenset(name for name in there if public(name) == wanted)
 
-    def observed(self, told: Observed = UNTOLD) -> Observed:  # noqa: ARG002 - the port's
+    def observed(self, told: Observed = UNTOLD) -> Observed:
         self._log.add_all(self._reader.close())
         when = {**dict.fromkeys(self._begun, self._phase or "start"), **self._compiled_in} if self._found else {}
         compiled = {**{name: seconds for name, (seconds, _) in self._log.compiled.items()}, **self._own_names()}
@@ -312,7 +298,6 @@ class NeuronWatch(Watch):
         )
 
     def needs(self) -> frozenset[str]:
-        """See the port."""
         return frozenset(entry.module for entry in self._needed())
 
     def _notes(self) -> tuple[str, ...]:
@@ -324,7 +309,7 @@ class NeuronWatch(Watch):
         if not alone:
             return ()
         told = ", ".join(f"{name} {count}" for name, count in alone.items())
-        return (f"workers used graphs that not all of them used: {told}",)
+        return (f"some of the workers used graphs that others did not use: {told}",)
 
     def _own_names(self) -> dict[str, float | None]:
         return {module.partition("/")[2]: seconds for module, seconds in self._own.items()}

@@ -18,14 +18,7 @@ NATIVE = f"{RECIPE}compiler: {{name: neuron-native}}\n"
 
 
 class NativeMachine(Machine):
-    """A user of TorchNeuron.
-
-    Args:
-        folder: An empty place.
-        compiler: The compiler's version.
-        framework: torch-neuronx's.
-        instance: What neuron-ls shows.
-    """
+    """A user of TorchNeuron, in an empty folder."""
 
     def __init__(
         self, folder: Path, *, compiler: str = NEW, framework: str = "2.11.3.0.1278", instance: str = "trn2.48xlarge"

@@ -21,8 +21,14 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.neff import NeffError, read
+
+RELAXED = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
+F32 = "float32"
 
 HEADER = "<5Q128sI32s16s256sI64sQI468x"
 RECORD = 10_240  # real payloads are padded with zeros to a multiple of it
@@ -31,6 +37,18 @@ WIDTHS = {"float32": 4, "int32": 4, "uint32": 4, "bfloat16": 2, "float16": 2, "i
 FEATURES = {"sunda": 0x0, "cayman": 0x209C00, "mariana": 0x1209C00}  # as real files of these chips have them
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Puts bytes into a file."""
+
+    def _write(content: bytes) -> Path:
+        path = tmp_path / "model.neff"
+        path.write_bytes(content)
+        return path
+
+    return _write
 
 
 def make_neff(
@@ -50,26 +68,12 @@ def make_neff(
     extra: Mapping[str, bytes] | None = None,
     without: Iterable[str] = (),
 ) -> bytes:
-    """A NEFF whose digest is right.
+    """A NEFF whose digest is right; written to `path`, if one is given.
 
-    Args:
-        path: Where to write it; parents are made. Nowhere by default.
-        version: The compiler's.
-        target: The chip's internal name: sunda, cayman, mariana, or any other.
-        name: What the compiler was given as --output.
-        inputs: Data type and shape by name; one matrix by default.
-        outputs: The same of outputs.
-        lnc: Physical cores in one logical core, each a subgraph; 1 on sunda and 2 elsewhere by default.
-        byte_order: Of the digest's words: "plain", or "reversed" as compilers from 2.18 on write it; by version.
-        seed: Another seed makes another UUID and another "device code", as another graph would.
-        size: At least so many bytes in all, by code that does not compress.
-        package: Package version: 2 is MD5, 1 is SHA-256.
-        compressed: Whether the tar is gzipped.
-        extra: More members, or others in place of those that are made.
-        without: Members that are left out.
-
-    Returns:
-        Its bytes.
+    Inputs and outputs are data types and shapes by name. There are `lnc` physical cores in a logical one, each a
+    subgraph: 1 on sunda and 2 elsewhere by default. `byte_order` of the digest's words is "plain", or "reversed" as
+    compilers from 2.18 on write it. Another `seed` makes another UUID and "device code"; `size` is the least that code
+    takes, which does not compress. `extra` members come in place of those that are made, or beside them.
     """
     inputs = {"x": ("float32", (4, 8))} if inputs is None else inputs
     outputs = {"output0": ("float32", (4, 4))} if outputs is None else outputs
@@ -168,7 +172,6 @@ def _members(  # noqa: PLR0917
             members[f"{subgraph}/{engine}.bin"] = noise.randbytes(192)
             members[f"{subgraph}/{engine}.json"] = _json({"dma": [], "instr": f"{engine}.bin"})
         members[f"{subgraph}/def.json"] = _json(_definition(inputs, outputs, lnc))
-        members[f"{subgraph}/tensor_map.json"] = _json(_tensor_map(inputs, outputs))
     members["neff.json"] = _json(_graph(inputs, outputs, lnc))
     return members
 
@@ -195,14 +198,6 @@ def _definition(inputs: Tensors, outputs: Tensors, lnc: int) -> dict[str, object
     return {"#rank_world_size": 0, "name": "definition", "neff_features": features, "var": variables, "version": "0.6"}
 
 
-def _tensor_map(inputs: Tensors, outputs: Tensors) -> dict[str, object]:
-    return {
-        tensor: {"dtype": dtype, "is_const": False, "kind": kind, "layer_name": tensor, "tf_shape": list(shape)}
-        for kind, tensors in (("input", inputs), ("output", outputs))
-        for tensor, (dtype, shape) in tensors.items()
-    }
-
-
 def _graph(inputs: Tensors, outputs: Tensors, lnc: int) -> dict[str, object]:
     # An output is listed once for each core of a logical one, as in real files.
     produced = [(tensor, described) for tensor, described in outputs.items() for _ in range(lnc)]
@@ -225,17 +220,6 @@ def _graph(inputs: Tensors, outputs: Tensors, lnc: int) -> dict[str, object]:
             "dltype": ["list_str", [dtype for dtype, _ in [*inputs.values(), *(d for _, d in produced)]]],
         },
         "node_row_ptr": [*range(node + 1), node + len(produced)],
-        "metadata": {
-            "signatures": {
-                "default": {
-                    "inputs": {
-                        tensor: {"id": index, "dtype": dtype, "shape": list(shape)}
-                        for index, (tensor, (dtype, shape)) in enumerate(inputs.items())
-                    },
-                    "outputs": {},
-                }
-            }
-        },
     }
 
 

@@ -48,13 +48,9 @@ LIMIT = 180  # seconds; what hangs fails
 
 
 class Machine:
-    """A user of a Neuron host.
+    """A user, in an empty folder, of a Neuron host: somebody else's, or a new one with these knobs.
 
-    Args:
-        folder: An empty place.
-        real: The real worker, over XLA's graphs; else one that asks for graphs by their numbers.
-        host: Somebody else's host; a new one by default.
-        knobs: Of the new one.
+    `real` has the real worker, over XLA's graphs; else it is one that asks for graphs by their numbers.
     """
 
     def __init__(self, folder: Path, *, real: bool = False, host: NeuronHost | None = None, **knobs) -> None:

@@ -8,6 +8,8 @@ import random
 import struct
 from pathlib import Path
 
+import pytest
+
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.flags import flags_hash
 from cachekit.compilers.neuron.modules import collect
@@ -24,6 +26,20 @@ FILES = {
     "done-without-neff": ("model.done",),
     "neff-without-done": ("model.neff", "model.hlo_module.pb", "compile_flags.json"),
 }
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
 
 
 def neff(seed: int = 0, size: int = 3000) -> bytes:

@@ -6,16 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
-from cachekit.compilers.neuron import compile_entries, compile_notes, fit, place
-from cachekit.compilers.neuron.compile_notes import CompileNote, CompileNotes
+from cachekit.compilers.neuron import compile_entries, fit, place
 from cachekit.compilers.neuron.remembered import FailureMemory
 from cachekit.errors import CompileError
 from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host  # noqa: F401 - fixtures
-from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
+from tests.compilers.neuron.neuron_files import make_neff
+from tests.support.neuron_sdk import SCRIPTS
 from tests.support.processes import started
 
 
@@ -59,37 +60,10 @@ def most_at_once(host):
     return max(sum(step for _, step in edges[: number + 1]) for number in range(len(edges)))
 
 
-def test_the_longest_is_compiled_first_by_what_was_noted(host):
-    """A graph's size does not tell: here the smallest took the longest, and the largest has never been compiled."""
-    entries = extract(host, 5, 678, 1234567)
-    by_size = sorted(entries, key=lambda one: (one.path / "model.hlo_module.pb").stat().st_size)
-    notes = CompileNotes(host.folder / "notes")
-    sizes = [(one.path / "model.hlo_module.pb").stat().st_size for one in by_size]
-    notes.add(CompileNote(by_size[0].compiler, by_size[0].name, sizes[0], 3600.0))
-    notes.add(CompileNote(by_size[1].compiler, by_size[1].name, sizes[1], 1.0))
-    complete(host, entries, jobs=1, notes=notes)
-    assert [event["bytes"] for event in host.events("compile")] == [sizes[0], sizes[2], sizes[1]]
-
-
-def test_what_a_compile_took_is_noted_with_its_memory_and_tells_how_many_fit(host, monkeypatch):
-    host.knobs(memory_mb=300, compile_seconds=0.3)
-    notes = CompileNotes(host.folder / "notes")
-    first = extract(host, 1)
-    complete(host, first, notes=notes)
-    (one,) = first
-    size = (one.path / "model.hlo_module.pb").stat().st_size
-    assert 300 << 20 < notes.peak(one.compiler, one.name, size) < 3000 << 20
-    assert notes.seconds(one.compiler, one.name, size) > 0.2
-    # Four graphs of that size, on a host with room for two.
-    monkeypatch.setattr(compile_notes, "host_memory", lambda: notes.peak(one.compiler, one.name, size) * 5)
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    host.forget()
-    complete(host, extract(host, 2, 3, 4, 5)[1:], jobs=None, notes=notes)
-    assert most_at_once(host) == 2
-
-
-def test_out_of_memory_beside_others_is_tried_again_alone(host):
-    host.knobs(failures=[{"class": "host-oom", "times": 2}])
+@pytest.mark.feature("N3")
+@pytest.mark.parametrize("kind", ["host-oom", "killed"])
+def test_out_of_memory_beside_others_is_tried_again_alone(host, kind):
+    host.knobs(failures=[{"class": kind, "times": 2}])
     told: list[dict] = []
     assert len(complete(host, extract(host, 1, 2), told=told)) == 2
     assert [event["graphs"] for event in told if event["event"] == "retry"] == [2]
@@ -114,6 +88,20 @@ def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
     assert "device-oom (NCC_EOOM002)" in raised.value.cause
     known = FailureMemory(host.folder / "failures").recall(entries[0].name, compiler=entries[0].compiler)
     assert "27.0GB" in known.log
+    (host.bin / "neuronx-cc").unlink()
+    with pytest.raises(CompileError) as again:
+        complete(host, entries)
+    assert again.value.cause == raised.value.cause, "it is not tried again, or no compiler would be the cause"
+
+
+@pytest.mark.feature("F6", "K1")
+def test_a_finished_module_for_another_machine_is_compiled_anew(host):
+    """Somebody copied a cache: Neuron itself takes such a module for a hit."""
+    (one,) = extract(host, 1)
+    complete(host, [one])
+    make_neff(one.path / "model.neff", version="2.26.6360.0+6f180f47", target="tonga", lnc=1)
+    assert complete(host, [one], check=partial(fit.check, target="trn1"))
+    assert fit.check(one.path / "model.neff", target="trn1") is None
 
 
 def test_a_compile_that_takes_too_long_is_ended_with_all_that_it_started(host):
@@ -245,7 +233,3 @@ def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
 
 
 # --- nothing outlives a run -----------------------------------------------------------------------------------------
-
-
-def test_the_compiler_directory_is_that_of_the_version():
-    assert ALONE.compiler_directory == COMPILER_DIRECTORY

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.compilers.neuron.compile_notes import CompileNotes
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.cores import allowed, of_run
 from cachekit.compilers.neuron.host import NeuronHost
@@ -65,7 +64,7 @@ def test_variables_that_cannot_be_read_are_told(variables):
         ({VISIBLE: "0-63"}, f"{VISIBLE}=0-63: there is no core 32"),
         ({VISIBLE: "40"}, f"{VISIBLE}=40: there is no core 40"),
         ({VISIBLE: "0,32", NUMBER: "2"}, f"{VISIBLE}=0,32: there is no core 32"),
-        ({NUMBER: "33"}, f"{NUMBER}=33: there are not so many cores"),
+        ({NUMBER: "33"}, f"{NUMBER}=33: that many cores do not exist"),
     ],
 )
 def test_cores_that_are_not_there_are_told(variables, message):
@@ -91,7 +90,7 @@ def test_smaller_cores_are_more_of_them():
 def test_verbs_refuse_cores_that_are_not_there(tmp_path):
     """As neuron-ls lists two."""
     user = NeuronMachine(tmp_path)
-    for verb in ("plan", "warm", "train"):
+    for verb in ("plan", "train"):
         error = user(verb, "tiny.yaml", code=2, **{VISIBLE: "0-63"})["error"]
         assert error["message"] == f"{VISIBLE}=0-63: there is no core 2"
         assert error["cause"] == "trn1.2xlarge has 2, numbered from 0"
@@ -101,7 +100,7 @@ def test_verbs_refuse_cores_that_are_not_there(tmp_path):
     assert (said["state"], said["said"].partition(";")[0]) == ("problem", f"{VISIBLE}=0-63: there is no core 2")
     error = user("plan", "tiny.yaml", "--set", "parallel.data_parallel_size=2", code=2, **{VISIBLE: "1"})["error"]
     assert error["message"] == "parallel.data_parallel_size is 2, but there is 1 core"
-    assert error["cause"] == f"{VISIBLE}=1 leaves so many"
+    assert error["cause"] == f"{VISIBLE}=1 leaves only these"
     assert user.host.compiles == 0
 
 
@@ -109,7 +108,7 @@ def test_verbs_refuse_cores_that_are_not_there(tmp_path):
 def test_key_and_launcher_have_as_many_workers_as_cores_are_left(tmp_path, monkeypatch):
     def seen(text: str = TEXT, *, here: bool = True) -> tuple[int, int]:
         recipe, host = load_text(text), machine(here=here)
-        command = RunCommand(Run(recipe, tmp_path, "trial"), host, Node(), CompileNotes(tmp_path / "notes"))
+        command = RunCommand(Run(recipe, tmp_path, "trial"), host, Node())
         hard = prepare(recipe, Neuron(host)).ingredients.hard
         return hard["parallel.data_parallel_size"], command.workers
 
@@ -150,7 +149,7 @@ LISTS = [
 
 def environment(said: str, copies: object, folder: Path) -> tuple[dict[str, str | None], int]:
     text = f"{TEXT}parallel: {{data_parallel_size: {copies}}}\nenvironment: {{{VISIBLE}: '{said}'}}\n"
-    command = RunCommand(Run(load_text(text), folder, "trial"), machine(), Node(), CompileNotes(folder / "notes"))
+    command = RunCommand(Run(load_text(text), folder, "trial"), machine(), Node())
     return command.environment(()), command.workers
 
 
@@ -162,7 +161,7 @@ def test_workers_are_told_as_many_cores_as_they_are(tmp_path, monkeypatch, said,
     monkeypatch.setenv(VISIBLE, said)
     assert environment("1", "auto", tmp_path)[0][VISIBLE] == "1", "the recipe's goes before the shell's"
     monkeypatch.delenv(VISIBLE)
-    bare = RunCommand(Run(load_text(TEXT), tmp_path, "trial"), machine(), Node(), CompileNotes(tmp_path / "notes"))
+    bare = RunCommand(Run(load_text(TEXT), tmp_path, "trial"), machine(), Node())
     assert VISIBLE not in bare.environment(())
     recipe = load_text(f"{TEXT}environment: {{{VISIBLE}: '{said}'}}\n")
     own = Neuron(machine()).watch(Run(recipe, tmp_path, "command"))
@@ -194,7 +193,7 @@ def test_a_recipe_that_names_another_machine_is_refused_before_anything_compiles
     for variable, wrong, right in ((target, first, chip), (cores, other, lnc)):
         with pytest.raises(RecipeError, match=rf"environment\.{variable} is {wrong}, but graphs") as caught:
             planned(variable, wrong)
-        assert caught.value.hint == f"remove it there, and export {variable}={wrong} in the shell"
+        assert caught.value.hint == f"remove it from the recipe, and export {variable}={wrong} in the shell"
         with pytest.raises(RecipeError) as caught:
             planned(variable, wrong, here=False)
         assert "--instance" in caught.value.hint

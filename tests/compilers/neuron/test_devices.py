@@ -33,10 +33,6 @@ def trn2(number):
     }  # fmt: skip
 
 
-def test_a_trn1():
-    assert parse_neuron_ls(json.dumps([TRN1])) == Devices(1, 2, None, "trn1.2xlarge")
-
-
 @pytest.mark.parametrize("indent", [None, 4])
 def test_a_whole_trn2(indent):
     found = parse_neuron_ls(json.dumps([trn2(number) for number in range(16)], indent=indent))
@@ -70,11 +66,6 @@ def test_lines_around_the_json_are_left_out():
     text = f"instance-type: trn2.48xlarge\ninstance-id: i-1\n[W] slow\n{json.dumps([trn2(0)], indent=4)}-- end\n"
     found = parse_neuron_ls(text)
     assert (found.count, found.instance_type) == (1, "trn2.48xlarge")
-
-
-def test_an_indented_listing():
-    text = json.dumps([TRN1, trn2(1)], indent=4)
-    assert parse_neuron_ls("".join(f"  {line}\n" for line in text.splitlines())).count == 2
 
 
 @pytest.mark.parametrize("wrap", [lambda d: {"neuron_devices": d}, lambda d: {"instance_type": "trn3", "mlas": d}])
@@ -122,7 +113,7 @@ def test_garbage_is_refused(text):
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_text_is_parsed_or_refused(text):
     for said in (text, text + json.dumps([TRN1]), TABLE[: 10 * len(text)] + text):
         with suppress(DeviceListError):
@@ -223,17 +214,9 @@ def test_a_table_that_is_cut_off_anywhere_after_its_names_is_refused():
             parse_neuron_ls(CUT_TABLE[:cut])
 
 
-def test_one_object_a_line_is_all_of_them():
-    assert parse_neuron_ls("\n".join(json.dumps(one) for one in TWO)).count == 2
-
-
 @pytest.mark.parametrize("front", ["\ufeff", "\x1b[0m", "[WARN] a line of a log\n", '{"level": "warn"}\n'])
 def test_what_stands_in_front_does_not_matter(front):
     assert parse_neuron_ls(front + json.dumps(TWO, indent=2)) == parse_neuron_ls(json.dumps(TWO))
-
-
-def test_no_devices_in_an_object():
-    assert parse_neuron_ls('{"neuron_devices": []}').count == 0
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.cli import app, out
-from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import STATES, classify, scan
 from cachekit.compilers.neuron.root import resolve
 from cachekit.disk import file_system
@@ -81,7 +80,7 @@ def test_a_plain_root_has_no_warnings():
         ({"NEURON_COMPILE_CACHE_URL": "/fsx/cache"}, "Lustre"),
         ({"NEURON_COMPILE_CACHE_URL": "/bucket/cache"}, "FUSE (mountpoint-s3)"),
         ({"NEURON_COMPILE_CACHE_URL": "s3://b/p"}, "bucket"),
-        ({"NEURON_COMPILE_CACHE_URL": "gs://b/p"}, "no place"),
+        ({"NEURON_COMPILE_CACHE_URL": "gs://b/p"}, "not a place"),
         ({"NEURON_COMPILE_CACHE_URL": "file://var/cache"}, "three slashes"),
         ({"NEURON_COMPILE_CACHE_URL": "cache"}, "relative"),
         ({"NEURON_CC_FLAGS": "--cache_dir=~/cache"}, "~"),
@@ -100,11 +99,6 @@ def test_what_is_wrong_with_a_root_is_said(environ, words):
 def test_a_bucket_is_no_local_root():
     root = root_of(NEURON_COMPILE_CACHE_URL="s3://bucket/prefix")
     assert (root.path, root.url, root.caching) == (None, "s3://bucket/prefix", True)
-
-
-def test_the_cache_may_be_off():
-    assert root_of(NEURON_CC_FLAGS="--no_cache -O1").caching is False
-    assert root_of(NEURON_CC_FLAGS="-O1").caching is True
 
 
 @pytest.mark.feature("U2")
@@ -146,16 +140,7 @@ def test_the_level_of_late_2023_is_found(tmp_path):
 def test_the_file_system_of_a_path(path, kind, local):
     found = file_system(Path(path), MOUNTS)
     assert (found.kind, found.local) == (kind, local)
-
-
-def test_an_unknown_file_system_is_not_called_local():
-    assert not file_system(Path("/x"), "").local
-    assert not file_system(Path("/x"), "dev / newfs rw 0 0\n").local
-    assert not file_system(Path("/x"), "broken\n\n").local
-
-
-def test_this_machine_has_a_file_system(tmp_path):
-    assert file_system(tmp_path).kind
+    assert not file_system(Path("/x"), "dev / newfs rw 0 0\n").local, "what nobody knows may be another host's as well"
 
 
 # States
@@ -189,26 +174,7 @@ def test_states_are_those_of_the_peer(names):
     assert ("empty" if ours in {"done-without-neff", "neff-without-done"} else ours) == theirs
 
 
-def test_a_lock_beside_a_finished_module_makes_it_unfit(tmp_path):
-    """The peer and Neuron call it a hit; but something may be writing it right now."""
-    folder = make(tmp_path)
-    (folder / "model.hlo_module.pb.lock").touch()
-    (entry,) = scan(tmp_path).entries
-    assert entry.state == "success"
-    assert not entry.finished
-
-
 # Layouts
-
-
-@pytest.mark.parametrize("hlo", facts.HLO_FILES)
-def test_all_names_of_the_graph_file_are_known(tmp_path, hlo):
-    folder = make(tmp_path)
-    (folder / "model.hlo_module.pb").rename(folder / hlo)
-    (folder / "wrapped_neff.hlo").write_bytes(b"x")
-    (entry,) = scan(tmp_path).entries
-    assert entry.state == "success"
-    assert {hlo, "wrapped_neff.hlo"} <= set(entry.names)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +206,12 @@ def test_what_is_no_module_is_told_and_never_followed(tmp_path):
     assert {str(stranger.path.relative_to(root)): stranger.reason for stranger in found.strangers} == {
         f"{COMPILER}/MODULE_77+f7f529f3": "a file where a module's folder is expected",
         f"{COMPILER}/MODULE_88+f7f529f3": "a link, not followed",
-        f"{COMPILER}/MODULE_0_SyncTensorsGraph.1_2_host": "no name that a module is known to have",
+        f"{COMPILER}/MODULE_0_SyncTensorsGraph.1_2_host": "not a name that Neuron gives a module",
         f"{COMPILER}/notes": "not of Neuron's cache",
         OTHER: "a link, not followed",
         "model.pt": "a file",
         "MODULE_5+f7f529f3": "a module outside of a compiler's folder",
-        "USER_neuroncc-2.7.0.40+f7c6cf2a3": "the layout from before SDK 2.8: no later release reads it",
+        "USER_neuroncc-2.7.0.40+f7c6cf2a3": "not of Neuron's cache",
     }
 
 
@@ -260,13 +226,6 @@ def test_links_to_files_count_and_dead_ones_do_not(tmp_path):
     assert one.state == "success"
     assert sum(file.size for file in one.files()) > (tmp_path / "blob").stat().st_size
     assert (two.state, two.odd) == ("done-without-neff", ("model.neff",))
-
-
-def test_a_folder_named_like_a_file_of_a_module_is_none(tmp_path):
-    folder = make(tmp_path)
-    (folder / "model.neff").unlink()
-    (folder / "model.neff").mkdir()
-    assert scan(tmp_path).entries[0].state == "done-without-neff"
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is unreadable to root")
@@ -306,13 +265,3 @@ def test_a_real_listing_is_understood(tmp_path):
     found = scan(tmp_path / "cache")
     assert [entry.state for entry in found.entries] == ["success", "success"]
     assert {stranger.path.name for stranger in found.strangers} == {"model.pt", "neuron_config.json"}
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from([COMPILER, OTHER])), max_size=12))
-def test_any_tree_is_read_as_it_was_made(tmp_path_factory, made):
-    root = tmp_path_factory.mktemp("root")
-    for seed, (state, compiler) in enumerate(made):
-        make(root, state, seed, compiler)
-    expected = sorted((compiler, module_name(seed), state) for seed, (state, compiler) in enumerate(made))
-    assert [(entry.compiler, entry.name, entry.state) for entry in scan(root).entries] == expected

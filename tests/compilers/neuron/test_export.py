@@ -6,7 +6,7 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
-from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, make_real, module_name, tree
+from tests.compilers.neuron.neuron_trees import OTHER, make, make_real, module_name, tree
 from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, overwrite, publish
 
@@ -44,12 +44,6 @@ def test_export_and_import_are_each_others_reverse(filled, tmp_path):
 def test_one_compilers_modules_can_be_exported(filled, tmp_path, said):
     exported = export_cache(filled, tmp_path / "out", compiler=said)
     assert [one.module for one in exported.modules] == [f"{OTHER}/{module_name(11)}"]
-
-
-def test_one_record_can_be_exported(filled, tmp_path):
-    key = next(row.key for row in filled.listed() if row.directory == OTHER)
-    exported = export_cache(filled, tmp_path / "out", keys=[key[:8]])
-    assert (exported.records, len(exported.modules)) == ((key,), 1)
 
 
 def test_what_cannot_be_exported_is_said(filled, store, tmp_path):
@@ -96,13 +90,6 @@ def test_a_dry_export_says_the_same_and_writes_nothing(filled, tmp_path):
     assert tree(tmp_path / "out") == before
     assert planned.as_dict() | {"dry_run": False} == export_cache(filled, tmp_path / "out").as_dict()
     assert {one.outcome for one in planned.modules} == {"restored", "replaced"}
-
-
-def test_leftovers_of_a_killed_export_are_swept(filled, tmp_path):
-    left = tmp_path / "out" / COMPILER / ".cachekit-0123"
-    left.mkdir(parents=True)
-    export_cache(filled, tmp_path / "out")
-    assert not left.exists()
 
 
 def test_real_neffs_go_in_and_out(tmp_path, store, monkeypatch, judge):

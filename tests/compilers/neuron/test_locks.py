@@ -8,7 +8,6 @@ import time
 import pytest
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.locks import clear, examine, find, judge
 from cachekit.compilers.neuron.processes import CONTAINER_MARKS, Process, Snapshot, look
 from cachekit.disk import FileSystem
@@ -47,21 +46,6 @@ def hours_ago(folder, hours):
 def verdict(folder, seen, system=LOCAL):
     (lock,) = find([entry_of(folder)])
     return judge(lock, seen, system)
-
-
-def test_a_lock_is_found_with_its_age(locked):
-    (lock,) = find([entry_of(locked)])
-    assert lock.path == locked / LOCK
-    assert 3590 < lock.age < 3700
-    assert 3590 < lock.quiet < 3700
-    assert (lock.size, lock.inode) == (0, (locked / LOCK).stat().st_ino)
-
-
-def test_the_lock_of_the_whole_root_is_none(tmp_path):
-    """It is held by the kernel, and always there."""
-    make(tmp_path)
-    (tmp_path / facts.ROOT_LOCK).touch()
-    assert find(scan(tmp_path).entries) == []
 
 
 def test_a_lock_that_nobody_can_hold_is_stale(locked):
@@ -136,15 +120,11 @@ def test_processes_of_others_that_cannot_be_seen_into_do_not_matter(locked):
     assert verdict(locked, host(other)).verdict == "stale"
 
 
-def test_a_young_lock_may_be_of_a_compile_that_begins(locked):
-    (locked / LOCK).touch()
+@pytest.mark.parametrize("file", [LOCK, "model.neff"], ids=["begins", "ends"])
+def test_a_lock_in_a_folder_just_written_may_be_of_a_compile_that(locked, file):
+    (locked / file).touch()
     found = verdict(locked, host())
     assert (found.verdict, "ago" in found.reason) == ("maybe", True)
-
-
-def test_an_old_lock_in_a_folder_just_written_may_be_of_a_compile_that_ends(locked):
-    (locked / "model.neff").touch()
-    assert verdict(locked, host()).verdict == "maybe"
 
 
 def test_a_lock_from_before_the_host_started_is_stale_whatever_runs(locked):
@@ -188,27 +168,9 @@ def test_a_new_lock_is_not_taken_for_the_old_one(locked, how):
     if how == "replaced":
         (locked / "new").touch()
         (locked / "new").replace(locked / LOCK)
-    os.utime(locked / LOCK, (time.time() - 3000, time.time() - 3000))
-    for path in locked.iterdir():
-        if path.name != LOCK:
-            os.utime(path, (time.time() - 3000, time.time() - 3000))
-    os.utime(locked, (time.time() - 3000, time.time() - 3000))
+    hours_ago(locked, 0.8)
     assert "another one" in clear(found, host=host(), mounts=ON_DISK)
     assert (locked / LOCK).exists()
-
-
-def test_a_module_that_is_gone_has_no_lock(locked):
-    (found,) = examine([entry_of(locked)], host=host(), mounts=ON_DISK)
-    for path in locked.iterdir():
-        path.unlink()
-    locked.rmdir()
-    assert clear(found, host=host(), mounts=ON_DISK) == ""
-
-
-def test_without_locks_no_process_is_looked_at(tmp_path, monkeypatch):
-    make(tmp_path)
-    monkeypatch.setattr("cachekit.compilers.neuron.locks.look", None)
-    assert examine(scan(tmp_path).entries) == []
 
 
 # The host

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
-from tests.compilers.neuron.neuron_log_texts import NCC, ROOT, events_of, module, real_log, run_of
+from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
 from tests.support.places import real_dir
 
 # One run with everything, in the words of libneuronxla 2.2.17.
@@ -82,21 +82,11 @@ def test_a_run_is_added_up():
 
 def test_every_kind_of_event_is_told():
     kinds = [
-        "trial-run", "hit", "hit", "not-found", "extracted", "extracted", "listed", "listed", "worker-started", "status",
+        "hit", "hit", "not-found", "extracted", "extracted", "listed", "listed", "worker-started", "status",
         "compiled", "waiting", "cached-failure", "quoted", "error", "retrying", "failed", "error", "worker-done",
         "remaining", "summary", "summary", "summary",
     ]  # fmt: skip
     assert [event.kind for event in events_of(NEW)] == kinds
-
-
-def test_old_failures_that_the_summary_hides_are_counted():
-    text = (
-        "2026-07-29 17:50:04.000740:  1  [INFO]: Current remaining items are 0, locked are 0, failed are 2, done are 22,"
-        " total is 24\n2026-07-29 17:50:04.000755:  1  [INFO]: Compilation summary: 0/6 failed, 6 succeeded\n"
-    )
-    run = run_of(text)
-    assert run.failed_before == 2
-    assert run.failed == {}
 
 
 @given(st.lists(st.integers(0, len(NEW.encode())), max_size=60), st.booleans())
@@ -106,12 +96,6 @@ def test_the_stream_may_be_cut_anywhere(cuts, as_text):
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = LogReader()
     events = [event for a, b in itertools.pairwise(places) for event in reader.feed(data[a:b])]
-    assert events + reader.close() == events_of(NEW)
-
-
-def test_byte_by_byte():
-    reader = LogReader()
-    events = [event for byte in NEW.encode() for event in reader.feed(bytes([byte]))]
     assert events + reader.close() == events_of(NEW)
 
 
@@ -174,7 +158,7 @@ def test_lines_glued_together_are_told_apart():
     [("000611", 611_000), ("000999", 999_000), ("611432", 611_432), ("611", 611_000), ("000000", 0)],
 )
 def test_six_digits_are_padded_milliseconds(digits, microsecond):
-    (event,) = events_of(f"2026-07-29 17:19:00.{digits}: 7 [INFO]: Compile cache path: {ROOT}\n")
+    (event,) = events_of(f"2026-07-29 17:19:00.{digits}: 7 [INFO]: Compiler status PASS\n")
     assert event.at.microsecond == microsecond
 
 
@@ -194,12 +178,6 @@ FRAGMENTS = [
 def test_any_text_is_read(parts):
     run = run_of("".join(parts))
     msgspec.json.encode(run)
-
-
-@given(st.binary(max_size=400))
-@settings(max_examples=40)
-def test_any_bytes_are_read(data):
-    run_of(data)
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,8 @@ def test_what_is_left_is_named(store, tmp_path):
     taken = import_cache(store, root)
     assert added(taken) == {"torchneuron-2.27.5334.0": 1}
     assert {item.path: item.reason for item in taken.left} == {
-        link: "it is a link, which TorchNeuron makes none of",
-        root / "file.neff": "its name is no graph's of TorchNeuron's",
+        link: "it is a link, and TorchNeuron makes no links",
+        root / "file.neff": "TorchNeuron gives no graph such a name",
     }
 
 

@@ -16,7 +16,6 @@ from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
-from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
 from cachekit.recipe import load_text, zoo
@@ -24,7 +23,6 @@ from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
-from tests.support.processes import memory_folder
 
 TEXT = """
 name: toy
@@ -157,12 +155,6 @@ def test_options_that_it_lacks_are_refused(options):
         key(TEXT.replace("native}", f"native, options: {options}}}"))
 
 
-def test_a_node_must_know_its_place(tmp_path):
-    recipe = load_text(TEXT + "parallel: {nodes: 2}\n")
-    with pytest.raises(UsageError, match="does not know its place"):
-        NeuronNative(machine()).watch(Run(recipe, tmp_path / "root", "trial"))
-
-
 # In and out
 
 
@@ -180,25 +172,6 @@ def blob(path: Path):
         sink(0, memoryview(path.read_bytes()))
 
     return SimpleNamespace(location=path, path=path, through=through)
-
-
-@pytest.mark.feature("F1")
-def test_thousands_of_graphs_are_one_file_and_come_back_as_they_were(monkeypatch):
-    monkeypatch.setattr(NeuronNative, "_check", lambda self, path, said: None)  # a millisecond each
-    compiler = NeuronNative(machine())
-    with memory_folder() as folder:
-        root, work, other = (folder / name for name in ("root", "work", "other"))
-        work.mkdir()
-        other.mkdir()
-        fill(root, 2000)
-        harvest = compiler.harvest(root, frozenset(), compiler.fingerprint(), work)
-        (module,), (packed,) = harvest.modules, harvest.files.values()
-        assert [file.size for file in module.files] == [packed.stat().st_size]
-        before = tree(root)
-        assert compiler.restore(module, [blob(packed)], other).size == sum(map(len, before.values()))
-        assert tree(other) == before
-        assert len(before) == 2000
-        assert compiler.harvest(other, compiler.contents(root), compiler.fingerprint(), work) is None
 
 
 @pytest.mark.feature("F6")

@@ -8,87 +8,40 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.fit import check
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
-from tests.compilers.neuron.neuron_files import make_neff, pack_neff, reason_of, tensors
+from tests.compilers.neuron.neuron_files import F32, PLAIN, RELAXED, make_neff, pack_neff, reason_of, tensors, write  # noqa: F401 - fixtures
 from tests.support.places import real_dir
 
-RELAXED = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
-F32 = "float32"
 # What is known of the real files, by a part of their names: compiler, chip, LNC, version, digest, feature bits, built,
 # inputs, outputs, module.
 REAL = {
     "moe_layer": (
-        "2.24.5133.0+58f8de22",
-        "trn3",
-        2,
-        "2.0",
-        "md5, words reversed",
-        "0x1209c00",
-        "2026-04-23T19:03:58+00:00",
-        {
-            "input0": ("bfloat16", (1, 1, 2048), 4096),
-            "input1": ("bfloat16", (128, 16, 128), 524_288),
-            "input2": ("bfloat16", (128, 16), 4096),
-            "input3": ("bfloat16", (128, 192, 2048), 100_663_296),
-            "input4": ("bfloat16", (128, 2, 128, 16, 2, 96), 201_326_592),
-        },
-        {"output0": ("bfloat16", (1, 1, 2048), 4096)},
-        "MODULE_55513e7947a621aed127+6af34228",
+        "2.24.5133.0+58f8de22", "trn3", 2, "2.0", "md5, words reversed", "0x1209c00", "2026-04-23T19:03:58+00:00",
+        {"input0": ("bfloat16", (1, 1, 2048), 4096), "input1": ("bfloat16", (128, 16, 128), 524288),
+         "input2": ("bfloat16", (128, 16), 4096), "input3": ("bfloat16", (128, 192, 2048), 100663296),
+         "input4": ("bfloat16", (128, 2, 128, 16, 2, 96), 201326592)},
+        {"output0": ("bfloat16", (1, 1, 2048), 4096)}, "MODULE_55513e7947a621aed127+6af34228",
     ),
     "nkipy_matmul_small": (
-        "2.23.6484.0+3b612583",
-        "trn2",
-        2,
-        "2.0",
-        "md5, words reversed",
-        "0x209c00",
-        "2026-06-22T22:16:42+00:00",
-        {"x": ("float16", (128, 256), 65_536), "y": ("float16", (256, 128), 65_536)},
-        {"output0": ("float16", (128, 128), 32_768)},
-        "",
+        "2.23.6484.0+3b612583", "trn2", 2, "2.0", "md5, words reversed", "0x209c00", "2026-06-22T22:16:42+00:00",
+        {"x": ("float16", (128, 256), 65536), "y": ("float16", (256, 128), 65536)},
+        {"output0": ("float16", (128, 128), 32768)}, "",
     ),
     "ncc2.0.99229": (
-        "2.0.99229.0a0+1897edc9",
-        "trn1",
-        1,
-        "1.0",
-        "md5",
-        "0x0",
-        "2024-12-01T05:09:09+00:00",
-        {"a_vec": (F32, (256_000,), 1_024_000), "b_vec": (F32, (256_000,), 1_024_000)},
-        {"out": (F32, (2, 128, 1000), 1_024_000)},
-        "",
+        "2.0.99229.0a0+1897edc9", "trn1", 1, "1.0", "md5", "0x0", "2024-12-01T05:09:09+00:00",
+        {"a_vec": ("float32", (256000,), 1024000), "b_vec": ("float32", (256000,), 1024000)},
+        {"out": ("float32", (2, 128, 1000), 1024000)}, "",
     ),
     "ncc2.18.121": (
-        "2.18.121.0+9e31e41a",
-        "trn1",
-        1,
-        "1.0",
-        "md5, words reversed",
-        "0x0",
-        "2025-06-18T16:03:20+00:00",
-        {"a_vec": (F32, (256_000,), 1_024_000), "b_vec": (F32, (256_000,), 1_024_000)},
-        {"out": (F32, (256_000,), 1_024_000)},
-        "",
+        "2.18.121.0+9e31e41a", "trn1", 1, "1.0", "md5, words reversed", "0x0", "2025-06-18T16:03:20+00:00",
+        {"a_vec": ("float32", (256000,), 1024000), "b_vec": ("float32", (256000,), 1024000)},
+        {"out": ("float32", (256000,), 1024000)}, "",
     ),
-}
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Puts bytes into a file."""
-
-    def _write(content: bytes) -> Path:
-        path = tmp_path / "model.neff"
-        path.write_bytes(content)
-        return path
-
-    return _write
+}  # fmt: skip
 
 
 def flipped(content: bytes, at: int, bit: int) -> bytes:

@@ -4,32 +4,27 @@ import gzip
 import io
 import json
 import tarfile
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.neff import read, read_header
 from cachekit.compilers.neuron.neff.container import module_in
 from cachekit.store.leaks import SHOWN
-from tests.compilers.neuron.neuron_files import INFO, KELF, entry, make_neff, pack_neff, tensors, with_tar
-
-RELAXED = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-PLAIN = st.sampled_from(["sunda", "cayman", "mariana"])
-F32 = "float32"
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Puts bytes into a file."""
-
-    def _write(content: bytes) -> Path:
-        path = tmp_path / "model.neff"
-        path.write_bytes(content)
-        return path
-
-    return _write
+from tests.compilers.neuron.neuron_files import (  # noqa: F401 - fixtures
+    F32,
+    INFO,
+    KELF,
+    PLAIN,
+    RELAXED,
+    entry,
+    make_neff,
+    pack_neff,
+    tensors,
+    with_tar,
+    write,
+)
 
 
 def test_old_samples_have_other_names_and_owners(write):
@@ -184,7 +179,7 @@ def test_what_counts_as_a_path(write, text, paths):
     assert [leak.path for leak in leaks_of(write, text).paths] == paths
 
 
-@settings(RELAXED, max_examples=50)
+@RELAXED
 @given(at=st.integers((1 << 18) - 1100, (1 << 18) + 200), length=st.integers(1, 900))
 def test_a_path_is_found_across_the_pieces_that_are_read(write, at, length):
     path = b"/home/ann/" + b"d" * min(length, 200) + b"/folders-name" * (max(length - 200, 0) // 13) + b"/train.py"

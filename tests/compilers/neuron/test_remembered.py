@@ -1,9 +1,7 @@
 """What is remembered of failures: by Neuron for ever, by cachekit for a time."""
 
 import os
-import threading
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -106,13 +104,6 @@ def test_another_compiler_knows_nothing(memory):
     assert memory.recall("MODULE_8+f7f529f3", compiler=NCC) is None
 
 
-def test_a_clock_that_was_wrong_does_not_block_for_years(memory, clock):
-    clock.now += timedelta(days=3650)
-    memory.remember(NAME, OOM, compiler=NCC)
-    clock.now -= timedelta(days=3650)
-    assert memory.recall(NAME, compiler=NCC) is None
-
-
 def test_the_last_failure_counts_and_its_log_is_cut(memory):
     memory.remember(NAME, OOM, compiler=NCC, log="first")
     memory.remember(NAME, OOM, compiler=NCC, log="x" * 100_000 + "\ud800 the reason")
@@ -143,51 +134,3 @@ def test_damaged_documents_are_none(tmp_path, memory, damage):
     (path,) = (tmp_path / "failures").iterdir()
     path.write_bytes(damage(path.read_bytes()))
     assert memory.recall(NAME, compiler=NCC) is None
-
-
-def test_strange_names_stay_inside_the_folder(tmp_path, memory):
-    for name in ("../../x", "a/b", "", "\x00", "x" * 5000, "MODULE_7+f7f529f3"):
-        memory.remember(name, OOM, compiler=NCC)
-        assert memory.recall(name, compiler=NCC).module == name
-    assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "failures"}
-    assert len(list(tmp_path.rglob("*.json"))) == 6
-
-
-def test_nothing_is_known_where_there_is_no_folder(memory):
-    assert memory.recall(NAME, compiler=NCC) is None
-
-
-def test_a_full_disk_leaves_the_old_document(tmp_path, memory, monkeypatch):
-    memory.remember(NAME, OOM, compiler=NCC, log="old")
-
-    def full(path, data):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space"):
-        memory.remember(NAME, OOM, compiler=NCC, log="new")
-    assert memory.recall(NAME, compiler=NCC).log == "old"
-    assert len(list((tmp_path / "failures").iterdir())) == 1
-
-
-def test_writers_at_once_leave_whole_documents(memory, tmp_path):
-    def write(number):
-        for _ in range(20):
-            memory.remember(NAME, OOM, compiler=NCC, log=f"{number}" * 1000)
-            assert memory.recall(NAME, compiler=NCC) is not None
-
-    failed = []
-
-    def guarded(number):
-        try:
-            write(number)
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
-            failed.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert len(list(tmp_path.rglob("*.json"))) == 1

@@ -79,7 +79,7 @@ def test_unknown_options_are_refused(tmp_path):
         Neuron(ALONE).ingredients(made)
     assert raised.value.hint == "did you mean compiler.options.num_parallel?"
     made = recipe(tmp_path, "compiler: {options: {auto_cast: none}}")
-    with pytest.raises(RecipeError, match=r"compiler.options.auto_cast is no option") as raised:
+    with pytest.raises(RecipeError, match=r"compiler.options.auto_cast is not an option") as raised:
         Neuron(ALONE).ingredients(made)
     assert "compiler.flags" in raised.value.hint
 
@@ -102,4 +102,5 @@ def test_an_option_with_a_value_that_it_cannot_have_is_refused_by_its_name(tmp_p
 def test_options_are_heard(host, tmp_path):
     made = recipe(tmp_path, "compiler: {options: {num_parallel: 3, exit_timeout: 2.5, compile_timeout: 60}}")
     Neuron(ALONE).ingredients(made)
-    assert (options.num_parallel(made), options.exit_timeout(made), options.compile_timeout(made)) == (3, 2.5, 60.0)
+    assert [options.jobs_for_memory(gib << 30) for gib in (1, 32, 64, 65, 512)] == [1, 1, 1, 2, 8]
+    assert (options.jobs(made), options.exit_timeout(made), options.compile_timeout(made)) == (3, 2.5, 60.0)

@@ -1,248 +1,196 @@
-"""The stand-in for AWS's closed packages keeps the contract that is documented: everything else on Neuron relies on it.
-
-Most of it needs no torch: a script asks the cache for graphs. Tests marked `xla` have real graphs (`make test-xla`).
-"""
+"""The stand-in for AWS's closed packages keeps the contract that is documented; all other tests rely on it."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import signal
+import subprocess
 import sys
 
 import pytest
 
-from tests.compilers.neuron.sdk_cases import (  # noqa: F401 - fixtures
-    EXTRACTED,
-    FAILED,
-    FINISHED,
-    LIMIT,
-    STAMP,
-    ask,
-    entry,
-    host,
-    run,
-    start,
-    stop,
-    until,
-)
+from tests.compilers.neuron.neuron_machine import end, until
+from tests.support.neuron_sdk import SCRIPTS, NeuronHost, neuron_host
 from tests.support.places import real_dir
 
-# --- the cache ---------------------------------------------------------------------------------------------------
+FINISHED = {"compile_flags.json", "model.done", "model.hlo_module.pb", "model.neff"}
+EXTRACTED = {"compile_flags.json", "model.hlo_module.pb"}
+FAILED = {"compile_flags.json", "model.hlo_module.pb", "model.log"}
+STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.000\d{3}:  \d+  \[INFO\]: "
+ASK = (sys.executable, SCRIPTS / "graphs.py")
+NPC = "neuron_parallel_compile"
 
-pytestmark = pytest.mark.slow  # these hold the stand-in to what is documented, and not cachekit
+
+@pytest.fixture
+def host(tmp_path) -> NeuronHost:
+    return neuron_host(tmp_path / "host")
 
 
+def run(host: NeuronHost, *command: object, **variables: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**host.environment, **variables},
+        cwd=host.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def files(host: NeuronHost) -> dict[str, set[str]]:
+    return {found.name.partition("+")[0].removeprefix("MODULE_"): found.files for found in host.entries()}
+
+
+@pytest.mark.slow
 def test_a_compile_leaves_four_files_and_the_next_process_a_hit(host):
-    code, said = run(host, *ask(11))
+    code, said = run(host, *ASK, 11, NEURON_CC_FLAGS="--retry_failed_compilation --model-type transformer")
     assert code == 0
-    assert re.search(STAMP + r"Compilation Successfully Completed for model\.MODULE_11\+e30acd3a\.hlo_module\.pb", said)
-    assert "\nCompiler status PASS\n" in said
-    found = entry(host, 11)
-    assert (found.name, found.files) == ("MODULE_11+e30acd3a", FINISHED)
-    assert (found.path / "compile_flags.json").read_text() == '["--target=trn1"]'
-    assert (found.path / "model.done").stat().st_size == 0
-
-    code, said = run(host, *ask(11))
-    assert code == 0
+    assert re.search(STAMP + r"Compilation Successfully Completed for model\.MODULE_11\+f7f529f3\.hlo_module\.pb", said)
+    (found,) = host.entries()
+    assert (found.name, found.files) == ("MODULE_11+f7f529f3", FINISHED)
+    assert json.loads((found.path / "compile_flags.json").read_text()) == [
+        "--target=trn1",
+        "--model-type",
+        "transformer",
+    ]
+    code, said = run(host, *ASK, 11, NEURON_CC_FLAGS="--model-type transformer")
     assert re.search(STAMP + f"Using a cached neff at {re.escape(str(found.path))}/model.neff\n", said)
-    assert host.compiles == 1
-    assert len(host.events("loaded")) == 2
-    assert not list((host.folder / "tmp").rglob("*.neff")), "nothing stays behind in the temporary folder"
-
-
-@pytest.mark.parametrize(
-    "flags, target, digest",
-    [
-        # Published names of real entries (SDK 2.20.1 on), and one that the same formula predicts.
-        ("", "trn1", "e30acd3a"),
-        ("--model-type transformer", "trn1", "f7f529f3"),
-        ("--model-type=cnn-training -O1 --enable-saturate-infinity", "trn1", "d505a3f8"),
-        ("", "trn3", "70e3f644"),
-        # The wrapper's own options do not count.
-        ("--retry_failed_compilation --model-type transformer --log_level INFO", "trn1", "f7f529f3"),
-    ],
-)
-def test_the_flags_half_of_a_name_is_the_real_one(host, flags, target, digest):
-    run(host, *ask(12), NEURON_CC_FLAGS=flags, NEURON_PLATFORM_TARGET_OVERRIDE=target)
-    assert [found.name for found in host.entries()] == [f"MODULE_12+{digest}"]
-
-
-def test_the_cache_dir_flag_wins_over_the_variable(host):
+    assert (code, host.compiles, len(host.events("loaded"))) == (0, 1, 2)
     other = host.folder / "other"
-    run(host, *ask(13), NEURON_CC_FLAGS=f"--cache_dir={other}")
-    assert not host.entries()
-    assert [found.files for found in host.entries(other)] == [FINISHED]
+    run(host, *ASK, 13, NEURON_CC_FLAGS=f"--cache_dir={other}")
+    assert [one.files for one in host.entries(other)] == [FINISHED], "the flag wins over the variable"
 
 
-def test_extraction_writes_the_graph_and_compiles_nothing(host):
-    code, said = run(host, *ask(14), NEURON_EXTRACT_GRAPHS_ONLY="1")
-    found = entry(host, 14)
-    assert code == 0
-    line = (
-        f"Extracting graphs ({found.path}/model.hlo_module.pb) for ahead-of-time parallel compilation. No compilation"
+@pytest.mark.slow
+def test_a_lock_is_an_empty_file_that_its_waiters_wait_for_and_a_killed_compile_leaves(host):
+    host.knobs(lock_minute=0.2, failures=[{"class": "hang", "times": 1}])
+    process = subprocess.Popen(
+        [*map(str, ASK), "17"], env=host.environment, stdout=subprocess.DEVNULL, start_new_session=True
     )
-    assert f"{line} was done.\n" in said
-    assert (found.files, host.compiles) == (EXTRACTED, 0)
-
-
-def test_two_processes_compile_a_graph_once(host):
-    host.knobs(compile_seconds=1)
-    processes = [start(host, *ask(15)) for _ in range(2)]
-    said = [process.communicate(timeout=LIMIT)[0] for process in processes]
-    assert host.compiles == 1
-    assert sum("Using a cached neff" in text for text in said) == 1
-    assert entry(host, 15).files == FINISHED
-
-
-def test_a_lock_is_an_empty_file_and_its_waiters_wait(host):
-    host.knobs(lock_minute=0.2)
-    run(host, *ask(16), NEURON_EXTRACT_GRAPHS_ONLY="1")
-    lock = entry(host, 16).path / "model.hlo_module.pb.lock"
-    lock.touch()
-    process = start(host, *ask(16))
-    assert process.stdout is not None
-    hlo = re.escape(str(lock.with_name("model.hlo_module.pb")))
-    told = []
-    for _ in range(2):
-        line = process.stdout.readline()
-        said = re.fullmatch(
-            STAMP + rf"Another process must be compiling {hlo}, been waiting for: (\d+)\.0 minutes\n", line
-        )
-        assert said, line
-        told.append(int(said[1]))
-    assert 1 <= told[0] < told[1], "a machine that stood still may leave a minute out"
-    lock.unlink()
-    said, _ = process.communicate(timeout=LIMIT)
-    assert (process.returncode, host.compiles) == (0, 1)
-    assert "Compilation Successfully Completed" in said
-
-
-def test_a_killed_compile_leaves_its_lock(host):
-    host.knobs(failures=[{"class": "hang"}])
-    process = start(host, *ask(17))
-    until(lambda: host.compiles, "the compiler runs")
-    stop(process)
+    until(lambda: host.events("failed"), "the compiler hangs")
+    end(process)
     process.communicate()
-    found = entry(host, 17)
-    assert found.files == EXTRACTED | {"model.hlo_module.pb.lock"}
-    assert (found.path / "model.hlo_module.pb.lock").stat().st_size == 0
+    assert files(host) == {"17": EXTRACTED | {"model.hlo_module.pb.lock"}}
+    (lock,) = host.root.rglob("*.lock")
+    assert lock.stat().st_size == 0
+    command = [*map(str, ASK), "17"]
+    with subprocess.Popen(command, env=host.environment, stdout=subprocess.PIPE, text=True) as waiter:
+        line = waiter.stdout.readline()
+        assert re.fullmatch(
+            STAMP + r"Another process must be compiling \S+model.hlo_module.pb, been waiting for: \d+\.0 minutes\n",
+            line,
+        )
+        lock.unlink()
+        waiter.communicate(timeout=60)
+    assert files(host) == {"17": FINISHED}
 
 
-def test_an_interrupted_compile_is_remembered_as_failed(host):
-    host.knobs(failures=[{"class": "hang"}])
-    process = start(host, *ask(18))
-    until(lambda: host.compiles, "the compiler runs")
-    stop(process, signal.SIGINT)
-    process.communicate(timeout=LIMIT)
-    assert process.returncode != 0
-    assert entry(host, 18).files == FAILED
-
-
-@pytest.mark.parametrize(
-    "failure, text",
-    [
-        ("device-oom", "[ERROR] [NCC_EOOM002]"),
-        (
-            "host-oom",
-            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory",
-        ),
-        ("internal", "neuronx-cc compilation failed with 70"),
-        ("disk-full", "No space left on device"),
-        ("killed", "neuronx-cc compilation failed with -9"),
-    ],
-)
-def test_a_failure_is_remembered_until_it_is_retried(host, failure, text):
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", ["device-oom", "host-oom", "internal", "disk-full", "killed"])
+def test_a_failure_is_remembered_until_it_is_retried(host, failure):
     host.knobs(failures=[{"match": "MODULE_19+*", "class": failure}])
-    code, said = run(host, *ask(19))
-    found = entry(host, 19)
-    log = (found.path / "model.log").read_text()
-    assert code != 0
-    assert found.files == FAILED
-    assert log.startswith("Failed compilation with ['neuronx-cc', 'compile', '--framework=XLA', ")
-    assert text in log
-    assert text in said
-
+    code, said = run(host, *ASK, 19)
+    assert (code != 0, files(host)) == (True, {"19": FAILED})
+    (log,) = host.root.rglob("model.log")
+    assert log.read_text().startswith("Failed compilation with ['neuronx-cc', 'compile', '--framework=XLA', ")
     host.knobs(failures=[])
-    code, said = run(host, *ask(19))
-    skipped = (
-        f"Got a cached failed neff at {found.path}/model.neff. Will skip compilation, please set --retry_failed_compi"
-    )
+    code, said = run(host, *ASK, 19)
     assert code != 0
-    assert skipped in said
+    assert f"Got a cached failed neff at {log.with_name('model.neff')}. Will skip compilation" in said
     assert host.compiles == 1, "a remembered failure is not compiled again"
-
-    code, said = run(host, *ask(19), NEURON_CC_FLAGS="--retry_failed_compilation")
-    assert code == 0
-    assert f"Got a cached failed neff at {found.path}/model.neff. With eror log: [" in said
-    assert entry(host, 19).files == FINISHED
+    assert run(host, *ASK, 19, NEURON_CC_FLAGS="--retry_failed_compilation")[0] == 0
+    assert files(host) == {"19": FINISHED}
 
 
-@pytest.mark.parametrize("damage", ["bit", "truncated", "foreign", "empty"])
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["bit", "truncated", "foreign"])
 def test_what_is_no_neff_of_the_graph_is_found_out_as_it_is_loaded(host, damage):
-    run(host, *ask(20, 21))
-    neff = entry(host, 20).path / "model.neff"
-    whole = neff.read_bytes()
-    flipped = bytearray(whole)
-    flipped[2000] ^= 1
-    other = (entry(host, 21).path / "model.neff").read_bytes()
-    neff.write_bytes({"bit": bytes(flipped), "truncated": whole[:-512], "foreign": other, "empty": b""}[damage])
-    code, said = run(host, *ask(20))
+    run(host, *ASK, 20, 21)
+    ours, other = (entry.path / "model.neff" for entry in host.entries())
+    whole = ours.read_bytes()
+    flipped = whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]
+    ours.write_bytes({"bit": flipped, "truncated": whole[:-512], "foreign": other.read_bytes()}[damage])
+    code, said = run(host, *ASK, 20)
     assert code != 0
     assert "from another graph" in said if damage == "foreign" else "NEFF is invalid; could be broken or hacked" in said
 
 
-# --- the compiler and the system tools -----------------------------------------------------------------------------
+@pytest.mark.slow
+def test_a_trial_extracts_then_its_graphs_are_compiled_once_each(host):
+    run(host, *ASK, 31)
+    host.forget()
+    code, said = run(host, NPC, *ASK, 31, 32, 32, 33)
+    assert (code, host.compiles, files(host)) == (0, 2, dict.fromkeys(("31", "32", "33"), FINISHED))
+    lines = [re.sub(STAMP, "", line) for line in said.splitlines()]
+    graph = f"{host.root}/neuronxcc-2.26.6360.0+6f180f47/MODULE_%d+e30acd3a/model.hlo_module.pb"
+    at = lines.index(f"New graph list from script: {graph % 31}")
+    assert lines[at + 1 : at + 5] == [
+        *(f"\t{graph % number}" for number in (32, 32, 33)),
+        "Worker 0/None starting dynamic scheduling for 4 HLOs",
+    ]
+    assert lines[-5:] == [
+        "Worker 0 completed: 2 tasks compiled",
+        "Current remaining items are 0, locked are 0, failed are 0, done are 3, total is 3",
+        "Compilation summary - Total graphs: 2, Success: 2, Failed: 0",
+        "Total successful compilations: 2",
+        "Compilation summary: 0/2 failed, 2 succeeded",
+    ]
 
 
-def test_an_extracted_entry_is_compiled_with_the_documented_command(host):
-    run(host, *ask(22), NEURON_EXTRACT_GRAPHS_ONLY="1")
-    hlo = entry(host, 22).path / "model.hlo_module.pb"
-    output = host.folder / "out.neff"
-    command = ("neuronx-cc", "compile", hlo, "--framework", "XLA", "--target", "trn2", "--output", output, "-O1")
-    code, said = run(host, *command)
-    header = output.read_bytes()[:1024]
-    assert (code, said) == (0, ".\nCompiler status PASS\n")
-    assert header[8:16] == (1024).to_bytes(8, "little")
-    assert header[220:476].rstrip(b"\0").decode() == str(output)
-    event = host.events("compile")[0]
-    assert (event["target"], event["flags"]) == ("trn2", ["-O1"])
-    assert event["graph"] == hashlib.sha256(hlo.read_bytes()).hexdigest()
+@pytest.mark.slow
+def test_old_failures_are_hidden_but_in_one_number_and_a_script_error_ends_it(host):
+    host.knobs(failures=[{"match": "MODULE_34+*", "class": "device-oom"}])
+    assert run(host, NPC, *ASK, 34, 35)[0] == 1
+    code, said = run(host, NPC, *ASK, 34, 35, 36)
+    assert code == 0, "a remembered failure is skipped, and no failure of this run"
+    assert "locked are 0, failed are 1, done are 2, total is 3\n" in said
+    assert "Compilation summary: 0/1 failed, 1 succeeded" in said
+    host.forget()
+    assert (run(host, NPC, *ASK, 44, "error")[0], host.compiles) == (1, 0)
 
 
-def test_a_rule_fails_as_often_as_it_says(host):
-    host.knobs(failures=[{"class": "internal", "times": 2, "min_bytes": 500}])
-    hlo, small = host.folder / "hlo.pb", host.folder / "small.pb"
-    hlo.write_bytes(bytes(500))
-    small.write_bytes(bytes(499))
-    command = ("neuronx-cc", "compile", "--framework=XLA", "--output=out.neff", "--target=trn1")
-    assert [run(host, *command, path)[0] for path in (small, hlo, hlo, hlo)] == [0, 70, 70, 0]
-
-
-def test_the_compiler_tells_its_version_and_refuses_what_it_does_not_know(host):
-    assert run(host, "neuronx-cc", "--version")[1].startswith("NeuronX Compiler version 2.26.6360.0+6f180f47\n")
-    assert "dot" in run(host, "neuronx-cc", "list-operators", "--framework", "XLA")[1]
-    assert run(host, "neuronx-cc", "compile", host.folder / "none.pb", "--target", "trn1")[0] == 1
-    assert run(host, "neuronx-cc", "compile", host.folder / "knobs.json", "--target", "trn9")[0] == 1
-
-
-def test_versions_are_found_as_those_of_installed_packages(host):
-    names = ("neuronx-cc", "libneuronxla", "torch-neuronx")
-    source = f"import importlib.metadata as m\nprint([m.version(name) for name in {names}])"
-    versions = ["2.26.6360.0+6f180f47", "2.2.17544.0+fb9962bf", "2.9.0.2.15.32035+de43f57c"]
-    assert run(host, sys.executable, "-c", source)[1].strip() == str(versions)
-
-
+@pytest.mark.slow
 def test_neuron_ls_has_the_fields_of_a_real_one(host):
     real = json.loads((real_dir("device") / "neuron-ls.trn1.2xlarge.real.nolicence.json").read_text())
     found = json.loads(run(host, "neuron-ls", "-j")[1])
     assert [(name, type(value)) for name, value in found[0].items()] == [
         (name, type(value)) for name, value in real[0].items()
     ]
-    host.knobs(cores=32, devices=16, instance_type="trn1.32xlarge")
-    found = json.loads(run(host, "neuron-ls", "--json-output")[1])
-    assert (len(found), sum(device["nc_count"] for device in found)) == (16, 32)
-    assert [core for device in found for core in device["neuroncore_ids"]] == list(range(32))
-    host.knobs(devices=0)
-    assert run(host, "neuron-ls", "-j") == (1, "no neuron device found\n")
+
+
+OPTIMUM = """
+import sys
+sys.path.insert(0, {scripts!r})
+import graphs
+from libneuronxla import neuron_cc_wrapper
+from optimum.neuron.cache import hub_cache
+
+class Api:  # a Hub repo with nothing in it
+    def __init__(self, **options): pass
+    def repo_exists(self, repo): return True
+    def file_exists(self, repo, path): return False
+
+hub_cache.HfApi = Api
+with hub_cache.hub_neuronx_cache(cache_repo_id="team/cache"):
+    for graph in sys.argv[1:]:
+        neuron_cc_wrapper.neuron_xla_compile(graphs.content(graph), graph)
+"""
+
+
+@pytest.mark.xla
+def test_optimum_neuron_takes_the_same_entries_for_finished(host):
+    """Its own lookup, from PyPI, in place of ours: it asks for `model.done`, then for a failure."""
+    run(host, *ASK, 61, 62)
+    next(host.root.rglob("MODULE_62+*/model.done")).unlink()  # an orphan: a NEFF that was never declared complete
+    run(host, *ASK, 63, NEURON_EXTRACT_GRAPHS_ONLY="1")
+    assert files(host)["63"] == EXTRACTED
+    host.forget()
+    code, said = run(host, sys.executable, "-c", OPTIMUM.format(scripts=str(SCRIPTS)), 61, 62, 63)
+    assert code == 0, said
+    assert host.compiles == 2
+    assert "MODULE_61+e30acd3a/model.done not found" not in said
+    assert all(f"MODULE_{graph}+e30acd3a/model.done not found in team/cache" in said for graph in (62, 63))
+    assert files(host) == dict.fromkeys(("61", "62", "63"), FINISHED)

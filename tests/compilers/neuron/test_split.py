@@ -69,19 +69,6 @@ def test_the_version_of_the_trainer_and_of_the_layers_is_in_the_key():
     assert key(peft="0.18.0") == key(), "it has no adapters"
 
 
-def test_recipes_that_train_whole_copies_know_nothing_of_it(capsys):
-    for name in ("bert", "gpt2-clm", "smollm2-sft"):
-        planned = plan(capsys, name, *LARGE)
-        assert planned["lacks"] == {}
-        assert not [one for one in planned["ingredients"]["hard"] if "trainer" in one or "optimum" in one]
-
-
-def test_in_small_it_is_a_plan_for_whole_copies(capsys):
-    planned = plan(capsys, "llama3-8b-lora", "--tiny", *LARGE)
-    assert planned["ingredients"]["hard"]["parallel.data_parallel_size"] == 32
-    assert planned["lacks"] == {}
-
-
 def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert app.run(["plan", "llama3-8b-lora", *LARGE]) == 0
@@ -107,7 +94,7 @@ def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
         ("llama3-8b-lora", ["parallel.data_parallel_size=5"], "there are 32 cores", "data_parallel_size=auto"),
         ("llama3-8b-lora", ["training.optim=adafactor"], "training.optim is adafactor", "adamw_torch"),
         ("llama3-8b-lora", ["training.lora.target_modules=[all-linear]"], "target_modules is all-linear", "q_proj"),
-        ("llama3-8b-lora", ["training.lora.target_modules=null"], "target_modules says nothing", "q_proj"),
+        ("llama3-8b-lora", ["training.lora.target_modules=null"], "target_modules is empty", "q_proj"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_split_is_refused_by_the_field(capsys, name, settings, message, hint):

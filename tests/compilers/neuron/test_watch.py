@@ -138,14 +138,6 @@ def test_a_strict_watch_stops_at_a_compile_that_a_log_tells_of(host, tmp_path, l
     assert "evaluation" in raised.value.cause
 
 
-def test_a_lenient_watch_says_where_it_compiled(host, tmp_path):
-    seen = watch(tmp_path)
-    seen.event({"event": "at", "phase": "training step after a checkpoint"})
-    seen.output(NEW.encode())
-    assert seen.observed().surprises == ("training step after a checkpoint",)
-    assert seen.observed().compiled == 1
-
-
 @pytest.mark.parametrize("more", [[], [NEW], [OLD, NEW]], ids=["begun", "ended", "seen again"])
 def test_a_compile_belongs_to_what_the_worker_told_before_it_although_that_is_read_after_it(host, tmp_path, more):
     seen = watch(tmp_path)

@@ -12,17 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from cachekit.compilers.neuron.facts import (
-    COMPILER_LOG_COMMAND,
-    COMPILER_LOG_EXIT,
-    COMPILER_LOG_LINE,
-    COMPILER_LOG_PEOPLE,
-    COMPILER_LOG_ROOT,
-    COMPILER_VERSION,
-    CRASH_CODE,
-    ERROR_CODE,
-    OLD_ERROR_CODE,
-)
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.failures import CompileFailure, classify
 from cachekit.compilers.neuron.log.event import module_in
 
@@ -33,22 +23,15 @@ _PEOPLE = "USER"  # the level of what a person should read: progress, and the re
 
 
 class CompilerRun(Struct, frozen=True):
-    """One compile as the compiler's log tells it.
+    """One compile as the compiler's log tells it."""
 
-    Attributes:
-        module: The module that was compiled (`MODULE_<graph>+<flags>`); empty for a file of another name, and where the
-            log begins after the command.
-        version: The compiler's full version; empty where the log does not say.
-        exit_code: None where the log breaks off: the compile still runs, or was killed.
-        codes: The error codes it gave, each once.
-        errors: The lines of errors and for people, without their beginnings, bounded.
-    """
-
+    # The module that was compiled (`MODULE_<graph>+<flags>`); empty for a file of another name, and where the log
+    # begins after the command.
     module: str
-    version: str
-    exit_code: int | None
-    codes: tuple[str, ...]
-    errors: str
+    version: str  # the compiler's full version; empty where the log does not say
+    exit_code: int | None  # none where the log breaks off: the compile still runs, or was killed
+    codes: tuple[str, ...]  # the error codes it gave, each once
+    errors: str  # the lines of errors and for people, without their beginnings, bounded
 
     @property
     def failure(self) -> CompileFailure | None:
@@ -72,10 +55,10 @@ class _Open:
 
     def note(self, line: str, error: str) -> None:
         """Keep what matters of a line: the version, error codes, and the text of errors."""
-        if not self.version and (version := COMPILER_VERSION.search(line)):
+        if not self.version and (version := facts.COMPILER_VERSION.search(line)):
             self.version = version["version"]
         if "[" in line and "WARN" not in line:
-            for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
+            for pattern in (facts.ERROR_CODE, facts.CRASH_CODE, facts.OLD_ERROR_CODE):
                 for found in pattern.finditer(line):
                     self.codes[found["code"]] = None
                     error = error or line
@@ -99,14 +82,14 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
     current: _Open | None = None
     for raw in lines:
         line = raw[:_LINE].rstrip("\r\n")
-        parsed = COMPILER_LOG_LINE.search(line)
+        parsed = facts.COMPILER_LOG_LINE.search(line)
         if not parsed:
             if current:
                 current.note(line, line if current.bad else "")
             continue
         pid, text = parsed["pid"] or "", parsed["text"]
-        root = parsed["who"] == COMPILER_LOG_ROOT
-        command = COMPILER_LOG_COMMAND.match(text) if root else None
+        root = parsed["who"] == facts.COMPILER_LOG_ROOT
+        command = facts.COMPILER_LOG_COMMAND.match(text) if root else None
         if command or current is None:
             current = _Open(pid, module_in(text) if command else "")
             runs.append(current)
@@ -115,9 +98,9 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         if root:
             run = next((run for run in reversed(runs) if run.pid == pid and run.exit_code is None), current)
         level = parsed["level"]
-        run.bad = level in _BAD or (level == _PEOPLE and bool(COMPILER_LOG_PEOPLE.search(parsed["who"])))
+        run.bad = level in _BAD or (level == _PEOPLE and bool(facts.COMPILER_LOG_PEOPLE.search(parsed["who"])))
         if not command:
             run.note(line, text if run.bad else "")
-        if root and (found := COMPILER_LOG_EXIT.search(text)):
+        if root and (found := facts.COMPILER_LOG_EXIT.search(text)):
             run.exit_code = int(found["code"])
     return [run.closed() for run in runs]

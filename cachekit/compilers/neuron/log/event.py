@@ -7,18 +7,18 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from cachekit.compilers.neuron.facts import COMPILER_IN_TEXT, MODULE_IN_TEXT
+from cachekit.compilers.neuron import facts
 
 
 def module_in(text: str) -> str:
     """The first module's name (`MODULE_<graph>+<flags>`) in a path or a sentence; empty where there is none."""
-    found = MODULE_IN_TEXT.search(text)
+    found = facts.MODULE_IN_TEXT.search(text)
     return found["module"] if found else ""
 
 
 def compiler_in(text: str) -> str:
     """The first compiler's directory (`neuronxcc-<version>`) in a path; empty where there is none."""
-    found = COMPILER_IN_TEXT.search(text)
+    found = facts.COMPILER_IN_TEXT.search(text)
     return found[0] if found else ""
 
 
@@ -29,27 +29,21 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
         kind: What it reported, one of these:
 
             `hit`: a NEFF was found in the cache and used.
-            `extracted`: a graph was written into the cache for a later compile. `listed`: a graph stands in the list of
+            `extracted`: a graph was written into the cache for a later compile. `listed`: it stands in the list of
             `neuron_parallel_compile`. `command`: the compiler was called; `text` is its command line.
             `compiled`: a compile ended well; `text` is the basis of its `seconds`, which are missing where the log does
             not tell. `command`: from the compiler's command to the end. `worker`: since the last line of a worker that
             does nothing but compile. `next-line`: from the command to the process's next line, an upper bound. `gap`:
             since the process's last line, an upper bound that holds tracing too.
             `status`: `PASS`, `FAIL` or `ERROR` of a compile that is not named.
-            `failed`: a compile failed; `text` is what the compiler said on the same line. `quoted`: the same text,
-            repeated of a failure of an earlier run. `error`: a line that begins with an error code; its module is the
-            one whose failure is being reported, if that is known.
-            `cached-failure`: a failure of an earlier run lies in the cache, and the compile was skipped because of it.
-            `retrying`: the same, but the module is compiled again.
+            `failed`: a compile failed; `text` is what the compiler said on the same line. `quoted`: the same of an
+            earlier run's failure. `error`: a line that begins with an error code, of the module whose failure is told.
+            `cached-failure`: a compile was skipped as it failed in an earlier run. `retrying`: it is compiled again.
             `waiting`: somebody else has the module's lock, since `minutes`; said once a minute.
-            `cache-path`: the root of the cache that a process uses.
-            `trial-run`: `neuron_parallel_compile` starts the user's command, `text`. `worker-started` (`worker`,
-            `graphs`), `worker-done` (`worker`, `tasks`), `worker-exception` (`worker`): one of its compile workers.
-            `remaining`: the root's entries by state (`items`, `locked`, `failed`, `done`, `total`), those of earlier
-            runs too. `report`: what it says of one module at its end (`success`, `retries`, `seconds`). `summary`: what
-            it counts at its end (`total`, `success`, `failed`, not always all), of this run alone.
-            `not-found`: optimum-neuron's Hub cache, `text`, has no such file. `exported`: optimum-neuron put an
-            exported model into its cache. `export-seconds`: how long its compile took, `seconds`.
+            `worker-started`, `worker-done`: a compile worker of `neuron_parallel_compile`. `remaining`: the root's
+            entries by state, those of earlier runs too. `report`: what it says of one module at its end (`success`,
+            `retries`, `seconds`). `summary`: its counts of this run (`total`, `success`, `failed`, not always all).
+            `not-found`: optimum-neuron's Hub cache, `text`, has no such file.
             `child-exit`: torchrun reports a worker that failed with `code`; a negative one is a signal.
         at: The log's own time, which has no time zone; None where the line has none.
         pid: The process that wrote the line, where it says so.

@@ -1,40 +1,21 @@
 """Read what a Neuron run prints, while it prints: hits, compiles with seconds, waits, failures, summaries.
 
-    reader = LogReader()
-    for chunk in process_output:
-        for event in reader.feed(chunk):
-            ...
-    rest = reader.close()
-
 The stream comes from several processes at once, cut anywhere, with progress bars and dots, colours, launchers' prefixes
-and lines of other programs between and inside the lines that matter. The events do not depend on where it was cut.
-Nothing here reads or writes a file. The words of the lines stand in `facts.LOG_WORDS`: what a pattern calls `path` and
-`text` are the event's, and everything else that it names is a number.
+and lines of other programs between and inside the lines that matter. The events do not depend on where it was cut. The
+words of the lines stand in `facts.LOG_WORDS`: what a pattern calls `path` and `text` are the event's, and everything
+else that it names is a number.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import ClassVar
 
 from msgspec.structs import replace
 
-from cachekit.compilers.neuron.facts import (
-    CRASH_CODE,
-    ERROR_CODE,
-    LOG_FRACTION_IS_MILLISECONDS,
-    LOG_HEADER,
-    LOG_PREFIX,
-    LOG_WORDS,
-    MODULE_PREFIX,
-    NPC_REPORT_TOKEN,
-    OLD_ERROR_CODE,
-    RETRYING,
-    SKIPPING,
-)
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.timing import Timing
 
@@ -100,7 +81,7 @@ class LogReader:
 
     def _events(self, line: str) -> Iterator[Event]:
         source, start = _prefix(line)
-        headers = list(LOG_HEADER.finditer(line, start)) if "]:" in line or "||:" in line else []
+        headers = list(facts.LOG_HEADER.finditer(line, start)) if "]:" in line or "||:" in line else []
         first = headers[0].start() if headers else len(line)
         yield from self._loose(line[start:first], source)
         for index, header in enumerate(headers):
@@ -125,7 +106,7 @@ class LogReader:
         yield from self._report_entries(text, source)
         place = 0
         # The next place of each pattern; only those that an event has run over are sought again.
-        ahead = {name: match for name, word in LOG_WORDS.items() if (match := word.search(text))}
+        ahead = {name: match for name, word in facts.LOG_WORDS.items() if (match := word.search(text))}
         while ahead:
             name = min(ahead, key=lambda name: ahead[name].start())
             match = ahead[name]
@@ -133,7 +114,7 @@ class LogReader:
             if event := self._event(name, match.groupdict(), source):
                 yield event
             for passed in [name for name, found in ahead.items() if found.start() < place]:
-                if again := LOG_WORDS[passed].search(text, place):
+                if again := facts.LOG_WORDS[passed].search(text, place):
                     ahead[passed] = again
                 else:
                     del ahead[passed]
@@ -149,56 +130,43 @@ class LogReader:
             text=(said.get("text") or "").strip()[:_TEXT],
             numbers=_numbers(said),
         )
-        followed = self._FOLLOWED.get(name)
-        return followed(self, event, said) if followed else event
-
-    # What follows from an event for the lines after it, or from earlier lines for the event
-
-    def _listed(self, event: Event, _: Said) -> Event | None:
-        self._listing = True
-        return event if event.path else None
-
-    def _skipped(self, event: Event, _: Said) -> Event:
-        self._failing = self._quoted = event.module
-        retried = RETRYING.search(event.text) and not SKIPPING.search(event.text)
-        return replace(event, kind="retrying") if retried else event
-
-    def _failed(self, event: Event, said: Said) -> Event:
-        self._failing = module_in(said.get("command") or event.path)
-        event = replace(event, module=self._failing)
-        if event.module and event.module == self._quoted:
-            return replace(event, kind="quoted")
-        self._timing.failed(event)
+        # What follows from it for the lines after it, or from earlier lines for the event.
+        match name:
+            case "graph-list":
+                self._listing = True
+                return event if event.path else None
+            case "cached-failure":
+                self._failing = self._quoted = event.module
+                return replace(event, kind="retrying") if facts.RETRYING.match(event.text) else event
+            case "failed" | "gave-up":
+                self._failing = module_in(said.get("command") or path)
+                event = replace(event, module=self._failing)
+                if event.module and event.module == self._quoted:
+                    return replace(event, kind="quoted")
+                self._timing.failed(event)
+            case "command":
+                event = replace(event, module=module_in(said["text"] or ""))
+                self._timing.started(event)
+            case "completed":
+                return self._timing.completed(event)
+            case "status" if event.text == "PASS":
+                self._timing.passed(event)
+            case "worker-started":
+                self._timing.worker(event)
+            case "child-rank":
+                self._child = int(said["rank"] or 0)
+                return None
+            case "child-exit":
+                return replace(event, pid=int(said["pid"] or 0), rank=self._child)
+            case _:
+                pass
         return event
-
-    def _called(self, event: Event, said: Said) -> Event:
-        event = replace(event, module=module_in(said["text"] or ""))
-        self._timing.started(event)
-        return event
-
-    def _completed(self, event: Event, _: Said) -> Event:
-        return self._timing.completed(event)
-
-    def _status(self, event: Event, _: Said) -> Event:
-        if event.text == "PASS":
-            self._timing.passed(event)
-        return event
-
-    def _worker(self, event: Event, _: Said) -> Event:
-        self._timing.worker(event)
-        return event
-
-    def _child_rank(self, _: Event, said: Said) -> None:
-        self._child = int(said["rank"] or 0)
-
-    def _child_exit(self, event: Event, said: Said) -> Event:
-        return replace(event, pid=int(said["pid"] or 0), rank=self._child)
 
     def _report_entries(self, text: str, source: Event) -> Iterator[Event]:
         """The JSON report of npc, token by token, because lines of other processes may stand between its lines."""
-        if not self._report and MODULE_PREFIX not in text:
+        if not self._report and facts.MODULE_PREFIX not in text:
             return
-        for token in NPC_REPORT_TOKEN.finditer(text):
+        for token in facts.NPC_REPORT_TOKEN.finditer(text):
             if token["path"]:
                 self._report = {"path": token["path"]}
             elif token["field"] and self._report:
@@ -214,26 +182,12 @@ class LogReader:
     def _errors(self, text: str, source: Event) -> Iterator[Event]:
         if "[" not in text:
             return
-        for pattern in (ERROR_CODE, CRASH_CODE, OLD_ERROR_CODE):
+        for pattern in (facts.ERROR_CODE, facts.CRASH_CODE, facts.OLD_ERROR_CODE):
             for found in pattern.finditer(text):
                 if "WARN" in text[max(0, found.start() - 80) : found.start()]:
                     continue
                 said = text[found.start() : found.start() + _TEXT].strip()
                 yield replace(source, kind="error", module=self._failing, text=said)
-
-    # By the name of the pattern.
-    _FOLLOWED: ClassVar[dict[str, Callable[[LogReader, Event, Said], Event | None]]] = {
-        "graph-list": _listed,
-        "cached-failure": _skipped,
-        "failed": _failed,
-        "gave-up": _failed,
-        "command": _called,
-        "completed": _completed,
-        "status": _status,
-        "worker-started": _worker,
-        "child-rank": _child_rank,
-        "child-exit": _child_exit,
-    }
 
 
 # The kind of an event where it is not the name of its pattern.
@@ -250,7 +204,7 @@ _KINDS = {
 def _prefix(line: str) -> tuple[Event, int]:
     """Who a launcher says has written the line, and where the line proper begins."""
     place, rank, pid, worker = 0, None, None, ""
-    while found := LOG_PREFIX.match(line, place):
+    while found := facts.LOG_PREFIX.match(line, place):
         number = found["rank"] or found["mpi"] or found["label"]
         rank = int(number) if number else rank
         pid = int(found["pid"]) if found["pid"] else pid
@@ -267,7 +221,7 @@ def _time(header: re.Match[str]) -> datetime | None:
     except ValueError:
         return None
     digits = header["fraction"] or "0"
-    if len(digits) == 6 and int(digits) < LOG_FRACTION_IS_MILLISECONDS:  # noqa: PLR2004
+    if len(digits) == 6 and int(digits) < facts.LOG_FRACTION_IS_MILLISECONDS:  # noqa: PLR2004
         return at + timedelta(milliseconds=int(digits))
     return at + timedelta(microseconds=int(digits.ljust(9, "0")[:6]))
 

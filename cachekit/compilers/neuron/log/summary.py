@@ -11,37 +11,27 @@ from cachekit.compilers.neuron.log.event import Event, compiler_in
 
 # How a compile's seconds came about, the more exact first; `report` is npc's own measurement.
 _BASES = ("report", "command", "worker", "next-line", "gap", "")
-EXACT = frozenset({"report", "command", "worker"})
 _TEXT = 8000  # characters of a failure's text that are kept
 
 
 class Log(Struct):
-    """The sum of a run's events so far; a run that still goes on may be asked at any time. As JSON it is a document.
+    """The sum of a run's events so far; a run that still goes on may be asked at any time. As JSON it is a document."""
 
-    Attributes:
-        hits: Lines by module that was found in the cache.
-        extracted: Lines by graph that was written for a later compile; every rank writes its own line.
-        compiled: Seconds and their basis by module that was compiled.
-        waits: Longest wait in minutes by module whose lock somebody else held.
-        remembered: What is known by module that was skipped because an earlier run had failed on it.
-        failed: What the compiler said by module that failed in this run.
-        by_process: The modules that each process (`rank 0`, `pid 10142`) found, compiled or extracted.
-        exits: Exit codes of failed workers as torchrun reports them, by rank (by process where it names none).
-        compilers: The compilers' directories (`neuronxcc-…`) that were named.
-        remaining: `neuron_parallel_compile`'s last count of the root's entries, by state; empty where it said none.
-        summary: Its count of this run's compiles: `total`, `success`, `failed`, as far as it said them.
-    """
-
-    hits: dict[str, int] = {}
+    hits: dict[str, int] = {}  # lines by module that was found in the cache
+    # Lines by graph that was written for a later compile; every rank writes its own line.
     extracted: dict[str, int] = {}
-    compiled: dict[str, tuple[float | None, str]] = {}
-    waits: dict[str, float] = {}
-    remembered: dict[str, str] = {}
-    failed: dict[str, str] = {}
+    compiled: dict[str, tuple[float | None, str]] = {}  # seconds and their basis by module that was compiled
+    waits: dict[str, float] = {}  # longest wait in minutes by module whose lock somebody else held
+    remembered: dict[str, str] = {}  # what is known by module that was skipped because an earlier run had failed on it
+    failed: dict[str, str] = {}  # what the compiler said by module that failed in this run
+    # The modules that each process (`rank 0`, `pid 10142`) found, compiled or extracted.
     by_process: dict[str, set[str]] = {}
+    # Exit codes of failed workers as torchrun reports them, by rank (by process where it names none).
     exits: dict[str, float] = {}
-    compilers: set[str] = set()
+    compilers: set[str] = set()  # the compilers' directories (`neuronxcc-…`) that were named
+    # `neuron_parallel_compile`'s last count of the root's entries, by state; empty where it said none.
     remaining: dict[str, float] = {}
+    # Its count of this run's compiles: `total`, `success`, `failed`, as far as it said them.
     summary: dict[str, float] = {}
 
     def add_all(self, events: Iterable[Event]) -> Log:

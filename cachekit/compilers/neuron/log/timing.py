@@ -44,8 +44,7 @@ class Timing:
     def completed(self, event: Event) -> Event:
         """A compile ended well; where no module is named, it is the only one that the process compiles, if it is one.
 
-        Returns:
-            The event with its module, its seconds and their basis.
+        Gives the event with its module, its seconds and their basis.
         """
         process, module = event.process, event.module
         if not module and len(self._open.get(process, {})) == 1:
@@ -58,12 +57,7 @@ class Timing:
         return _compiled(event, module, begun, basis)
 
     def before(self, source: Event, found: Sequence[Event]) -> list[Event]:
-        """A process writes a new line, so that its only open compile has ended, if a PASS was seen meanwhile.
-
-        Args:
-            source: The line's time and process.
-            found: What the line says.
-        """
+        """A process writes a new line, which says `found`: its one open compile has ended, if a PASS was seen."""
         busy = self._open.get(source.process, {})
         begun = [event.module for event in found if event.kind == "command"]
         waiting = [module for module in busy if module not in begun]

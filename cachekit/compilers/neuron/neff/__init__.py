@@ -1,10 +1,5 @@
 """Neuron's compiled graph, the NEFF: is it whole, what was it compiled for, and what would it tell the public.
 
-    container   header, sizes and digest
-    members     the tar behind the header, bounded in every direction
-    contents    what the members say: compiler, target, inputs, outputs
-    read        all of it as one value, in one pass over the file
-
 Nothing is ever unpacked to disk, nothing from the file is run, and a file of any size is read in pieces.
 """
 

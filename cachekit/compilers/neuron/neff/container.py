@@ -25,9 +25,7 @@ LFS_POINTER = b"version https://git-lfs"
 class NeffError(ValueError):
     """A file that is no NEFF, a damaged one, or one of a kind that nobody here knows.
 
-    Args:
-        reason: Why, one line for people, without the file's name and safe to print.
-        damaged: Whether its bytes are not those that were written, as far as can be told.
+    `reason` is one line for people, safe to print; `damaged`: its bytes are not those that were written.
     """
 
     def __init__(self, reason: str, *, damaged: bool = True) -> None:
@@ -77,11 +75,7 @@ def _text(field: bytes) -> str:
 
 
 def parse_header(block: bytes, size: int) -> Header:
-    """Read a header.
-
-    Args:
-        block: The file's first 1,024 bytes, or all of a shorter one.
-        size: Of the whole file, in bytes.
+    """Read a header: a file's first 1,024 bytes, or all of a shorter one, and the size of the whole file.
 
     Raises:
         NeffError: These are not the header and the size of a NEFF.
@@ -175,7 +169,7 @@ class Payload:
         if form is None:
             name = self.header.algorithm.upper()
             if not any(self.header.digest):
-                raise NeffError(f"its header has no {name}: nothing says whether it is whole")
+                raise NeffError(f"its header has no {name}, so nothing says whether the file is whole")
             raise NeffError(f"the {name} of its contents is not the one in its header")
         return form
 
@@ -190,10 +184,6 @@ class Slice(Struct, frozen=True):
 @contextmanager
 def opened(path: Path, part: Slice | None = None) -> Iterator[tuple[int, bytes, int]]:
     """A regular file, whatever else may stand there: its descriptor, its first 1,024 bytes and its size.
-
-    Args:
-        path: The file.
-        part: Take these bytes of it for all of it.
 
     Raises:
         NeffError: It is a folder, a pipe or a device, or has no such part.
@@ -250,9 +240,7 @@ def read_header(path: Path) -> Header:
 def module_in(name: str, *, cut: bool = False) -> str:
     """The cache's name for the module, out of the path that the compiler wrote to; empty where it is not in there.
 
-    Args:
-        name: A NEFF's name.
-        cut: Whether the name's end may be missing: a module at its very end is then not trusted.
+    Where the name's end may be missing (`cut`), a module at its very end is not trusted.
     """
     found: list[re.Match[str]] = [
         match for match in facts.NEFF_MODULE.finditer(name) if not (cut and match.end() == len(name))

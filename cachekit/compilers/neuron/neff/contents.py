@@ -187,10 +187,7 @@ class Contents:
         return member.sound and _form(member.name) is not None
 
     def take(self, member: TarMember) -> bytes | None:
-        """Read a member that is wanted.
-
-        Returns:
-            Its body; None where it is larger than we read, and then nothing of it was read.
+        """Read a member that is wanted; None where it is larger than we read, and then nothing of it was read.
 
         Raises:
             NeffError: It contradicts what was read before, or the file ends within it.

@@ -53,13 +53,9 @@ class Neff(Struct, frozen=True):
 
 
 def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: Slice | None = None) -> Neff:
-    """Verify a NEFF and say what it is.
+    """Verify a NEFF, or the `part` of an archive that is one, and say what it is.
 
-    Args:
-        path: The file.
-        leaks: Look through everything for paths and names.
-        limits: How far a hostile file is followed.
-        part: Where in the file it lies, if that is an archive.
+    With `leaks` everything is looked through for paths and names; `limits` say how far a hostile file is followed.
 
     Raises:
         NeffError: It is no NEFF, damaged, of an unknown kind, or its contents contradict themselves.

@@ -155,21 +155,6 @@ class CompileCacheFs(CompileCache):
                 todo.append(name)
         return todo, locked, done, failed
 
-    def clear_locks(self) -> None:
-        """Remove every lock."""
-        for path in Path(self.cache_path).rglob("*.lock"):
-            path.unlink()
-
-    def clear_neffs(self) -> None:
-        """Remove every result, and keep the graphs."""
-        for name in (NEFF, DONE, LOG):
-            for path in Path(self.cache_path).rglob(name):
-                path.unlink()
-
-    def clean(self) -> None:
-        """Remove everything."""
-        shutil.rmtree(self.cache_path, ignore_errors=True)
-
 
 def create_compile_cache(cache_url: CacheUrl) -> CompileCache:
     """The cache at a place."""

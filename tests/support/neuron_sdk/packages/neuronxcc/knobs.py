@@ -5,10 +5,10 @@ written down.
 
 Knobs:
     compile_seconds: How long each compile takes.
-    memory_mb: How much memory each compile holds meanwhile.
-    failures: Rules `{"match": glob, "class": …, "times": n, "min_bytes": n}`; the first that applies to a compile fails
+    held: A file as long as which exists no compile ends.
+    failures: Rules `{"match": glob, "class": …, "times": n}`; the first that applies to a compile fails
         it. The glob (default: all) is matched against the input's path, the graph's name and the digest of its bytes;
-        without "times" the rule always applies; "min_bytes" leaves smaller inputs alone. Classes: see
+        without "times" the rule always applies. Classes: see
         `neuronxcc.driver.FAILURES`.
     lock_minute: Seconds that a "minute" of waiting on a lock lasts.
     trial_zeros: Whether values from the device are zeros while graphs are only extracted.

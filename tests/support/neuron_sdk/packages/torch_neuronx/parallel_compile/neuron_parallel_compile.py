@@ -1,24 +1,21 @@
 """`neuron_parallel_compile`: a trial run that only extracts graphs, then their compiles, several at once.
 
 Follows AWS's documentation and a real log: options; the trial's own log is scraped for `Extracting graphs (…)`; a
-script error ends it before any compile unless NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE is set; its work folder
-is removed at start; the summary's lines; the exit code is the number of failures of this run, so remembered failures
-are only seen in `failed are N`; NEURON_PARALLEL_COMPILE_MAX_RETRIES, NEURON_PARALLEL_COMPILE_DUMP_RESULTS. Invented:
-how work is shared out (each worker takes the next graph whose lock is free), `analyze` and `scan` (not there).
+script error ends it before any compile unless NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE is set; the summary's
+lines; the exit code is the number of failures of this run, so remembered failures are only seen in `failed are N`;
+NEURON_PARALLEL_COMPILE_MAX_RETRIES. Invented: how work is shared out (each worker takes the next graph whose lock is
+free). Its other commands are not there.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import multiprocessing
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -39,32 +36,12 @@ def main() -> int:
         logger.level = arguments.log_level
     cache = create_compile_cache(CacheUrl.get_cache_url(cache_dir=wanted.cache_dir))
     assert isinstance(cache, CompileCacheFs)
-    if arguments.command == "clear-locks":
-        cache.clear_locks()
-        return 0
-    if arguments.command == "clean":
-        cache.clean()
-        return 0
-    if arguments.command == "clear-neffs":
-        cache.clear_neffs()
-        return 0
-    work = Path(arguments.parallel_compile_workdir or _work_folder())
-    if work.exists():
-        logger.info(f"Removing existing workdir {work}")
-        shutil.rmtree(work)
-    work.mkdir(parents=True)
-    start = time.time()
-    if arguments.command == "compile":
-        graphs = cache.get_hlos()[0]
-    else:
-        graphs, code = _trial(arguments.run)
-        if code and os.environ.get("NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE") != "1":
-            logger.error(f"There was an error in the training script: exit code {code}")
-            return code
-        if arguments.command == "collect":
-            return 0
+    graphs, code = _trial(arguments.run)
+    if code and os.environ.get("NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE") != "1":
+        logger.error(f"There was an error in the training script: exit code {code}")
+        return code
     report = _compile_all(cache, graphs, arguments.num_parallel, wanted)
-    failed = _summary(cache, report, start)
+    failed = _summary(cache, report)
     if knobs.read().get("parallel_compile_hangs"):
         while True:
             time.sleep(3600)
@@ -73,13 +50,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("neuron_parallel_compile", allow_abbrev=False)
-    commands = ["collect-and-compile", "collect", "compile", "clear-locks", "clean", "clear-neffs"]
-    parser.add_argument("--command", choices=commands, default="collect-and-compile")
     parser.add_argument("--num_parallel", type=int, default=math.ceil(_memory() / (64 << 30)))
-    parser.add_argument("--node_id", type=int)
-    parser.add_argument("--world_size", type=int)
-    parser.add_argument("--static_schedule", action="store_true")
-    parser.add_argument("--parallel_compile_workdir")
     parser.add_argument("--log_level")
     parser.add_argument("run", nargs=argparse.REMAINDER)
     return parser.parse_args()
@@ -87,10 +58,6 @@ def _arguments() -> argparse.Namespace:
 
 def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _work_folder() -> str:
-    return str(Path(tempfile.gettempdir(), os.environ.get("USER", "no-user"), "parallel_compile_workdir"))
 
 
 def _trial(command: list[str]) -> tuple[list[str], int]:
@@ -201,21 +168,11 @@ def _remaining(cache: CompileCacheFs) -> str:
     )
 
 
-def _summary(cache: CompileCacheFs, report: dict[str, Any], start: float) -> int:
+def _summary(cache: CompileCacheFs, report: dict[str, Any]) -> int:
     logger.info(_remaining(cache))
     succeeded = sum(outcome["status"] for outcome in report.values())
     failed = len(report) - succeeded
     logger.info(f"Compilation summary - Total graphs: {len(report)}, Success: {succeeded}, Failed: {failed}")
     logger.info(f"Total successful compilations: {succeeded}")
     logger.info(f"Compilation summary: {failed}/{len(report)} failed, {succeeded} succeeded")
-    if os.environ.get("NEURON_PARALLEL_COMPILE_DUMP_RESULTS") == "1":
-        counts = {name: count for name, count in (("true", succeeded), ("false", failed)) if count}
-        results = {
-            "compilation_summary": counts,
-            "compilation_report": report,
-            "start_time": start,
-            "compilation_time": time.time() - start,
-        }
-        for name in ("neuron_parallel_compile_results", "total_neuron_parallel_compile_results"):
-            Path(f"{name}_{int(start)}.json").write_text(json.dumps(results))
     return failed
