@@ -922,7 +922,7 @@ class Cache:
 
         with self.session(verb="hub") as opened:
             opened.remotes.need("read")
-            return hub.every_content(opened.remotes)
+            return hub.contents(opened.remotes)
 
     # What looks after the store
 

@@ -14,7 +14,7 @@ from cachekit.store.gc import GoneFile
 from cachekit.store.in_use import held
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
-from cachekit.verbs.inspect import find
+from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session
 
 

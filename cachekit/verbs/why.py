@@ -23,7 +23,7 @@ from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.values import Answer
-from cachekit.verbs.inspect import find
+from cachekit.verbs.entry import find
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session
 
