@@ -37,7 +37,7 @@ def test_finished_modules_come_without_a_record(join, repo, hub, tmp_path):
     (dry,) = get(bob, folder=COMPILER, dry_run=True)
     assert (dry.state, {*dry.modules}, held(bob)) == ("would-fetch", wanted, {})
     (done,) = get(bob, folder=COMPILER)
-    assert (done.state, {*done.modules}, {*done.left}) == ("fetched", wanted, bad)
+    assert (done.state, {*done.modules}, {one.module for one in done.left}) == ("fetched", wanted, bad)
     assert held(bob) == {path: data for path, data in tree(root).items() if path.rpartition("/")[0] in wanted}
     hub.log.clear()
     (again,) = get(bob, folder=COMPILER)
@@ -74,7 +74,7 @@ def test_a_damaged_one_is_refused_and_spoils_no_other(join, repo, tmp_path, harm
     as_the_peer(repo, tree(tmp_path / "root"))
     bob = join("bob")
     (done,) = get(bob, folder=COMPILER)
-    assert (done.modules, {*done.left}) == ((good,), {bad})
+    assert (done.modules, {one.module for one in done.left}) == ((good,), {bad})
     with pytest.raises(IntegrityError):
         get(bob, bad)
     assert {path.rpartition("/")[0] for path in held(bob)} == {good}
@@ -91,7 +91,7 @@ def test_bytes_that_are_not_what_the_cache_says_are_refused(join, repo, hub, tmp
     where = f"GET /cdn/*{file['sha256']}*" if file["lfs"] else f"GET */resolve/*/{bad.replace('+', '*')}/{path}"
     hub.fault("wrong-bytes", where, times=None, count=3)
     (done,) = get(bob, folder=COMPILER)
-    assert (done.modules, {*done.left}) == ((good,), {bad})
+    assert (done.modules, {one.module for one in done.left}) == ((good,), {bad})
     hub.faults.clear()
     assert get(bob, bad)[0].state == "fetched"
 
@@ -184,7 +184,7 @@ def test_a_folder_that_knows_no_digests(tmp_path):
     (tmp_path / "copy" / busy / "model.hlo_module.pb.lock").touch()  # here somebody may be compiling
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "copy"), "r")])
     (done,) = get(bob, folder=COMPILER)
-    assert (done.modules, {*done.left}) == ((good,), {bad, busy})
+    assert (done.modules, {one.module for one in done.left}) == ((good,), {bad, busy})
     assert held(bob) == {path: data for path, data in tree(tmp_path / "copy").items() if path.startswith(good)}
     cut.write_bytes(make_neff(version=COMPILER.removeprefix("neuronxcc-"), target="sunda", seed=2))
     assert get(bob, bad)[0].state == "fetched"
