@@ -65,16 +65,15 @@ def test_type_checkers_are_told_the_same_names():
         assert {name for name, where in found.items() if where == module} == set(names)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
-def test_every_name_is_documented_and_typed(name):
-    value = getattr(cachekit, name)
-    assert (inspect.getdoc(value) or "").strip()
-    if inspect.isroutine(value):
-        signature = inspect.signature(value)
-        assert signature.return_annotation is not inspect.Signature.empty
-        for parameter in signature.parameters.values():
-            assert parameter.annotation is not inspect.Parameter.empty, parameter
-    assert name in dir(cachekit)
+def test_every_name_is_documented_and_typed():
+    for name in (*FUNCTIONS, *CLASSES):
+        value = getattr(cachekit, name)
+        assert (inspect.getdoc(value) or "").strip(), name
+        if inspect.isroutine(value):
+            signature = inspect.signature(value)
+            kinds = [signature.return_annotation, *(one.annotation for one in signature.parameters.values())]
+            assert inspect.Signature.empty not in kinds, name
+        assert name in dir(cachekit)
 
 
 def test_a_name_that_is_not_there():
@@ -98,11 +97,6 @@ def test_options_of_all_functions_mean_the_same():
     # A session may do without a recipe, a bundle without a file; entries and recipes stand in a row or in a list.
     assert several.keys() <= {"recipe", "output", "entries", "recipes"}
     assert kinds.keys().isdisjoint(inspect.signature(cachekit.Cache).parameters)
-
-
-def test_another_machine_is_said_to_the_cache():
-    with pytest.raises(cachekit.UsageError, match="inf2"):
-        cachekit.Cache(target="inf2", instance="trn1.2xlarge").pull("bert")
 
 
 def test_each_function_is_a_method_of_a_cache_and_the_other_way_round():
@@ -284,22 +278,11 @@ def test_pull_takes_a_recipe_in_small(tmp_path):
 # Options
 
 
-def test_a_cache_shows_no_address_and_takes_no_option_that_there_is_not():
-    team = cachekit.Cache(cache="local:rw,s3://name:secret@bucket/place:rw")
-    assert "secret" not in repr(team)
+def test_a_cache_takes_no_option_that_there_is_not():
     with pytest.raises(AttributeError):
-        team.chache = "local:rw"
+        cachekit.Cache().chache = "local:rw"
 
 
 def test_no_command_is_answered():
     with pytest.raises(cachekit.UsageError, match="no command"):
         cachekit.run([])
-
-
-def test_an_address_that_is_a_token_is_not_repeated():
-    with (
-        pytest.raises(cachekit.UsageError) as caught,
-        cachekit.Cache(cache="local:rw,https://secret@host/x:r").session(),
-    ):
-        pass
-    assert "secret" not in f"{caught.value!r} {caught.value.cause} {caught.value.hint}"

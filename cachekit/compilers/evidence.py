@@ -1,8 +1,8 @@
-"""What is assumed of a compiler that nobody can read, and what one experiment shows of it.
+"""What is assumed of a compiler that nobody can read, and what one experiment shows.
 
-`experiment` makes it: a warm, trainings, and commands, each a child process of the command line. An
-adapter has a table of assumptions, each with a look at what the experiment left. What could not be looked at is
-unknown, never ok.
+`experiment` makes the experiment: a warm, trainings, and commands, each a child process of the command line. An adapter
+has a table of assumptions, each with a look at what the experiment left. What could not be looked at is unknown, never
+ok.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnknownError(Exception):
 
 
 class Step(Struct, frozen=True):
-    """A part of the experiment: one or several commands, of which the last one counts.
+    """A part of the experiment: one or several commands; the last one counts.
 
     Attributes:
         code: Its exit code, negative for a signal; None where it did not end in time.
@@ -34,7 +34,7 @@ class Step(Struct, frozen=True):
         answer: What it answered as JSON.
         log: What its training worker printed.
         cache: The compiler cache dir.
-        left: A copy of that folder as the command left it, or the one that was killed; None where none was made.
+        left: A copy of that folder as the command, or the one that was killed, left it; None if none was made.
         new: Finished graphs that the command added to the folder.
     """
 
@@ -56,7 +56,8 @@ class Step(Struct, frozen=True):
             words = "; ".join(str(error[part]) for part in ("message", "cause") if error.get(part))
             return f"exit code {self.code}: {words}"
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        words = next((line for line in reversed(lines) if line.startswith("error[")), lines[-1] if lines else "")
+        errors = [line.partition(": ")[2] for line in lines if line.startswith("error[")]
+        words = (errors or lines or [""])[-1]
         return f"exit code {self.code}{f': {words[:200]}' if words and self.code else ''}"
 
 
@@ -64,8 +65,8 @@ class Evidence(Struct, frozen=True):
     """What the experiment left, by the names of its steps.
 
     Attributes:
-        steps: Those that were made.
-        lacking: Why the others were not.
+        steps: The steps that were made.
+        lacking: Why the others were not made.
     """
 
     steps: dict[str, Step] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Evidence(Struct, frozen=True):
         """A step that was made.
 
         Raises:
-            UnknownError: It was not.
+            UnknownError: The step was not made.
         """
         if name not in self.steps:
             raise UnknownError(self.lacking.get(name, f"the step {name} was not made"))
@@ -85,7 +86,7 @@ class Evidence(Struct, frozen=True):
         """A step that ended well.
 
         Raises:
-            UnknownError: It failed, or was not made.
+            UnknownError: The step failed, or was not made.
         """
         found = self.step(name)
         if found.code:
@@ -109,9 +110,9 @@ class Assumption(Struct, frozen=True):
     Attributes:
         name: For people and programs.
         text: In words; `{NAME}` stands for the value of a fact.
-        where: What to correct where it is wrong: names of facts, or `module.name` beside them.
-        look: Looks at the evidence; raises `UnknownError` where that does not tell. None where no experiment proves it.
-        unproven: Why none does.
+        where: What to correct if the assumption is wrong: names of facts, or `module.name` beside them.
+        look: Looks at the evidence; raises `UnknownError` if that shows nothing. None if no experiment proves it.
+        unproven: Why no experiment does.
     """
 
     name: str
@@ -125,11 +126,10 @@ class Verdict(Struct, frozen=True):
     """What came of one promise or assumption.
 
     Attributes:
-        name: Its name.
-        state: `ok`, `differs`, or `unknown` where it could not be looked at.
+        state: `ok`, `differs`, or `unknown` if nobody could look.
         assumed: In words.
         seen: What was seen, or why nothing was.
-        edit: What to correct where it differs; empty where no fact would mend it.
+        edit: What to correct if it differs; empty if no fact would mend it.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Subject(Struct, frozen=True):
         refused: Changes to a recipe, as `--set` takes them, that the compiler must refuse.
         another: Variables with which the probe's graph must be compiled anew.
         cleared: Variables of the user's own that would change the experiment.
-        place: The variables that have the compiler, without cachekit, keep its graphs in a folder.
+        place: The variables that make the compiler, without cachekit, keep its graphs in a folder.
         contents: The finished graphs in such a folder.
         compiling: Whether something compiles below a process.
         rows: What is assumed of it.
@@ -195,7 +195,7 @@ def judged(name: str, text: str, look: Look, seen: Evidence, edit: str = "") -> 
         words = str(error)
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
         _log.exception("the look at %s failed", name)
-        words = f"this look failed itself: {type(error).__name__}: {error}"
+        words = f"the look itself failed: {type(error).__name__}: {error}"
     # Tools of others printed the words: what a terminal would take for a command is left out.
     plain = "".join(char if char.isprintable() else " " for char in words)
     return Verdict(name, state, text, " ".join(plain.split()), edit)

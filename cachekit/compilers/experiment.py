@@ -90,8 +90,8 @@ class Proof:
                 continue
             before = seen.steps.get(promise.after)
             if promise.after and (before is None or before.code):
-                reason = f"it failed: {before.end}" if before else "it was not made"
-                seen.lacking[promise.name] = f"nothing to begin with: {promise.after}: {reason}"
+                reason = f"failed: {before.end}" if before else "was not made"
+                seen.lacking[promise.name] = f"not tried, as the step {promise.after} {reason}"
                 continue
             self._tell(promise.text)
             try:
@@ -255,7 +255,7 @@ def _killed(proof: Proof) -> Step:
         again = proof.program(place)
         found = again if again.code != 0 or _kept(again) else proof.program(place, "--require-warm")
         return structs.replace(found, left=killed.left)
-    raise UnknownError(f"of {ATTEMPTS} commands none could be killed while it compiled")
+    raise UnknownError(f"none of {ATTEMPTS} commands could be killed while it compiled")
 
 
 def _refused(proof: Proof) -> Step:
@@ -280,7 +280,7 @@ def _kept(step: Step) -> str:
 
 
 def _anew(step: Step) -> str:
-    return "" if step.new else "no new graph: that of the other flags was taken"
+    return "" if step.new else "no new graph: the graph of the other flags was used"
 
 
 class Promise(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A compiler's own cache as a folder that other tools read and fill: what import, export and modules by name ask."""
+"""A compiler's own cache as a folder that other tools read and fill: import, export and modules by name use it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ class Unfit(Struct, frozen=True):
     """A unit of a foreign cache that is not taken.
 
     Attributes:
-        name: The unit's name.
-        path: Where it lies.
-        reason: Why it is left.
-        state: What it is: `failed`, `locked`, `empty`, …; `refused` is a finished one that is damaged, changed while
-            it was read, or cannot be read.
+        state: `failed`, `locked`, `empty`, …; `refused` is a finished unit that is damaged, changed while it was read,
+            or cannot be read.
     """
 
     name: str
@@ -35,7 +32,7 @@ class Units(Struct, frozen=True):
     Attributes:
         directory: The compiler's folder, as records have it.
         fresh: Names of finished units that the store does not have.
-        known: Names of those that it has.
+        known: Names of finished units that the store has.
         found: The adapter's own note of the fresh ones.
     """
 
@@ -49,7 +46,7 @@ class Scanned(Struct, frozen=True):
     """What a foreign cache holds.
 
     Attributes:
-        groups: By compiler version.
+        groups: One for each compiler version.
         left: Units that are not taken.
         strangers: What else lies there: paths, and what they are.
     """
@@ -63,12 +60,12 @@ class Taken(Struct, frozen=True):
     """What was taken of a group of units, or would be.
 
     Attributes:
-        names: Of the units, sorted.
-        modules: Names of the modules that they become; empty where only taking them tells.
-        size: Their bytes.
-        harvest: The modules; None where nothing was taken, or only looked at.
+        names: The units' names, sorted.
+        modules: Names of the modules that the units become; empty if only taking them shows it.
+        size: The units' bytes.
+        harvest: The modules; None if nothing was taken, or only looked at.
         left: Units that turned out unfit.
-        strangers: Paths that lie among the units' files and are none of them, and what they are.
+        strangers: Other paths among the units' files, and what they are.
     """
 
     names: tuple[str, ...]
@@ -80,12 +77,12 @@ class Taken(Struct, frozen=True):
 
 
 class ForeignCache(Protocol):
-    """A compiler's own cache as a folder that other tools read and fill, too. Its units are graphs or whole modules."""
+    """A compiler's own cache as a folder that other tools read and fill as well; its units are graphs or modules."""
 
     holds: str
-    """What such a folder has, for people: `a neuronxcc-<version> folder`."""
+    """What such a folder contains, for people: `a neuronxcc-<version> folder`."""
     default: str
-    """Where it is by default."""
+    """Where the cache is by default."""
     example: str
     """The name of a module, for people."""
 
@@ -97,38 +94,33 @@ class ForeignCache(Protocol):
         """
 
     def scan(self, folder: Path, known: frozenset[str], tell: Sink) -> Scanned:
-        """What is in it; the cache may be in use.
+        """What is in a cache, which may be in use.
 
         Args:
             folder: The cache's root, or one compiler's folder in it.
             known: Units that the store has; they are not read.
-            tell: Told how far it is: `import.reading`.
+            tell: Told of the progress: `import.reading`.
         """
 
     def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
-        """Take the fresh units of a group.
-
-        Args:
-            group: As `scan` found it.
-            workspace: A private folder; None only looks.
-            tell: Told how far it is: `import.reading`.
+        """Take the fresh units of a group; without a workspace, a private folder, only look at them.
 
         Raises:
             OSError: The workspace cannot be written.
         """
 
     def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:
-        """The names of the units in a module of the store; none where it cannot be read."""
+        """The names of the units in a module of the store; none if the module cannot be read."""
 
     def check(self, module: Module) -> None:
-        """See that a module is one of such a cache.
+        """Make sure that a module is one of such a cache.
 
         Raises:
-            UnsafeArchiveError: It is not.
+            UnsafeArchiveError: The module is something else.
         """
 
     def sweep(self, folder: Path) -> None:
-        """Remove from a cache what killed processes of ours left in it."""
+        """Remove what killed processes of ours left in a cache."""
 
     def put(self, module: Module, path: Callable[[File], Path], folder: Path, *, dry_run: bool) -> Restored:
         """Put a module of the store into a cache, which may be in use.
@@ -136,8 +128,8 @@ class ForeignCache(Protocol):
         Args:
             module: The module.
             path: Opens a file of the store; its bytes are checked.
-            folder: The cache's root; made if need be.
-            dry_run: Only say what would become of it.
+            folder: The cache's root; created if needed.
+            dry_run: Only say what would happen.
 
         Raises:
             IntegrityError: The module is damaged.
@@ -148,18 +140,18 @@ class ForeignCache(Protocol):
         """Whether this is the name of a module of such a cache; or, without a `/`, of a compiler's folder in it."""
 
     def asked(self, name: str) -> Sequence[str]:
-        """Paths on a remote that tell whether a module is there, and finished."""
+        """The paths on a remote that show whether a module is there and finished."""
 
     def module_of(self, path: str) -> str:
-        """The module that a path on a remote belongs to; empty where it is none of one."""
+        """The module that a path on a remote belongs to; empty if it belongs to none."""
 
     def unfit(self, name: str, sizes: Mapping[str, int], *, versions: bool) -> str:
-        """Why a module on a remote is left; empty where it is finished.
+        """Why a module on a remote is not taken; empty if it is finished.
 
         Args:
             name: The module's name.
             sizes: Bytes of each file that lies there, by its name in the module.
-            versions: The remote keeps versions, and so nobody compiles in it.
+            versions: The remote keeps versions, so nobody compiles in it.
         """
 
     def wanted(self, name: str, file: str) -> bool:

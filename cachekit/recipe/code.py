@@ -9,6 +9,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 MOST = 2000  # files of one command
@@ -63,7 +64,7 @@ def top_level(sources: Iterable[bytes]) -> frozenset[str]:
     """The modules that Python code imports, local or not: `jax` of `import jax.numpy`. What is no Python has none."""
     found: set[str] = set()
     for source in sources:
-        for node in ast.walk(_tree(source) or ast.Module([], [])):
+        for node in _nodes(source):
             if isinstance(node, ast.Import):
                 found.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -71,27 +72,21 @@ def top_level(sources: Iterable[bytes]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _tree(source: bytes) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _nodes(source: bytes) -> Iterator[ast.AST]:
+    """The parts of Python code; none of what is no Python."""
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        yield from ast.walk(ast.parse(source))
 
 
 def _package(path: Path, roots: Sequence[Path]) -> tuple[str, ...]:
     """The package that a file belongs to, for its relative imports."""
-    for root in roots:
-        try:
-            parts = path.relative_to(root.resolve()).parent.parts
-        except ValueError:
-            continue
-        return parts
-    return ()
+    inside = (root.resolve() for root in roots if path.is_relative_to(root.resolve()))
+    return next((path.relative_to(root).parent.parts for root in inside), ())
 
 
 def _imports(path: Path, package: tuple[str, ...]) -> Iterator[str]:
     """The dotted names that a file imports; of `from a import b` both `a` and `a.b`, which may be a module."""
-    for node in ast.walk(_tree(read(path)) or ast.Module([], [])):
+    for node in _nodes(read(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

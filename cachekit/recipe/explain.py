@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, get_args, get_type_hints
 
@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.schema import Recipe
-from cachekit.recipe.synonyms import SYNONYMS, Path
+from cachekit.recipe.synonyms import SYNONYMS
+from cachekit.recipe.yaml_text import Path, dotted
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
@@ -41,11 +42,6 @@ class Places(Struct, frozen=True):
                 if given[:end] == around:
                     return f"--set {dotted(given)}"
         return self.source
-
-
-def dotted(path: Iterable[str | int]) -> str:
-    """A path as people write it: `training.max_steps`."""
-    return ".".join(str(part) for part in path)
 
 
 def explained(message: str, document: dict[str, Any], places: Places) -> RecipeError:

@@ -111,12 +111,6 @@ class Shapes(Struct, frozen=True):
     choices: int = 0
 
 
-def architecture_ingredients(architecture: Architecture) -> dict[str, Any]:
-    """`model.config.*`: each field that may reach a graph, defaults filled in."""
-    fields = graph_fields(architecture.config, architecture.defaults)
-    return {f"model.config.{name}": value for name, value in fields.items()}
-
-
 def precision(recipe: Recipe, bf16: bool) -> str:
     """`bf16` or `fp32`, with `auto` resolved for the target."""
     wanted = recipe.training.bf16
@@ -156,12 +150,13 @@ def build(
     # Who trains reaches no graph, and must not be written down: records are shared.
     variables = {name: value for name, value in worker_variables(recipe).items() if not names_secret(name)}
     soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
+    fields = graph_fields(architecture.config, architecture.defaults)
     hard: dict[str, Any] = {
         "task": recipe.task,
         "worker": WORKER_SCHEMA,
         "model.type": architecture.model_type,
         **_of_task(recipe, shapes),
-        **architecture_ingredients(architecture),
+        **{f"model.config.{name}": value for name, value in fields.items()},
         **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
         **{f"parallel.{name}": value for name, value in parallel.items()},
         **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},

@@ -14,7 +14,7 @@ from cachekit import files
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.checks import check
-from cachekit.recipe.explain import Places, dotted, explained
+from cachekit.recipe.explain import Places, explained
 from cachekit.recipe.schema import Recipe
 from cachekit.recipe.synonyms import canonical, normalise
 
@@ -129,8 +129,8 @@ def said_by(override: str) -> tuple[tuple[str, ...], Any]:
     path = tuple(map(str, canonical(path)))
     for flat in _FLAT:
         if path[: len(flat)] == flat and len(path) > len(flat):
-            path = (*flat, dotted(path[len(flat) :]))
-    return path, yaml_text.scalar(text, f"--set {dotted(path)}")
+            path = (*flat, yaml_text.dotted(path[len(flat) :]))
+    return path, yaml_text.scalar(text, f"--set {yaml_text.dotted(path)}")
 
 
 def _apply(document: dict[str, Any], override: str) -> tuple[str, ...]:

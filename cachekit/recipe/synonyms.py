@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cachekit.errors import RecipeError
-
-Path = tuple[str | int, ...]
+from cachekit.recipe.yaml_text import Path
 
 SYNONYMS: dict[str, dict[str, str]] = {
     "": {

@@ -29,10 +29,10 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_NUMBER = re.compile(
+    r"(?P<based>0o[0-7]+|0x[0-9a-fA-F]+)|(?P<integer>[-+]?[0-9]+)"
+    r"|(?P<float>[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
 
 
 def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
@@ -140,7 +140,7 @@ class _Builder:
             here = (*path, name)
             if name in value:
                 self._fail(
-                    key, f"{_dotted(here)} stands twice", f"first on line {self.lines[here]}", "remove one of them"
+                    key, f"{dotted(here)} stands twice", f"first on line {self.lines[here]}", "remove one of them"
                 )
             self.lines[here] = key.start_mark.line + 1
             value[name] = self._value(next(events), events, here)
@@ -153,20 +153,20 @@ class _Builder:
             return text  # quoted, or tagged as text
         if text in _WORDS:
             return _WORDS[text]
-        name = _dotted(path) or "the value"
+        name = dotted(path) or "the value"
         if text in {"<<", "="}:
             self._fail(event, f"{name}: {text!r} must be quoted")
-        if _INTEGER.fullmatch(text) or _BASED.fullmatch(text):
+        match = _NUMBER.fullmatch(text)
+        if match is None:
+            return text
+        if match["integer"] or match["based"]:
             if len(text) > LONGEST_NUMBER:
                 self._fail(event, f"{name} is a number of {len(text)} digits")
-            return int(text) if _INTEGER.fullmatch(text) else int(text, 0)
-        if _FLOAT.fullmatch(text):
-            number = float(text)
-            if math.isfinite(number):
-                return number
-        if _FLOAT.fullmatch(text) or _NOT_FINITE.fullmatch(text):
+            return int(text, 0) if match["based"] else int(text)
+        number = float(text) if match["float"] else math.inf
+        if not math.isfinite(number):
             self._fail(event, f"{name} is not a finite number")
-        return text
+        return number
 
     def _weigh(self, event: Any, weight: int) -> None:
         self._count += weight
@@ -175,12 +175,10 @@ class _Builder:
 
 
 def _weight(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(_weight(item) for item in value.values())
-    if isinstance(value, list):
-        return 1 + sum(_weight(item) for item in value)
-    return 1
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_weight, inner))
 
 
-def _dotted(path: Path) -> str:
+def dotted(path: Path) -> str:
+    """A path as people write it: `training.max_steps`."""
     return ".".join(str(part) for part in path)

@@ -75,16 +75,21 @@ def test_other_launchers_settings_do_not_reach_the_worker(tmp_path, monkeypatch)
     assert all(seen[name] is None for name in LAUNCHERS)
 
 
-def test_heads_that_do_not_share_the_width_are_refused_at_once():
-    with pytest.raises(RecipeError, match="hidden_size 384 cannot be shared by num_attention_heads 7"):
-        prepared("model.config.num_attention_heads=7")
-    assert prepared("model.config.num_attention_heads=6").key
-
-
-def test_a_length_that_the_model_has_no_positions_for_is_refused_at_once():
-    with pytest.raises(RecipeError, match="512 positions"):
-        prepared("training.max_seq_length=513")
-    assert prepared("training.max_seq_length=512").key
+@pytest.mark.parametrize(
+    ("wrong", "right", "said"),
+    [
+        (
+            "model.config.num_attention_heads=7",
+            "model.config.num_attention_heads=6",
+            "hidden_size 384 cannot be shared by num_attention_heads 7",
+        ),
+        ("training.max_seq_length=513", "training.max_seq_length=512", "512 positions"),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused_at_once(wrong, right, said):
+    with pytest.raises(RecipeError, match=said):
+        prepared(wrong)
+    assert prepared(right).key
 
 
 @pytest.mark.parametrize("resume", ["auto", "nowhere"])

@@ -9,6 +9,7 @@ import pytest
 from cachekit.errors import RecipeError
 from cachekit.recipe import load, load_text
 from cachekit.recipe.convert.tables import tables
+from cachekit.recipe.schema import Lora
 from cachekit.verbs.zoo import new_recipe
 from tests.recipe.importing_cases import at, made, whats
 from tests.support.cli_session import the_error
@@ -152,7 +153,7 @@ def test_what_must_be_added_is_said_first(tmp_path):
     assert found.text.index("To be done") < found.text.index("name:")
 
 
-NXDT = """\
+NXDT = textwrap.dedent("""\
     name: pretrain
     trainer: {devices: 32, num_nodes: 4, max_steps: 100, gradient_clip_val: 1.0, val_check_interval: 20}
     distributed_strategy: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 1, zero1: True}
@@ -168,61 +169,83 @@ NXDT = """\
       tokenizer: {type: meta-llama/Llama-2-7b-hf}
       optim: {name: adamw, lr: 3.0e-4, betas: [0.9, 0.95], sched: {name: CosineAnnealing, warmup_steps: 5}}
     precision: {type: mixed_precision}
-    compiler_flags: '--model-type=transformer --distribution-strategy=llm-training'
-"""
+    compiler_flags: [--model-type, transformer]
+""")
+TOKENS = "data_prefix: [1.0, /data/x_text_document]"
+FLOW = "data_store: {{hf_dataset_name: {}}}\nmodel_store: {{hf_model_name: {}}}\ntraining: {{{}}}\n"
+# Variants of the two trainers: a text, fields of its recipe, and what the notes say.
+YAMLS: list[tuple[str, dict, list[str]]] = [
+    (NXDT, {
+        "model.id": "meta-llama/Llama-2-7b-hf", "training.gradient_accumulation_steps": 1024 // (1 * 4 * 4),
+        "parallel.data_parallel_size": 4, "parallel.tensor_parallel_size": 8, "parallel.nodes": 4,
+        "parallel.zero_1": True, "training.lr_scheduler_type": "cosine", "training.adam_beta2": 0.95,
+        "training.max_seq_length": 4096, "training.gradient_checkpointing": True,
+        "training.eval_strategy": "steps", "training.eval_steps": 20,
+        "compiler.flags": ("--model-type", "transformer"),
+    }, ["data: NxD's own index of tokens is not read"]),
+    # Without rows to judge by nothing is judged.
+    (NXDT.replace(TOKENS, "train_dir: /d/t.jsonl"), {"training.eval_strategy": "no"}, []),
+    (NXDT.replace(TOKENS, "train_dir: /d/t.jsonl\n  val_dir: /d/v.jsonl"),
+     {"training.eval_strategy": "steps", "training.eval_steps": 20}, []),
+    # Two nodes a copy, so two copies on the four: NxD accumulates 1024 / (1 * 2) micro-batches.
+    (NXDT.replace("pipeline_model_parallel_size: 1", "pipeline_model_parallel_size: 8"),
+     {"training.gradient_accumulation_steps": 512}, ["trainer.devices 32: one copy of the model spans several nodes"]),
+    (NXDT.replace("devices: 32, ", ""), {}, ["data.global_batch_size 1024: trainer.devices"]),
+    (NXDT.replace("num_layers: 4", "max_position_embeddings: ${.encoder_seq_length}"),
+     {"model.config": {"max_position_embeddings": 4096}}, []),
+    (f"{NXDT}model_source: megatron\n", {"model.config": {}}, []),
+    (NXDT.replace("[--model-type, transformer]", "[--x, 3]"), {"compiler.flags": ()}, ["compiler_flags --x 3"]),
+    (FLOW.format("wikicorpus, hf_dataset_config_name: raw_en, block_size: 4096", "x/llama",
+                 "tensor_parallelism_degree: 8, use_mix_precision: true, steps_this_run: 5"
+     ) + "model_architecture: {architectures: [LlamaForCausalLM], hidden_size: 64, model_type: llama}\n",
+     {"model.config": {"hidden_size": 64}, "model.from_config": True, "parallel.tensor_parallel_size": 8,
+      "data.config": "raw_en", "training.bf16": True, "training.max_steps": 5}, []),
+    (FLOW.format("databricks/databricks-dolly-15k", "philschmid/Llama-2-7b-hf", "skip_cache_push: true"),
+     {"data.prompt_column": "instruction"}, []),
+    (FLOW.format("wikitext, block_size: 512", "gpt2",
+                 "steps_this_run: 10, max_steps: 100, lr: 1e-3, learning_rate: 2e-3, use_mix_precision: 1"),
+     {"training.max_steps": 100, "training.learning_rate": 2e-3, "training.bf16": True},
+     ["training.steps_this_run 10", "training.lr 0.001"]),
+    (FLOW.format("wikicorpus", "someone/llama",
+                 "beta1: 0.8, beta2: 0.95, num_keep_checkpoint: 2, global_batch_size: 1024"),
+     {"training.adam_beta1": 0.8, "training.adam_beta2": 0.95, "training.save_total_limit": 2},
+     ["training.global_batch_size 1024: say training.gradient_accumulation_steps"]),
+]  # fmt: skip
 
 
-def test_variants_of_the_two_trainers(tmp_path):
-    text = textwrap.dedent(NXDT).replace("name: pretrain", "name: old")
-    older = text.replace("data_prefix: [1.0, /data/x_text_document]", "train_dir: /d/t.jsonl\n  packing: True")
+@pytest.mark.parametrize(("text", "fields", "told"), YAMLS)
+def test_yaml_of_two_trainers(tmp_path, text, fields, told):
+    found = made(tmp_path, text, "config.yaml")
+    assert {path: at(found.recipe, path) for path in fields} == fields
+    notes = f"{whats(found)}\n{whats(found, todo=True)}"
+    assert [words for words in told if words not in notes] == []
+
+
+def test_the_task_that_a_yaml_of_nxdt_trains(tmp_path):
+    older = NXDT.replace(TOKENS, "train_dir: /d/t.jsonl\n  packing: True")
+    assert made(tmp_path, NXDT, "x.yaml").recipe.task == "causal-lm"
     assert made(tmp_path, older, "x.yaml").recipe.task == "instruction-tuning"
-    with pytest.raises(RecipeError, match="dpo"):
-        made(tmp_path, older.replace("packing: True", "alignment_strategy: {dpo: {kl_beta: 0.01}}"), "x.yaml")
-    beside = made(tmp_path, text.replace("num_layers: 4", "max_position_embeddings: ${.encoder_seq_length}"), "x.yaml")
-    assert beside.recipe.model.config == {"max_position_embeddings": 4096}
-    megatron = made(tmp_path, text + "model_source: megatron\n", "x.yaml")
-    assert megatron.recipe.model.config == {}
-    flow = """
-        data_store: {hf_dataset_name: wikicorpus, hf_dataset_config_name: raw_en, block_size: 4096}
-        model_store: {local_weights_path: model}
-        training: {tensor_parallelism_degree: 8, use_mix_precision: true, micro_batch_size: 1, steps_this_run: 5}
-        model_architecture: {architectures: [LlamaForCausalLM], hidden_size: 64, model_type: llama, rope_scaling: null}
-    """
-    recipe = made(tmp_path, flow, "x.yaml").recipe
-    assert (recipe.task, recipe.model.config, recipe.model.from_config) == ("causal-lm", {"hidden_size": 64}, True)
-    assert (recipe.parallel.tensor_parallel_size, recipe.training.bf16, recipe.training.max_steps) == (8, True, 5)
-    dolly = """
-        data_store: {hf_dataset_name: databricks/databricks-dolly-15k}
-        model_store: {hf_model_name: philschmid/Llama-2-7b-hf}
-        training: {tensor_parallel_size: 8, skip_cache_push: true}
-    """
-    recipe = made(tmp_path, dolly, "x.yaml").recipe
-    assert (recipe.task, recipe.data.prompt_column) == ("instruction-tuning", "instruction")
+    preference = "alignment_strategy: {dpo: {kl_beta: 0.01}}"
+    for text in (older.replace("packing: True", preference), f"{NXDT}model_{preference}\n"):
+        with pytest.raises(RecipeError, match="dpo"):
+            made(tmp_path, text, "x.yaml")
 
 
 # The real files
 
 
-def test_the_nxdt_configuration(tmp_path):
+def test_the_nxdt_configuration():
     found = new_recipe(real_dir("recipes") / "nxdt.hf_llama3_8B_SFT_lora_config.yaml")
-    recipe = found.recipe
-    assert (recipe.name, recipe.task) == ("hf_llama", "instruction-tuning")
-    training = recipe.training
-    assert (training.max_steps, training.learning_rate, training.warmup_steps, training.seed) == (
-        5000,
-        1.5e-4,
-        10,
-        1234,
-    )
+    recipe, training = found.recipe, found.recipe.training
+    assert (recipe.name, recipe.task, recipe.compiler.flags) == (
+        "hf_llama", "instruction-tuning", ("--model-type", "transformer"),
+    )  # fmt: skip
+    assert (training.max_steps, training.learning_rate, training.warmup_steps) == (5000, 1.5e-4, 10)
+    assert (training.seed, training.max_seq_length, training.eval_strategy) == (1234, 4096, "no")
     assert (training.per_device_train_batch_size, training.gradient_accumulation_steps) == (1, 64)
-    assert training.lora is not None
-    assert (training.lora.r, training.lora.lora_alpha, training.lora.lora_dropout) == (16, 32, 0.05)
-    assert training.lora.target_modules == ("q_proj", "k_proj", "v_proj")
+    assert training.lora == Lora(16, 32, 0.05, ("q_proj", "k_proj", "v_proj"), training.lora.bias)
     assert (recipe.parallel.tensor_parallel_size, recipe.parallel.data_parallel_size) == (32, 1)
-    assert (training.max_seq_length, training.eval_strategy) == (4096, "no")
-    assert recipe.compiler.flags == ("--model-type", "transformer")
     assert recipe.model.config["num_hidden_layers"] == 32
-    left = whats(found)
     for what in (
         "kv_replicator 4",
         "sequence_parallel True",
@@ -230,7 +253,7 @@ def test_the_nxdt_configuration(tmp_path):
         "packing",
         "resume_from_checkpoint",
     ):
-        assert what in left
+        assert what in whats(found)
 
 
 def test_the_metaflow_configuration():
@@ -244,52 +267,9 @@ def test_the_metaflow_configuration():
     assert "s3_prefix" in whats(found)
 
 
-def test_an_nxdt_pretraining(tmp_path):
-    found = made(tmp_path, NXDT, "config.yaml")
-    recipe = found.recipe
-    assert (recipe.task, recipe.model.id) == ("causal-lm", "meta-llama/Llama-2-7b-hf")
-    assert recipe.training.gradient_accumulation_steps == 1024 // (1 * 4 * 4)
-    layout = recipe.parallel
-    assert (layout.data_parallel_size, layout.tensor_parallel_size, layout.nodes, layout.zero_1) == (4, 8, 4, True)
-    assert (recipe.training.lr_scheduler_type, recipe.training.adam_beta2) == ("cosine", 0.95)
-    assert (recipe.training.max_seq_length, recipe.training.gradient_checkpointing) == (4096, True)
-    assert (recipe.training.eval_strategy, recipe.training.eval_steps) == ("steps", 20)
-    assert "data" in whats(found, todo=True)
-    with pytest.raises(RecipeError, match="dpo"):
-        made(tmp_path, textwrap.dedent(NXDT) + "model_alignment_strategy: {dpo: {kl_beta: 0.1}}\n", "config.yaml")
-
-
-def test_an_nxdt_training_without_rows_to_judge_by_is_not_judged(tmp_path):
-    here = NXDT.replace("data_prefix: [1.0, /data/x_text_document]", "train_dir: /d/t.jsonl")
-    assert made(tmp_path, here, "config.yaml").recipe.training.eval_strategy == "no"
-    judged = made(tmp_path, here.replace("t.jsonl", "t.jsonl\n      val_dir: /d/v.jsonl"), "config.yaml").recipe
-    assert (judged.training.eval_strategy, judged.training.eval_steps) == ("steps", 20)
-
-
-def test_the_batch_of_a_model_that_spans_nodes(tmp_path):
-    """Two nodes a copy, so two copies on the four: NxD accumulates 1024 / (1 * 2) micro-batches."""
-    found = made(tmp_path, NXDT.replace("pipeline_model_parallel_size: 1", "pipeline_model_parallel_size: 8"), "x.yaml")
-    assert found.recipe.training.gradient_accumulation_steps == 512
-    assert "trainer.devices 32: one copy of the model spans several nodes" in whats(found)
-    nowhere = made(tmp_path, NXDT.replace("devices: 32, ", ""), "x.yaml")
-    assert "data.global_batch_size 1024: trainer.devices" in whats(nowhere)
-
-
-def test_the_other_names_of_a_metaflow_flow(tmp_path):
-    flow = """
-        data_store: {hf_dataset_name: wikicorpus}
-        model_store: {hf_model_name: someone/llama}
-        training: {beta1: 0.8, beta2: 0.95, num_keep_checkpoint: 2, micro_batch_size: 1, global_batch_size: 1024}
-    """
-    found = made(tmp_path, flow, "config.yaml")
-    training = found.recipe.training
-    assert (training.adam_beta1, training.adam_beta2, training.save_total_limit) == (0.8, 0.95, 2)
-    assert "training.global_batch_size 1024: say training.gradient_accumulation_steps" in whats(found)
-
-
 def test_no_value_can_leave_its_comment(tmp_path):
     found = made(
-        tmp_path, NXDT.replace("name: pretrain", 'name: "x\\ntask: masked-lm"\n    trick: "a\\u2028b\\nmodel: {}"')
+        tmp_path, NXDT.replace("name: pretrain", 'name: "x\\ntask: masked-lm"\ntrick: "a\\u2028b\\nmodel: {}"')
     )
     assert found.recipe.task == "causal-lm"
     assert load_text(found.text).name == found.recipe.name

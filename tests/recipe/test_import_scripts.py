@@ -44,6 +44,8 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
     (RTE + "--save_steps -1", {"training.save_strategy": "no"}, [], []),
     (RTE + "--eval_strategy steps --eval_steps often", {"training.eval_strategy": "epoch"},
      ["training.eval_steps often: a recipe cannot say this"], []),
+    (SHARES + "--max_steps 90",
+     {"training.eval_steps": 9, "training.save_steps": 23, "training.save_strategy": "steps"}, [], []),
     (SHARES, {"training.eval_strategy": "epoch", "training.save_strategy": "epoch"},
      ["training.eval_steps 0.1", "training.save_steps 0.25", "a recipe cannot say this"], []),
     # Lengths: one that the script assumes is one that the model has; one that is said stays.
@@ -73,6 +75,7 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
     # The flag of an optimizer wins over its name.
     (RTE + "--optim adamw_8bit --adafactor", {"training.optim": "adafactor"}, [], ["optim"]),
     (RTE + "--optim adamw_8bit", {"training.optim": "adamw_torch"}, ["training.optim adamw_8bit"], []),
+    (RTE + "--seed 7 --seed=8", {"training.seed": 8}, ["--seed: given twice"], []),
     # A token of a text is no secret.
     (START.format("translation") + "--train_file a --forced_bos_token deu_Latn --hub_token something", {},
      ["--forced_bos_token deu_Latn: no field", "--hub_token: a secret"], []),

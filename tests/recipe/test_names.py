@@ -161,22 +161,14 @@ def test_an_override_is_read_as_yaml(override, get, value):
     assert type(found) is type(value)
 
 
-def test_an_override_beats_the_file_and_the_last_one_the_others():
-    text = MINIMAL + "training: {lr: 1e-3, seed: 1}\n"
-    recipe = read(text, "training.learning_rate=2e-3", "training.lr=3e-3")
-    assert (recipe.training.learning_rate, recipe.training.seed) == (3e-3, 1)
-
-
-def test_an_override_leaves_its_neighbours():
-    text = "name: x\nmodel: {id: b, config: {a: 1, b: 2}}\nenvironment: {A: 1}\n"
-    recipe = read(text, "model.config.b=3", "environment.B=2")
+def test_an_override_beats_the_file_leaves_its_neighbours_and_makes_what_is_not_there():
+    text = "name: x\nmodel: {id: b, config: {a: 1, b: 2}}\nenvironment: {A: 1}\ntraining: {lr: 1e-3, seed: 1}\n"
+    recipe = read(text, "model.config.b=3", "environment.B=2", "training.learning_rate=2e-3", "training.lr=3e-3")
     assert recipe.model.config == {"a": 1, "b": 3}
     assert recipe.environment == {"A": 1, "B": 2}
-
-
-def test_overrides_make_what_the_file_leaves_out():
-    assert read("name: x", "model.id=b").model.id == "b"
-    assert read("name: x\nmodel:\n", "model.id=b").model.id == "b"
+    assert (recipe.training.learning_rate, recipe.training.seed) == (3e-3, 1)
+    for text in ("name: x", "name: x\nmodel:\n"):
+        assert read(text, "model.id=b").model.id == "b"
 
 
 def test_data_can_be_swapped():

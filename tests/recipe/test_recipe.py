@@ -102,10 +102,8 @@ def test_a_misspelt_section_gets_the_nearest_name(field):
 
 
 @pytest.mark.parametrize("section, given", [(s, g) for s, names in SYNONYMS.items() if s for g in names])
-def test_a_misspelt_synonym_gets_the_name_we_use(section, given):
-    text, line = with_section(section, f"{given}{given[-1]}: 1")
-    error = refused(text)
-    assert error.message == f"r.yaml, line {line}: unknown field {section}.{given}{given[-1]}"
+def test_a_misspelt_synonym_gets_a_name_that_we_use(section, given):
+    error = refused(with_section(section, f"{given}{given[-1]}: 1")[0])
     assert error.hint.startswith(f"did you mean {section}.")
     assert error.hint[len(f"did you mean {section}.") : -1] in SECTIONS[section].__struct_fields__
 
@@ -120,11 +118,9 @@ def test_a_field_like_no_other_says_where_all_fields_are_listed():
     "section, field, given, meant",
     [
         ("training", "optim", "adamw_troch", "adamw_torch"),
-        ("training", "optim", "adafactr", "adafactor"),
         ("training", "lr_scheduler_type", "cosin", "cosine"),
         ("training", "eval_strategy", "step", "steps"),
         ("training", "bf16", "atuo", "auto"),
-        ("compiler", "name", "inducter", "inductor"),
         ("parallel", "data_parallel_size", "aut", "auto"),
     ],
 )
@@ -156,11 +152,6 @@ def test_what_must_be_there_is_named(missing, text):
     assert error.hint == f"add {missing}"
 
 
-def test_a_missing_field_of_an_item_has_its_line():
-    error = refused(MINIMAL + "expect:\n  - {instance: a, source: b}\n  - note: c\n    source: d\n")
-    assert error.message == "r.yaml, line 6: expect.1.instance is missing"
-
-
 @pytest.mark.parametrize("name", ["Bert", "''", "-x", ".x", "a b", "a/b", "../x", "é", "5", "null", '"x\\n"'])
 def test_a_name_that_could_be_no_folder_is_refused(name):
     error = refused(f"model: {{id: b}}\nname: {name}\n")
@@ -172,27 +163,26 @@ def test_a_name_that_is_a_folder(name):
     assert read(f"name: '{name}'\nmodel: {{id: b}}").name == name
 
 
+EXPECT = MINIMAL + "expect:\n  - {instance: a, source: b}\n  - "
+
+
 @pytest.mark.parametrize(
-    "text, line, field",
+    "text, line, said",
     [
-        (MINIMAL + "compiler:\n  flags:\n    - --a\n    - 5\n", 7, "compiler.flags.1"),
-        (MINIMAL + "data:\n  labels: [a,\n    5]\n", 6, "data.labels.1"),
-        (MINIMAL + "expect:\n  - {instance: a, source: b}\n  - instance: a\n    source: 7\n", 7, "expect.1.source"),
-        (MINIMAL + "expect:\n  - {instance: a, source: b}\n  - 7\n", 6, "expect.1"),
-        (MINIMAL + "environment:\n  A: 1\n  B: [1]\n", 6, "environment.B"),
-        (MINIMAL + "environment:\n  A: 1\n  B:\n", 6, "environment.B"),
-        (MINIMAL + "compiler:\n  options:\n    a: 1\n    b: [1]\n", 7, "compiler.options.b"),
-        (MINIMAL + "expect:\n  - instance: a\n    source: b\n    metrics:\n      f1: good\n", 8, "expect.0.metrics.f1"),
+        (MINIMAL + "compiler:\n  flags:\n    - --a\n    - 5\n", 7, "compiler.flags.1 is "),
+        (MINIMAL + "data:\n  labels: [a,\n    5]\n", 6, "data.labels.1 is "),
+        (EXPECT + "instance: a\n    source: 7\n", 7, "expect.1.source is "),
+        (EXPECT + "7\n", 6, "expect.1 is "),
+        (EXPECT + "note: c\n    source: d\n", 6, "expect.1.instance is missing"),
+        (EXPECT + "instance: a\n    sorce: b\n", 7, "unknown field expect.1.sorce"),
+        (MINIMAL + "environment:\n  A: 1\n  B: [1]\n", 6, "environment.B is "),
+        (MINIMAL + "environment:\n  A: 1\n  B:\n", 6, "environment.B is "),
+        (MINIMAL + "compiler:\n  options:\n    a: 1\n    b: [1]\n", 7, "compiler.options.b is "),
+        (EXPECT + "instance: a\n    source: b\n    metrics:\n      f1: good\n", 9, "expect.1.metrics.f1 is "),
     ],
 )
-def test_the_item_that_is_wrong_is_named_with_its_line(text, line, field):
-    assert refused(text).message.startswith(f"r.yaml, line {line}: {field} is ")
-
-
-def test_an_unknown_field_of_an_item_is_named_with_its_line():
-    error = refused(MINIMAL + "expect:\n  - {instance: a, source: b}\n  - instance: a\n    sorce: b\n")
-    assert error.message == "r.yaml, line 7: unknown field expect.1.sorce"
-    assert error.hint == "did you mean expect.1.source?"
+def test_the_item_that_is_wrong_is_named_with_its_line(text, line, said):
+    assert refused(text).message.startswith(f"r.yaml, line {line}: {said}")
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,7 @@ def test_each_recipe_is_small_and_needs_no_network(name, monkeypatch):
     found = architecture.resolve(recipe)
     assert found.source == "registry" or recipe.model.package
     assert found.model_type == architecture.resolve(full).model_type, "the same architecture"
-    architecture.check_length(found, recipe.training.max_seq_length)
-    architecture.check_heads(found)
+    architecture.check(recipe, found)
     check_data(recipe)
     assert bool(labels_of(recipe)) == tasks.fields(recipe).has_classes
 

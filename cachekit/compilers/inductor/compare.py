@@ -1,4 +1,4 @@
-"""Whether two compiles of the same graphs gave the same: file by file, without what two compiles never share.
+"""Whether two compiles of the same graphs gave the same result, apart from what two compiles never share.
 
 Measured with torch 2.13.0 and GNU tools: of two cold compiles of one recipe all sources are the same bytes; machine
 code differs in debug sections, the build id and the cache dir's path (`__FILE__`); graphs, which are pickles and named
@@ -39,20 +39,13 @@ _LEFT = (".debug", ".note.gnu.build-id", ".gnu_debuglink", ".comment", ".symtab"
 
 
 def compare(old: Path, new: Path, names: Iterable[str], others: Iterable[str]) -> ComparedBuilds:
-    """Compare two trees.
-
-    Args:
-        old: One compiler cache dir.
-        new: The other.
-        names: Finished files of `old`.
-        others: And of `new`.
-    """
+    """Compare the finished files of two compiler cache dirs: `names` of the old one, `others` of the new one."""
     before, after = _form(old, names), _form(new, others)
     return ComparedBuilds.of(before, after, lambda name: _alike(before[name], after[name]))
 
 
 def _form(root: Path, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """Digests of what each part amounts to: a file by its name, a graph by its key."""
+    """Digests of the normal form of each part: a file by its name, a graph by its key."""
     found: dict[str, list[str]] = defaultdict(list)
     for name in names:
         part = name.rpartition("/")[0] if name.startswith(_PICKLED) else name
@@ -88,7 +81,7 @@ def _text(raw: bytes) -> bytes:
 
 
 def _code(raw: bytes) -> tuple[bytes, bytes, int]:
-    """What of machine code counts: its sections, without those that tell where and when it was made.
+    """What counts in machine code: its sections, without those that say where and when it was made.
 
     Returns:
         A digest of them; one of their names and of the constants alone; and how long the paths in those are.
@@ -119,7 +112,7 @@ def _joined(parts: list[bytes]) -> bytes:
 
 
 def _pickle(raw: bytes) -> bytes:
-    """A pickle's opcodes with their arguments, in a normal form; the bytes where it is none."""
+    """A pickle's opcodes with their arguments, in a normal form; the bytes themselves if they are no pickle."""
     digest = hashlib.sha256()
     memo: list[Any] = []
     end = 0

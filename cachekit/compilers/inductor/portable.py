@@ -18,21 +18,17 @@ from typing import Any
 
 
 class NotPortableError(Exception):
-    """This torch does not have the places that portable keys need."""
+    """This torch keeps elsewhere what portable keys need."""
 
 
 def leave_out_of_the_key(config: Any, names: Sequence[str]) -> None:
-    """Have Inductor's key ignore settings that change no generated code.
+    """Have Inductor's key ignore settings of the module `torch._inductor.config` that change no generated code.
 
     Whether a header was precompiled changes how fast kernels are built, not what they are. With the switch in the key,
     a run could not find everything and also skip building the header. And one C++ compiler has many names.
 
-    Args:
-        config: The module `torch._inductor.config`.
-        names: Settings.
-
     Raises:
-        NotPortableError: It keeps its list of ignored settings elsewhere.
+        NotPortableError: This torch keeps its list of ignored settings elsewhere.
     """
     ignored = getattr(config, "_cache_config_ignore_prefix", None)
     if not isinstance(ignored, list):
@@ -49,7 +45,7 @@ def make_kernel_keys_portable(cpp_builder: Any, macro: str) -> None:
 
     Args:
         cpp_builder: The module `torch._inductor.cpp_builder`.
-        macro: Of the precompiled header, on the command line.
+        macro: The macro on the command line that says that the header is precompiled.
     """
     builder = cpp_builder.CppBuilder
     original = builder.get_command_line
@@ -70,7 +66,7 @@ def make_kernel_keys_portable(cpp_builder: Any, macro: str) -> None:
     get_command_line.portable = True  # type: ignore[attr-defined]
     builder.get_command_line = get_command_line
 
-    # What it tells about itself (`-v`) names what it tries out on the processor, and begins with how it was called.
+    # The compiler's own account (`-v`) names what it tries out on the processor, and begins with how it was called.
     version = cpp_builder.get_compiler_version_info
 
     def get_compiler_version_info(compiler: str) -> str:
@@ -100,10 +96,9 @@ def _places() -> list[tuple[str, str]]:
 
 
 def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Graphs so far: `found` in the cache, `compiled`; and Inductor's own numbers. A bypassed cache counts as compiled.
+    """Graphs so far by `torch._dynamo.utils.counters`: `found`, `compiled`, and Inductor's own numbers.
 
-    Args:
-        counters: `torch._dynamo.utils.counters`.
+    A graph that bypassed the cache counts as compiled.
     """
     numbers = {
         f"{cache}_cache_{what}": counters[group][f"{cache}_cache_{what}"]
@@ -121,7 +116,7 @@ def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 
 def after(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Do something to a module once it is imported: Inductor costs a second to import, and may never be."""
+    """Do something to a module once it is imported: importing Inductor takes a second, and may never happen."""
     if name in sys.modules:
         act(sys.modules[name])
     else:
@@ -129,7 +124,7 @@ def after(name: str, act: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder:
-    """Finds one module as Python does, and has something done after it was run."""
+    """Finds one module as Python does, and does something after the module has run."""
 
     def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
         self._name, self._act = name, act

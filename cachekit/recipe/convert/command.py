@@ -225,6 +225,12 @@ def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     return found, loose
 
 
+def repeated(words: Sequence[str]) -> set[str]:
+    """The names of options that stand twice."""
+    names = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if _OPTION.match(word)]
+    return {name for name in names if names.count(name) > 1}
+
+
 def options_in(file: Path) -> dict[str, Any]:
     """The same from a file of JSON, as `HfArgumentParser.parse_json_file` takes it: names and values.
 

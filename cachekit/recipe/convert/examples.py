@@ -11,7 +11,7 @@ from typing import Any
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.convert import placeholder
-from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of
+from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of, repeated
 from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft
 from cachekit.recipe.convert.rows import read_rows
 from cachekit.recipe.convert.tables import tables
@@ -52,6 +52,8 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
             draft.drop(f"line {command.line}, neuron_parallel_compile", "`cachekit warm` compiles beforehand")
         elif command is not chosen:
             draft.drop(f"line {command.line}, {command.script}.py", "another call; a recipe is one fine-tune")
+    for option in sorted(repeated(chosen.words)):
+        draft.drop(f"--{option}", "given twice; the last one counts, as it does for the script")
     for word in loose:
         draft.drop(word, "this word is no option, and what the script does with such words is not known here")
     options = Tree(given)
@@ -155,6 +157,10 @@ def _schedule(draft: RecipeDraft, options: Tree) -> None:
         draft.default("training.eval_steps", plain(options.look("logging_steps")) or 500)
     if draft.get("training.save_steps") is not None:
         draft.default("training.save_strategy", "steps")
+    for name in ("eval_steps", "save_steps", "logging_steps"):
+        share = draft.get(f"training.{name}")
+        if isinstance(steps, int) and isinstance(share, float) and 0 < share < 1:
+            draft.set(f"training.{name}", math.ceil(steps * share))  # TrainerState.compute_steps
 
 
 def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:

@@ -184,7 +184,7 @@ def test_where_the_warm_fails_nothing_else_is_judged(tmp_path):
     found = outcomes(XLA, Proof(XLA, tmp_path, command=fails, environ={}).make(["train"]))
     assert differing(found) == {"warm"}
     assert found["warm"].seen == "exit code 6: it did not compile"
-    assert found["train"].seen.startswith("nothing to begin with: warm: it failed: exit code 6")
+    assert found["train"].seen.startswith("not tried, as the step warm failed: exit code 6")
 
 
 # A fact that is wrong, other words, other contents: one assumption differs, and says where to correct it
@@ -270,7 +270,7 @@ def test_a_look_that_fails_itself_is_unknown_and_stops_no_other(whole):
     broken = Assumption("broken", "nothing", (), lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
     fine = Assumption("fine", "{DONE}", ("DONE",), lambda _: Observation(fits=True, words="yes\x1b[31m"))
     found = outcomes(structs.replace(XLA, rows=(broken, fine)), whole)
-    assert found["broken"].seen == "this look failed itself: ZeroDivisionError: division by zero"
+    assert found["broken"].seen == "the look itself failed: ZeroDivisionError: division by zero"
     assert (found["fine"].state, found["fine"].assumed, found["fine"].seen) == ("ok", "model.done", "yes [31m")
 
 

@@ -1,7 +1,7 @@
 """What `cachekit run` does inside of a user's own command: portable keys, and a count of graphs at the end.
 
-PyTorch itself loads this as `import torch` ends: it is an entry point of `torch.backends`, in a folder that only such
-commands have on PYTHONPATH. Nothing of cachekit is imported here, and whatever goes wrong here stops no command.
+PyTorch itself loads this module at the end of `import torch`, as an entry point of `torch.backends`, from a folder that
+only such commands have on PYTHONPATH. Nothing of cachekit is imported here, and no error here stops a command.
 """
 
 from __future__ import annotations
