@@ -41,11 +41,21 @@ class WantedFile(Struct, frozen=True):
 
 
 class Fetched(Struct, frozen=True):
-    """A file that came, among the store's unfinished ones; and the digests of the whole and of its pieces."""
+    """A file's bytes, on this machine.
+
+    Attributes:
+        path: Where they are.
+        size: In bytes.
+        sha256: Of the whole.
+        pieces: Digests of the pieces, where it was fetched.
+        stored: They are the store's own, and not among its unfinished files.
+    """
 
     path: Path
+    size: int
     sha256: str
-    pieces: tuple[str, ...]
+    pieces: tuple[str, ...] = ()
+    stored: bool = False
 
 
 class Fetch:
@@ -106,7 +116,7 @@ class Fetch:
             if file.raw is not None:
                 part.restart()
                 part.write(file.raw)
-                return Fetched(part.path, *part.finish())
+                return Fetched(part.path, file.size, *part.finish())
             resumed = part.size
             self._count(resumed)
             found = self._fetched(part, file)
@@ -148,7 +158,7 @@ class Fetch:
                     raise
                 self._stop.wait(pause)
         sha256, pieces = part.finish()
-        return Fetched(part.path, sha256, pieces) if file.fits(sha256) else None
+        return Fetched(part.path, file.size, sha256, pieces) if file.fits(sha256) else None
 
     def _count(self, size: int) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ from cachekit.errors import IntegrityError
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.fetch_files import LANES, Fetch, WantedFile
+from cachekit.remotes.fetch_files import LANES, Fetch, Fetched, WantedFile
 from cachekit.remotes.port import Entry, Storage
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, File
@@ -31,24 +31,6 @@ _GIT = re.compile(r"[0-9a-f]{40}")
 
 class RefusedError(Exception):
     """A file, or a module, that is not to be used; its text says why."""
-
-
-class Brought(Struct, frozen=True):
-    """A file's bytes.
-
-    Attributes:
-        path: Where they are.
-        size: In bytes.
-        sha256: Of them.
-        pieces: Digests of the pieces, where it was fetched.
-        stored: They are the store's own.
-    """
-
-    path: Path
-    size: int
-    sha256: str
-    pieces: tuple[str, ...] = ()
-    stored: bool = False
 
 
 class Vouched(Struct):
@@ -105,7 +87,7 @@ class ModuleFiles:
         self._storage = storage
         self._revision = revision
         self._said = said
-        self._brought: dict[str, Brought] = {}
+        self._brought: dict[str, Fetched] = {}
         self._names: dict[str, str] = {}
         self._fetched: list[Path] = []
         self.count = 0
@@ -132,17 +114,16 @@ class ModuleFiles:
         store.hold(known)
         there = {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}
         for name in there:
-            self._brought[name] = Brought(store.layout.blob(name), wanted.pop(name).size, name, stored=True)
+            self._brought[name] = Fetched(store.layout.blob(name), wanted.pop(name).size, name, stored=True)
         asked = {one.name: one.size for one in wanted.values() if one.raw is None}
         total = sum(asked.values())
         store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(asked), bytes=total)
         found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
-        for name, one in found.items():
-            self._brought[name] = Brought(one.path, wanted[name].size, one.sha256, one.pieces)
+        self._brought |= found
         self._fetched = [one.path for one in found.values()]
         self.count, self.size = len(asked.keys() & found), sum(asked[name] for name in asked.keys() & found)
 
-    def file(self, entry: Entry) -> Brought:
+    def file(self, entry: Entry) -> Fetched:
         """The bytes of a file that was brought.
 
         Raises:
@@ -181,7 +162,7 @@ class ModuleFiles:
         return "unknown-" + hashlib.sha256(json.dumps([entry.size, *place]).encode()).hexdigest()
 
 
-def _is_of(entry: Entry, brought: Brought) -> bool:
+def _is_of(entry: Entry, brought: Fetched) -> bool:
     """Whether bytes are what the cache says of them, by the digest that it knows."""
     holds = entry.holds(brought.size, brought.sha256)
     if holds is not None:

@@ -166,7 +166,7 @@ class Setup(Protocol):
 
 
 class Storage(Protocol):
-    """A place that is shared.
+    """A place that is shared. Adapters inherit from it.
 
     Each call may raise RemoteError: the place cannot be reached (in time); and AuthError: the token is missing, wrong,
     or not enough, or the place is not there, which a Hub answers alike.
@@ -182,9 +182,9 @@ class Storage(Protocol):
 
     name: str
     compares: bool
-    scarce: bool
-    batch: int
-    public: bool
+    scarce: bool = False
+    batch: int = 1
+    public: bool = False
 
     def revision(self) -> str:
         """The present state, for reading and for building on: a commit. Empty where there are no versions."""
@@ -252,6 +252,7 @@ class Storage(Protocol):
 
         Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
         """
+        return ""
 
 
 def reads_as(storage: Storage, path: str, sha256: str) -> bool:

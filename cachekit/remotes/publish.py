@@ -7,7 +7,7 @@ taken by other bytes (another build of the same module) goes to a place named by
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
@@ -16,7 +16,6 @@ from cachekit.remotes import card, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
-from cachekit.store.record import Record
 
 CARD_LIMIT = 4 << 20
 CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
@@ -24,32 +23,19 @@ Wait = Callable[[float, str], None]
 
 
 class Published(Struct, frozen=True):
-    """What a push did, or would do.
+    """The result of a push, or of its dry run.
 
     Attributes:
+        draft: What was put there, or would be.
         revision: The remote's state with it.
-        records: Paths of records that were written.
-        files: What was put there.
-        unchanged: Records that needed nothing.
-        damaged: Keys of records that nobody could use as they were, with the reason; they were replaced.
         tries: How often it was tried.
         card: The path of the card, where it was written.
-        others: Records as they lay there, of which this machine has another build.
     """
 
-    revision: str
-    records: tuple[str, ...] = ()
-    files: tuple[Upload, ...] = ()
-    unchanged: int = 0
-    damaged: Mapping[str, str] = {}
+    draft: Draft
+    revision: str = ""
     tries: int = 1
     card: str = ""
-    others: tuple[Record, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Bytes of the files."""
-        return sum(file.size for file in self.files)
 
 
 def publish(
@@ -92,7 +78,7 @@ def publish(
     began = clock.now()
     compared = Comparison(storage, offers, spoiled, read=recheck)
     if offers and release is None and compared.is_all_there():
-        return Published("", unchanged=len(offers))
+        return Published(Draft((), (), (), len(offers), {}, frozenset()))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
     for attempt in range(1, 10_000):
         last: RemoteError
@@ -105,8 +91,7 @@ def publish(
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
                 )
             todo = compared.draft(revision)
-            records = tuple(write.path for write in todo.records)
-            done = Published(revision, records, todo.new, todo.unchanged, todo.damaged, attempt, "", todo.others)
+            done = Published(todo, revision, attempt)
             if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
                 continue
             # Where all changes are one race, the card loses none of its own.

@@ -1,4 +1,4 @@
-"""Put records of the store on the remotes; what cannot be put there now is kept, and offered again."""
+"""Push records of the store to the remotes; what cannot be pushed now is noted and offered again."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Pushed(Answer, frozen=True, kw_only=True):
     """What a push put on one remote, or would put there.
 
     Attributes:
-        records: Keys.
+        records: Paths of the records that were written.
         unchanged: How many other records were there already.
-        card: The README of the repo: what became of it.
+        card: The path of the remote's README, where that was written.
         tries: How often the change was offered before the remote took it.
         error: Why the push failed.
         seconds: Wall time.
@@ -68,7 +68,7 @@ def push(
     dry_run: bool = False,
     recheck: bool = False,
 ) -> list[Pushed]:
-    """Put records on caches. Never raises for a cache that fails: the training that made them has worked.
+    """Put records on remotes. Never raises for a remote that fails: the training that made them has worked.
 
     Args:
         store: Has them.
@@ -95,7 +95,7 @@ def push(
 
 
 def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
-    """A record of the store as it goes to a cache: with its tiny files inside, and where the others lie here.
+    """A record of the store as it goes to a remote: with its tiny files inside, and where the others lie here.
 
     Raises:
         IntegrityError: A blob of it is damaged; it has been set aside.
@@ -165,22 +165,22 @@ def _push(
             )
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
-        seconds = time.monotonic() - start
-        if not dry_run:
-            for offer in offers:
-                remote.keep_pending(offer.shared.record.key)
+        for key in keys if not dry_run else ():
+            remote.keep_pending(key)
         store.journal.emit(
             "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
         )
         bypass(store.journal, "push-failed", remote.name)
-        return Pushed(remote=remote.name, error=reason, seconds=round(seconds, 3))
-    seconds = time.monotonic() - start
+        return Pushed(remote=remote.name, error=reason, seconds=round(time.monotonic() - start, 3))
+    seconds = round(time.monotonic() - start, 3)
+    files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
+    size = sum(file.bytes for file in files)
     mended = "a push would mend it" if dry_run else "this push mended it"
-    for key, damage in done.damaged.items():
+    for key, damage in done.draft.damaged.items():
         store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {mended}")
     if not dry_run:
         ours = {offer.shared.record.key: offer.shared.record for offer in offers}
-        for other in done.others:
+        for other in done.draft.others:
             divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
         if mine is not None:
             mine.settled(removed=True)
@@ -192,22 +192,22 @@ def _push(
             remote=remote.name,
             keys=keys,
             recipe=recipes.pop() if len(recipes := {offer.shared.record.recipe for offer in offers}) == 1 else "",
-            records=len(done.records),
-            files=len(done.files),
-            bytes=done.size,
+            records=len(done.draft.records),
+            files=len(files),
+            bytes=size,
             tries=done.tries,
-            seconds=round(seconds, 3),
+            seconds=seconds,
         )
     return Pushed(
         remote=remote.name,
-        records=done.records,
-        unchanged=done.unchanged,
-        files=tuple(SentFile(file.path, file.size) for file in done.files),
-        bytes=done.size,
+        records=tuple(write.path for write in done.draft.records),
+        unchanged=done.draft.unchanged,
+        files=files,
+        bytes=size,
         card=done.card,
         revision=done.revision,
         tries=done.tries,
-        seconds=round(seconds, 3),
+        seconds=seconds,
     )
 
 

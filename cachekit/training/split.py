@@ -79,7 +79,7 @@ def split_model(job: Job, task: Task, layout: Any) -> Any:
         named = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     if training.gradient_checkpointing:  # checkpoints are reentrant here, and embeddings that are frozen end them
         loaded.enable_input_require_grads()
-    return lora.adapted(loaded, settings, training, named=named, attach=get_peft_model, library="optimum-neuron")
+    return lora.adapted(loaded, settings, training, named=named, attach=get_peft_model, library=job.settings["package"])
 
 
 class KeepCheckpoints(TrainerCallback):  # type: ignore[misc, unused-ignore]

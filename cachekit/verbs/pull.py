@@ -21,7 +21,8 @@ from cachekit.compilers.imported import known_modules, record_of
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
 from cachekit.remotes.fetch import Pulled, fetch
-from cachekit.remotes.module_files import Brought, ModuleFiles, RefusedError, vouched
+from cachekit.remotes.fetch_files import Fetched
+from cachekit.remotes.module_files import ModuleFiles, RefusedError, vouched
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
 from cachekit.store.archive import UnsafeArchiveError
@@ -119,7 +120,7 @@ class _Taken(Struct, frozen=True):
 
     module: Module
     graphs: int
-    files: tuple[Brought, ...]
+    files: tuple[Fetched, ...]
 
 
 @holding
@@ -325,7 +326,7 @@ def _fetch(
     return done, refused
 
 
-def _judged(name: str, brought: Mapping[str, Brought]) -> _Taken:
+def _judged(name: str, brought: Mapping[str, Fetched]) -> _Taken:
     """The module of files that were fetched; refused where an import would refuse it."""
     module = Module(name, tuple(File(path, one.size, one.sha256) for path, one in sorted(brought.items())))
     try:

@@ -49,9 +49,9 @@ def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str
         UsageError: One of them cannot be read, or names cores that are not there: the runtime would refuse it.
     """
     there = max(cores, there)
-    if said := environ.get(facts.VISIBLE_CORES, "").strip():
-        found = _listed(said)
+    if found := _visible(environ):
         if cores and (beyond := [number for number in found if number >= there]):
+            said = environ[facts.VISIBLE_CORES].strip()
             raise _absent(facts.VISIBLE_CORES, said, f"there is no core {beyond[0]}", there, name)
         return min(cores, len(found))
     if said := environ.get(facts.NUM_CORES, "").strip():
@@ -68,8 +68,7 @@ def named(workers: int, recipe: Recipe) -> dict[str, str]:
 
     torch-xla refuses any other number (`facts.VISIBLE_CORES`). A list that is too short stays as it is.
     """
-    said = {**os.environ, **worker_variables(recipe)}.get(facts.VISIBLE_CORES, "").strip()
-    found = _listed(said) if said else ()
+    found = _visible({**os.environ, **worker_variables(recipe)})
     return {facts.VISIBLE_CORES: ",".join(map(str, found[:workers]))} if len(found) >= workers else {}
 
 
@@ -78,14 +77,14 @@ def of_worker(environ: Mapping[str, str]) -> str:
 
     TorchNeuron takes no more than one, and that of the worker's number where nobody names any (`facts.VISIBLE_CORES`).
     """
-    said, rank = environ.get(facts.VISIBLE_CORES, "").strip(), environ.get("LOCAL_RANK", "")
-    found = _listed(said) if said else ()
+    found, rank = _visible(environ), environ.get("LOCAL_RANK", "")
     return str(found[int(rank)]) if rank.isdecimal() and int(rank) < len(found) else ""
 
 
-def _listed(said: str) -> tuple[int, ...]:
-    found: dict[int, None] = {}
-    for part in said.split(","):
+def _visible(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """The cores that a list names, each once; empty where there is no list."""
+    said, found = environ.get(facts.VISIBLE_CORES, "").strip(), dict[int, None]()
+    for part in said.split(",") if said else ():
         match = _PART.fullmatch(part)
         if match is None or int(match["last"] or match["first"]) < int(match["first"]):
             raise _unreadable(facts.VISIBLE_CORES, said, "cores as in 0-3, or 0,2")

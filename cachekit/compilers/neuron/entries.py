@@ -117,22 +117,11 @@ def scan(root: Path) -> Scan:
     entries: list[CacheEntry] = []
     strangers: list[Stranger] = []
     compilers: list[str] = []
-    if facts.COMPILER_DIRECTORY.fullmatch(root.name):
-        compilers.append(root.name)
-        os.scandir(root).close()  # the root itself must be there; one of its folders may be unreadable
-        _scan_compiler(os.fspath(root), root.name, entries, strangers)
-    else:
-        _scan_root(os.fspath(root), entries, strangers, compilers, nested=False)
-    entries.sort(key=lambda entry: (entry.compiler, entry.name, entry.place))
-    strangers.sort(key=lambda stranger: stranger.path)
-    return Scan(root, tuple(entries), tuple(strangers), tuple(sorted(set(compilers))))
-
-
-def _scan_root(
-    root: str, entries: list[CacheEntry], strangers: list[Stranger], compilers: list[str], *, nested: bool
-) -> None:
-    with os.scandir(root) as found:
+    with os.scandir(root) as found:  # the root itself must be there; one of its folders may be unreadable
         items = list(found)
+    if facts.COMPILER_DIRECTORY.fullmatch(root.name):
+        compilers, items = [root.name], []
+        _scan_compiler(os.fspath(root), root.name, entries, strangers)
     for item in items:
         name = item.name
         if name.startswith(".") or name == facts.ROOT_LOCK:
@@ -142,15 +131,13 @@ def _scan_root(
         elif facts.COMPILER_DIRECTORY.fullmatch(name):
             compilers.append(name)
             _scan_compiler(item.path, name, entries, strangers)
-        elif name == facts.NESTED_ROOT and not nested:
-            try:
-                _scan_root(item.path, entries, strangers, compilers, nested=True)
-            except OSError as error:
-                strangers.append(_unreadable(item.path, error))
         elif name.startswith(facts.MODULE_PREFIX):
             strangers.append(Stranger(Path(item.path), "a module outside of a compiler's folder"))
         else:
             strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
+    entries.sort(key=lambda entry: (entry.compiler, entry.name))
+    strangers.sort(key=lambda stranger: stranger.path)
+    return Scan(root, tuple(entries), tuple(strangers), tuple(sorted(compilers)))
 
 
 def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], strangers: list[Stranger]) -> None:

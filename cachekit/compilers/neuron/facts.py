@@ -109,7 +109,6 @@ SPLIT_VARIABLES = frozenset({
 DEFAULT_ROOT = "/var/tmp/neuron-compile-cache"  # noqa: S108 - AWS's choice [SDK: neuron-caching]
 CACHE_DIR_FLAG = "--cache_dir"  # wins over the variable [SDK: neuron-caching]
 NO_CACHE_FLAG = "--no_cache"
-NESTED_ROOT = "neuron-compile-cache"  # late in 2023 npc wrote one level deeper [optimum-neuron PR 352]
 COMPILER_DIRECTORY_PREFIX = "neuronxcc-"
 # The characters of a Python version, and no others: such names go into records, URLs and terminals.
 COMPILER_DIRECTORY = re.compile(r"neuronxcc-(?P<version>[0-9][0-9A-Za-z.+_-]{0,99})")

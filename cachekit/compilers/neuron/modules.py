@@ -51,31 +51,28 @@ def collect(
 ) -> Copied:
     """Copy finished modules into a workspace; without one everything is read, and nothing copied.
 
-    Of two with one name, the first that is fit is taken. Left are those that are unfinished, locked, damaged (as
-    `check` judges their NEFF), changed meanwhile or unreadable. `seconds` are compile times by module, where they are
-    known.
+    Left are those that are unfinished, locked, damaged (as `check` judges their NEFF), changed meanwhile or unreadable.
+    `seconds` are compile times by module, where they are known.
 
     Raises:
         OSError: The workspace cannot be written.
     """
-    modules: dict[str, Module] = {}
+    taken: list[Module] = []
     files: dict[str, Path] = {}
     left: list[Unfit] = []
     beside: list[Path] = []
     folder = Path(tempfile.mkdtemp(prefix="modules-", dir=workspace)) if workspace else None
     for entry in entries:
         try:
-            if entry.module in modules:
-                raise _UnfitError("another of the same name was taken")  # noqa: TRY301
             found, fresh = _take(entry, folder, check, files)
         except _UnfitError as error:
             left.append(Unfit(entry.module, entry.path, str(error)))
             continue
-        modules[entry.module] = Module(entry.module, found, (seconds or {}).get(entry.module))
+        taken.append(Module(entry.module, found, (seconds or {}).get(entry.module)))
         files |= fresh
         beside += strange(entry)
-    taken = tuple(module for _, module in sorted(modules.items()))
-    return Copied(Harvest(taken, files) if taken else None, tuple(left), tuple(beside))
+    taken.sort(key=lambda module: module.name)
+    return Copied(Harvest(tuple(taken), files) if taken else None, tuple(left), tuple(beside))
 
 
 def unfit(entry: CacheEntry) -> str:

@@ -87,39 +87,32 @@ def judge(packed: Path, folder: str) -> Judged:
         OSError: It cannot be read.
     """
     seen: set[PurePosixPath] = set()
-    harm, odd = _Flaws(), _Flaws()
+    harm, odd = list[str](), list[str]()
     try:
         for stored in archive.members(packed):
             name = PurePosixPath(stored.name)
             if name in seen or not is_graph(str(name)):
-                harm.add(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
+                harm.append(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
                 break
             seen.add(name)
             try:
                 found = read(packed, leaks=False, limits=LIMITS, part=Slice(stored.offset, stored.size))
             except NeffError as error:
-                (harm if error.damaged else odd).add(f"{stored.name}: {error.reason}")
+                (harm if error.damaged else odd).append(f"{stored.name}: {error.reason}")
             else:
                 if reason := misfit(found, Claimed(compiler=folder.removeprefix(PREFIX))):
-                    harm.add(f"{stored.name}: {reason}")
+                    harm.append(f"{stored.name}: {reason}")
     except UnsafeArchiveError as error:
-        harm.add(str(error))
-    if not seen and not harm.count:
-        harm.add(f"it holds no {facts.NATIVE_SUFFIX} file")
-    return Judged(len(seen), harm.words(len(seen)), odd.words(len(seen)))
+        harm.append(str(error))
+    if not seen and not harm:
+        harm.append(f"it holds no {facts.NATIVE_SUFFIX} file")
+    return Judged(len(seen), _first(harm, len(seen)), _first(odd, len(seen)))
 
 
-class _Flaws:
-    """What is wrong with graphs of an archive: the first in words, and how many."""
-
-    def __init__(self) -> None:
-        self._first, self.count = "", 0
-
-    def add(self, reason: str) -> None:
-        self._first, self.count = self._first or reason, self.count + 1
-
-    def words(self, graphs: int) -> str:
-        return self._first + (f" (and {self.count - 1} more of {graphs} graphs)" if self.count > 1 else "")
+def _first(flaws: list[str], graphs: int) -> str:
+    """The first of what is wrong with graphs of an archive, and how many more there are."""
+    more = f" (and {len(flaws) - 1} more of {graphs} graphs)" if len(flaws) > 1 else ""
+    return flaws[0] + more if flaws else ""
 
 
 def restore(

@@ -69,10 +69,6 @@ def resolve(
         return CacheRoot(redact(url), None, origin, caching, warnings=tuple(warnings))
     system = file_system(path, mounts)
     warnings += _about(path, system)
-    nested = path / facts.NESTED_ROOT
-    if _has_compilers(nested):
-        deep = "modules of a release of late 2023, one level too deep: today's do not find them"
-        warnings.append(f"{nested} holds {deep}")
     return CacheRoot(url, path, origin, caching, system, tuple(warnings))
 
 
@@ -152,11 +148,3 @@ def _about(path: Path, system: FileSystem) -> list[str]:
     if path.exists() and not path.is_dir():
         warnings.append(f"{path} is not a folder")
     return warnings
-
-
-def _has_compilers(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as found:
-            return any(facts.COMPILER_DIRECTORY.fullmatch(entry.name) for entry in found)
-    except OSError:
-        return False

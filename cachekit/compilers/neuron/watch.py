@@ -150,8 +150,8 @@ class NeuronWatch(Watch):
         if self._strict:
             why, hint = self._why_it_compiles(module)
             raise MissError(
-                f"a graph is not warm: {module or 'its name was not told'}",
-                cause=f"it began to compile in: {self._phase or 'start'}{why}",
+                f"a graph is not warm: {module or 'no name was logged'}",
+                cause=f"the graph began to compile in: {self._phase or 'start'}{why}",
                 hint=hint,
             )
 

@@ -42,7 +42,7 @@ from cachekit.remotes.folder.confined import (
     write_all,
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
-from cachekit.remotes.port import Commit, Document, Entry, Limits, Tell, Upload, reads_as
+from cachekit.remotes.port import Commit, Document, Entry, Limits, Storage, Tell, Upload, reads_as
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ _HINTS = {
 }
 
 
-class FolderStorage:
+class FolderStorage(Storage):
     """The folder at `path`.
 
     Args:
@@ -74,9 +74,6 @@ class FolderStorage:
     """
 
     compares = True
-    scarce = False
-    batch = 1
-    public = False
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.name = str(path)
@@ -293,10 +290,6 @@ class FolderStorage:
         # What comes too late is a swap that wins or fails like any other.
         self._do(swap, self._limits.commit, late=UncertainError)
         self._sweep()
-        return ""
-
-    def happened(self, title: str) -> str:
-        """Nothing: there is no history. A document that was written is found by reading it."""
         return ""
 
     def _do(

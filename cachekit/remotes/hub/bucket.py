@@ -23,7 +23,7 @@ from urllib.parse import quote
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.layout import check, is_good
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write, reads_as
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 from cachekit.text import redact
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
@@ -31,7 +31,7 @@ PATIENCE = 3  # more tries of a batch of files, whose paths have one content
 _TOGETHER = 64 << 20  # bytes that are sent in one batch, unless a single file has more
 
 
-class BucketStorage:
+class BucketStorage(Storage):
     """A Storage Bucket, or what lies below a prefix in it.
 
     Args:
@@ -45,9 +45,7 @@ class BucketStorage:
     """
 
     compares = False
-    scarce = False
     batch = BATCH
-    public = False
 
     def __init__(
         self, name: str, *, limits: Limits | None = None, endpoint: str = "", token: str | None = None
@@ -157,10 +155,6 @@ class BucketStorage:
             except UncertainError:
                 if not self._is_there(change.writes):
                     raise
-        return ""
-
-    def happened(self, title: str) -> str:
-        """Nothing: there is no history. A document that was written is found by reading it."""
         return ""
 
     def _batch(

@@ -20,7 +20,7 @@ from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import place_of
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Tell, Upload, Write
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write
 from cachekit.text import redact
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ADDRESS = re.compile(r"hf://(?:(datasets|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
-class HubStorage:
+class HubStorage(Storage):
     """A repo on the Hub; see `Storage`.
 
     Args:
@@ -50,7 +50,6 @@ class HubStorage:
     compares = True
     scarce = True
     batch = STAT_BATCH
-    public = False
 
     def __init__(
         self,

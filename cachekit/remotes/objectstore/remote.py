@@ -33,7 +33,7 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
-from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Tell, Upload, Write, reads_as
+from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Storage, Tell, Upload, Write, reads_as
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -42,13 +42,10 @@ SINGLE = 16 << 20  # bytes of a file that is sent in one conditional request, fr
 _SENDERS = 6  # files at once
 
 
-class ObjectStorage(ObjectReader):
+class ObjectStorage(ObjectReader, Storage):
     """A bucket, or what lies below a prefix in it."""
 
     compares = True
-    scarce = False
-    batch = 1
-    public = False
 
     def __init__(
         self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
@@ -83,10 +80,6 @@ class ObjectStorage(ObjectReader):
             each([partial(self._check, write) for write in change.writes], ASKERS)
         for write in change.writes:
             self._write(write)
-        return ""
-
-    def happened(self, title: str) -> str:
-        """Nothing: there is no history. A document that was written is found by reading it."""
         return ""
 
     def _compare(self, file: Upload, found: FoundObject) -> None:

@@ -7,4 +7,4 @@ from tests.compilers.neuron.native_worker import compiled, load
 
 for graph in sys.argv[1:]:
     version = metadata.version("neuronx-cc")
-    load(compiled(graph, version, None), graph, version)
+    load(compiled(graph, version), graph, version)

@@ -7,9 +7,8 @@ compiler's version, written as `.tmp.XXXXXX` and renamed; a lock of the kernel's
 are switched on. Invented: a NEFF of another compiler is refused as it is loaded, so that mixing is found out.
 
 NATIVE_WORKER names a JSON file: `graphs` of every rank, those of one rank by its number, `train` for those that a
-training needs beyond its trial; `many` is how many more there are; `half` leaves what a killed compile leaves; `damage`
-is a graph that ends on the disk as half of itself; `silent` has no counters; `linger` is how long a training goes on
-after its last graph.
+training needs beyond its trial; `many` is how many more there are; `silent` has no counters; `linger` is how long a
+training goes on after its last graph.
 """
 
 import fcntl
@@ -53,7 +52,7 @@ def load(raw, graph, version):
     knobs.note("loaded", graph=graph)
 
 
-def compiled(graph, version, damage):
+def compiled(graph, version):
     """A graph's NEFF, from the cache or made now."""
     root = Path(os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR") or "/nonexistent/neff_cache")
     local = Path(os.environ.get("TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR") or "/nonexistent/local_cache")
@@ -73,7 +72,7 @@ def compiled(graph, version, damage):
         knobs.note("compile", graph=graph)
         raw = neff.write(graph.encode(), output="/tmp/neuron_backend/x.neff", target="trn2", version=version)
         COUNTERS["compiled"] += 1
-        write(path, raw[: len(raw) // 2] if graph == damage else raw)
+        write(path, raw)
     return raw
 
 
@@ -95,16 +94,11 @@ def main():
         for graph, phase in wanted:
             events.write(json.dumps({"event": "at", "phase": phase}) + "\n")
             before = dict(COUNTERS)
-            load(compiled(graph, version, plan.get("damage")), graph, version)
+            load(compiled(graph, version), graph, version)
             if tells and before != COUNTERS:
                 events.write(json.dumps({"event": "graphs", "phase": phase, **COUNTERS}) + "\n")
         if job["mode"] == "train":
             time.sleep(plan.get("linger", 0))
-        if plan.get("half"):
-            root = Path(os.environ["TORCH_NEURONX_NEFF_CACHE_DIR"])
-            (root / "ab" / "cd").mkdir(parents=True, exist_ok=True)
-            (root / "ab" / "cd" / ".tmp.Xy12ab").write_bytes(b"half a graph")
-            (root / "ab" / "cd" / "tmpq7.tmp").write_bytes(b"half a graph")
         result["counters"] = COUNTERS if tells else {"found": 0, "compiled": 0}
         target = Path(job["result"] + suffix)
         target.with_name(target.name + ".new").write_text(json.dumps(result))

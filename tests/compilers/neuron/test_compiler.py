@@ -81,7 +81,7 @@ def test_a_strict_training_stops_as_a_compile_begins(warmed):
     machine.host.knobs(compile_seconds=300)
     refused = machine("train", "tiny.yaml", "--require-warm", code=3)
     assert name(8) in refused["error"]["message"]
-    assert refused["error"]["cause"] == "it began to compile in: evaluation"
+    assert refused["error"]["cause"] == "the graph began to compile in: evaluation"
     assert "the record lacks it" in refused["error"]["hint"]
     assert not left_behind(machine.host)
     assert not entry(machine, 8).finished

@@ -116,13 +116,6 @@ def test_doctor_prints_the_root(tmp_path, monkeypatch, capsys):
     assert (document["path"], document["origin"]) == (f"{tmp_path}/a.b", "NEURON_COMPILE_CACHE_URL")
 
 
-def test_the_level_of_late_2023_is_found(tmp_path):
-    make(tmp_path / "neuron-compile-cache")
-    root = resolve({"NEURON_COMPILE_CACHE_URL": str(tmp_path)}, mounts=MOUNTS)
-    assert any("one level too deep" in warning for warning in root.warnings)
-    assert [entry.path.parent.parent for entry in scan(tmp_path).entries] == [tmp_path / "neuron-compile-cache"]
-
-
 @pytest.mark.parametrize(
     ("path", "kind", "local"),
     [

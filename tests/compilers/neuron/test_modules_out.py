@@ -99,14 +99,6 @@ def test_a_pipe_does_not_stop_us(root, workspace):
     assert {file.path for file in found.harvest.modules[0].files} == set(FILES["success"]) - {"model.hlo_module.pb"}
 
 
-def test_of_two_with_one_name_one_is_taken(root, workspace):
-    make(root)
-    make(root / "neuron-compile-cache")
-    found = taken(root, workspace)
-    assert len(found.harvest.modules) == 1
-    assert [item.reason for item in found.left] == ["another of the same name was taken"]
-
-
 def test_a_full_workspace_is_an_error_and_no_skip(root, workspace):
     make(root)
     entries = scan(root).entries

@@ -9,12 +9,9 @@ import json
 import shutil
 import subprocess
 import sys
-import tarfile
 
 import pytest
 
-from cachekit.events import Journal
-from cachekit.store import Store
 from tests.compilers.neuron.native_machine import HERE, NEW, OLD, NativeMachine
 from tests.compilers.neuron.neuron_machine import LIMIT
 
@@ -31,17 +28,6 @@ def compiles(machine: NativeMachine) -> int:
     count = machine.host.compiles
     machine.host.forget()
     return count
-
-
-def members(machine: NativeMachine, module: str) -> list[str]:
-    """What lies in a module's archive."""
-    store = Store(machine.home, Journal(None, "test"))
-    for record in store.records():
-        for one in record.modules:
-            if one.name == module:
-                with tarfile.open(store.layout.blob(one.files[0].sha256)) as tar:
-                    return tar.getnames()
-    raise AssertionError(module)
 
 
 @pytest.mark.feature("F1", "K3")
@@ -86,27 +72,13 @@ def test_two_compilers_never_share_a_graph(machine):
     assert compiles(machine) == 0
 
 
-@pytest.mark.feature("S2")
-def test_what_is_half_written_is_never_kept(machine):
-    machine.graphs("forward", half=True)
-    warmed = machine("warm", "tiny.yaml")
-    assert warmed["compiled"] == 1
-    (name,) = members(machine, warmed["modules"][0]["name"])
-    assert name.endswith(".neff")
-
-    machine.graphs("forward", **{"1": ["torn"]}, damage="torn")
-    machine("warm", "tiny.yaml", "--recache", code=6)
-    assert "a compiled graph cannot be kept" in machine.said
-    assert members(machine, warmed["modules"][0]["name"]) == [name], "the record that there was stays"
-
-
 @pytest.mark.feature("M3")
 def test_what_a_training_compiles_beyond_its_record_is_told_stopped_and_added(machine):
     machine("warm", "tiny.yaml")
     plan = json.loads(machine.plan.read_text())
     machine.plan.write_text(json.dumps({**plan, "train": [["late", "evaluation"]], "linger": 120}))
     machine("train", "tiny.yaml", "--require-warm", code=3)
-    assert "it began to compile in: evaluation" in machine.said
+    assert "began to compile in: evaluation" in machine.said
     machine.plan.write_text(json.dumps({**plan, "train": [["late", "evaluation"]]}))
     trained = machine("train", "tiny.yaml")
     assert (trained["compiled"], trained["built"], trained["surprises"]) == (1, 1, ["evaluation"])
@@ -139,19 +111,6 @@ def test_many_graphs_are_one_archive_and_the_nearest_record_gives_those_that_are
     assert near["reused"]["key"] == warmed["key"]
     trained = machine("train", "tiny.yaml", "--require-warm", "--set", "training.max_seq_length=32")
     assert (trained["compiled"], trained["found"], compiles(machine)) == (0, 12, 0)
-
-
-@pytest.mark.feature("U1", "F3")
-def test_the_other_verbs_know_it(machine):
-    key = machine("warm", "tiny.yaml")["key"]
-    shown = machine("store", "show", key[:12])
-    assert (shown["whole"], [module["neffs"] for module in shown["modules"]]) == (True, [3])
-    assert {one["status"] for one in machine("coverage", "tiny.yaml")["recipes"]} == {"covered"}
-    doctor = json.loads(machine.start("doctor").communicate(timeout=LIMIT)[0])  # may find something on this host
-    seen = doctor["machine"]
-    assert (seen["compiler"], seen["directory"]) == ("neuron-native", "torchneuron-2.27.5334.0")
-    found = {one["check"]: one for one in doctor["findings"]}
-    assert found["neuron-packages"]["said"].endswith("which is TorchNeuron")
 
 
 def run(machine: NativeMachine, *graphs: str, options: tuple[str, ...] = ()) -> dict:
