@@ -1,4 +1,4 @@
-"""Calls that end in time, whatever a client of somebody's server does.
+"""Calls that end in time, even if the client of a remote hangs.
 
 A client of a remote may never come back: a system call on a dead mount, a name that does not resolve, the Rust behind
 `hf_xet` and `obstore`. No signal and no exception reaches any of these. So each call runs in a daemon thread. When the
@@ -28,7 +28,7 @@ _LOOK = 0.2  # seconds between two looks whether anybody still wants a stream
 
 
 class CallProgress:
-    """Moves the end of a call on: whoever does the work calls this when something went over the line."""
+    """Extends the time of a call: the work calls this whenever data went over the line."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()

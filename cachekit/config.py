@@ -53,7 +53,7 @@ class Declared(Struct, frozen=True):
     Attributes:
         help: One line for people; it names the unit, where the setting has one.
         read: Makes the checked value of what a file, a variable or an option says. Raises ValueError.
-        default: What the setting is where nobody says it, as a file would say it.
+        default: The value if nothing sets it, as a file would say it.
         option: The command line's option for it, where there is one.
     """
 
@@ -168,16 +168,18 @@ class Config(Struct, frozen=True, kw_only=True):
     push_seconds: Annotated[float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0)]
     reuse_bytes: Annotated[
         int,
-        Declared("the largest record of another key that a warm begins with; 0 is none", parse_size, 2_000_000_000),
+        Declared("the largest record of another key that a warm reuses; 0 is never", parse_size, 2_000_000_000),
     ]
     gc_max_size: Annotated[
         int | None,
-        Declared("what `gc` leaves in the store: 50GB; none is no limit", or_none(parse_size), option="--max-size"),
+        Declared(
+            "the size to which `gc` brings the store: 50GB; none is no limit", or_none(parse_size), option="--max-size"
+        ),
     ]
     gc_max_age: Annotated[
         float | None,
         Declared(
-            "how long `gc` leaves a record that nobody uses: 30d; none is no limit",
+            "how long `gc` keeps a record that is not used: 30d; none is no limit",
             or_none(parse_age),
             option="--max-age",
         ),
@@ -198,7 +200,7 @@ SETTINGS: dict[str, Declared] = {
 
 
 def default(name: str) -> Any:
-    """What a setting is where nobody says it, as a file would say it; the store lies in this user's cache folder."""
+    """The value of a setting that nothing sets, as a file would say it; the store lies in this user's cache folder."""
     value = SETTINGS[name].default
     return value() if callable(value) else value
 
@@ -338,7 +340,7 @@ def load(
 
 
 def defaults() -> Config:
-    """The settings of somebody who has none: what is left where files cannot be read."""
+    """All settings at their defaults, for when the files cannot be read."""
     return _made({name: (default(name), "default") for name in SETTINGS})
 
 

@@ -38,7 +38,7 @@ REASONS = {
     "store-damaged": "the key's record in the store, or a file of it, is damaged or missing",
     "store-schema": "the key's record in the store is one that only another cachekit reads",
     "store-not-writable": "the store cannot be written: read-only, no permission, or no space",
-    "not-kept": "what compiled could not be kept, for a reason of its own",
+    "not-kept": "what compiled could not be kept",
     "cache-dir-unusable": "the place where the compiler should look cannot be used",
     "restore-refused": "the record could not be restored",
     "module-left": "a module of the record was not restored: what stands in its place must not be touched",
@@ -46,7 +46,7 @@ REASONS = {
     "remote-failed": "a remote could not be reached, or gave up",
     "remote-skipped": "a remote was not asked, because it had failed a moment ago",
     "remote-refused": "a remote did not let us in",
-    "remote-untrusted": "a remote may hold what somebody else made, and nobody said to trust it",
+    "remote-untrusted": "a remote may hold what somebody else made, and this user did not say to trust it",
     "remote-damaged": "what a remote has for the key is not what it should be",
     "remote-write-only": "a remote was not asked, because the settings say only to write there",
     "remote-read-only": "what compiled was not put on a remote, because the settings say only to read there",
@@ -179,7 +179,7 @@ def prune(folder: Path, days: int, now: float | None = None) -> int:
 
 
 def read(path: Path) -> list[Event]:
-    """The events of a journal, without what is none: the torn last line of a killed run, for one.
+    """The events of a journal; lines that are not events are left out, such as the torn last line of a killed run.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""Regular files: opened without waiting for what is none, replaced whole, locked while their owner lives."""
+"""Regular files: opened without waiting on a pipe, replaced whole, locked while their owner lives."""
 
 from __future__ import annotations
 

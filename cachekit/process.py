@@ -278,7 +278,7 @@ def main(command: list[str]) -> int:
 
 
 def _reap(child: int, code: int | None) -> int | None:
-    """Bury who has ended; returns the command's own exit code, once it is known."""
+    """Reap processes that have ended; returns the exit code of the command, once it is known."""
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

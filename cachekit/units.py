@@ -20,7 +20,7 @@ def parse_size(text: object) -> int:
     """Bytes: a whole number of them, or with a unit, in thousands (kB, MB, GB, TB) or in 1024s (KiB, MiB, GiB, TiB).
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such an amount.
     """
     number, unit = _split(text, "a number of bytes, or a size like 500MB or 2GiB")
     factor = _BYTES.get(unit.upper())
@@ -33,7 +33,7 @@ def parse_age(text: object) -> float:
     """Seconds: a number with a unit, as 90min, 12h, 30d, 4w; without one it is days.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such an amount.
     """
     number, unit = _split(text, "a time like 90min, 12h or 30d")
     name = unit.lower()

@@ -1,7 +1,7 @@
-"""Whether a user may use a store that others made: told before anything compiles, with the command that mends it.
+"""Whether this user may use a store that another user made: told before anything compiles, with the command that helps.
 
-A store is one user's. Others may look into it as far as the umask of who made its folders lets them; its files are
-readable for all who reach them. Teams share caches, not stores.
+A store belongs to one user. Others may look into it if the umask of its owner lets them. Teams share remotes, not
+stores.
 """
 
 from __future__ import annotations

@@ -40,12 +40,7 @@ Depth = Literal["there", "noted", "pieces", "digest"]
 
 
 class Blobs:
-    """The blobs of a store: compares them with their digests, and remembers which it found whole.
-
-    Args:
-        layout: The store's paths.
-        index: Keeps what was found whole.
-    """
+    """The blobs of a store: compares them with their digests, and remembers which it found whole."""
 
     def __init__(self, layout: Layout, index: Index) -> None:
         self._layout = layout
@@ -156,12 +151,7 @@ class Blobs:
 
     @contextmanager
     def reading(self, file: File, refuse: Callable[[File, str], Exception]) -> Iterator[Blob]:
-        """Use a blob; leaving the block means that it was whole. What was made of it is to be thrown away if not.
-
-        Args:
-            file: What its record says.
-            refuse: Sets a damaged one aside, and makes the error to raise.
-        """
+        """Use a blob; leaving the block means that it was whole. What was made of it is to be thrown away if not."""
         blob = Blob(file, self._layout.blob(file.sha256), self)
         try:
             yield blob
@@ -176,11 +166,6 @@ class Blobs:
 
 class Blob:
     """A file of the store in use: its digest is computed beside, or from the very bytes that its reader gets.
-
-    Args:
-        file: What its record says.
-        path: Where it lies.
-        blobs: Know what it should be.
 
     Attributes:
         location: The file, for whoever only looks at it before he calls `through`.

@@ -55,10 +55,6 @@ class Totals:
 class Writer:
     """Writes a bundle; every member in the order of the index.
 
-    Args:
-        target: Where the bytes go.
-        members: All that will follow.
-
     Raises:
         UsageError: They are too many for one index.
     """

@@ -1,6 +1,6 @@
-"""What nobody will use again: folders of processes that are gone, old unfinished files, notes about nothing.
+"""Garbage: folders of processes that are gone, old unfinished files, and notes about records that are gone.
 
-None of it is worth keeping, and none of it harms: it is removed by the way, and reported by a check.
+Garbage does no harm. `gc` removes it, and `verify` reports it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Garbage(Struct, frozen=True):
         path: A file, or a folder with all that is in it.
         size: Bytes.
         why: In words.
-        lock: The lock of its owner, where it has one: it goes only while nobody holds that.
+        lock: The lock of its owner, if it has one: garbage is removed only while nobody holds the lock.
         scratch: It is the private folder of a process; see `scratch`.
     """
 
@@ -41,14 +41,7 @@ class Garbage(Struct, frozen=True):
 
 
 def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | None = None) -> list[Garbage]:
-    """What nobody will use again, in the order of paths.
-
-    Args:
-        layout: The store's paths.
-        live: Where compiler cache dirs are made.
-        keys: Of the records.
-        now: Seconds since the epoch.
-    """
+    """All garbage of a store, in the order of paths."""
     now = time.time() if now is None else now
     found: list[Garbage] = []
     for base in dict.fromkeys((layout.tmp, layout.live, live)):

@@ -1,4 +1,4 @@
-"""Take out of the store what nobody needs: what no record names, and records beyond a size, an age or a compiler.
+"""Remove from the store what is not needed: blobs of no record, and records beyond a size, an age or a compiler.
 
 Which records go first is decided by their last use. Pinned ones stay, and those that somebody uses at this moment.
 """
@@ -110,13 +110,7 @@ class Collected(Struct, frozen=True):
 
 
 def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collected:
-    """Remove what nobody needs, while others go on.
-
-    Args:
-        store: The store.
-        live: Where compiler cache dirs are made.
-        keep: What may stay.
-        dry_run: Only say what would go.
+    """Remove what is not needed, while other processes use the store.
 
     Raises:
         StoreError: The store cannot be written, or not all of its records be read.
@@ -274,7 +268,7 @@ def fits(directory: str, pattern: str) -> bool:
 
 
 class ScannedBlobs(Struct, frozen=True):
-    """What lies in a folder of blobs, with sizes: blobs, those that no record names, and by path what is none."""
+    """What lies in a folder of blobs, with sizes: the blobs, those that no record names, and other files by path."""
 
     blobs: dict[str, int]
     orphans: dict[str, int]

@@ -1,9 +1,9 @@
 """All runs that a store has seen: those whose journals are there, and the figures of those whose journals were removed.
 
 `state/stats/<month>.jsonl` has a line for each run of the month with what its journal came to; of several lines of a
-run the last one counts. Lines are only ever appended, and a journal is removed only after its line was read back. So a
-run counts once whoever counts, whoever removes journals beside, and whenever somebody is killed; no lock is needed.
-Figures are not derived from records, so they are not in the index, which may be deleted.
+run the last one counts. Lines are only appended, and a journal is removed only after its line was read back. So
+each run counts once, with any number of processes that count and remove, and any of them killed, without a lock.
+Figures cannot be derived from records, so they are not in the index, which may be deleted.
 """
 
 from __future__ import annotations

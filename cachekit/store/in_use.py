@@ -1,7 +1,7 @@
 """What running processes use of a store, which removal leaves alone.
 
-Whoever uses a record for longer than a moment (a restore, a push, a pull that counts on what is here already) notes its
-blobs in a file of its own, under a lock that ends with the process, however it ends.
+A process that uses a record for longer than a moment (a restore, a push, a pull that relies on blobs that are here)
+notes the blobs in a file of its own, under a lock that the kernel frees when the process ends.
 """
 
 from __future__ import annotations

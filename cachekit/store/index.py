@@ -54,11 +54,7 @@ _IN_ORDER = "ORDER BY folder.directory, folder.model_type, record.key"
 
 
 class Index:
-    """The index of one store, for all threads of a process; each question opens the file and closes it again.
-
-    Args:
-        layout: The store's paths.
-    """
+    """The index of one store, for all threads of a process; each question opens the file and closes it again."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -67,11 +63,7 @@ class Index:
     # Questions: answered as of the last `refresh`
 
     def rows(self, *, flawed: bool = False) -> Iterator[IndexRow]:
-        """Every record that can be used, in the order of their paths; those of a folder are asked for at once.
-
-        Args:
-            flawed: All others, too.
-        """
+        """Every record that can be used, in the order of their paths; those of a folder are asked for at once."""
         folders = self._file.ask("SELECT id FROM folder ORDER BY directory, model_type")
         for folder in folders:
             yield from self._rows(f"{_ROWS} WHERE folder = ? AND (usable OR ?) ORDER BY record.key", (*folder, flawed))
@@ -86,7 +78,7 @@ class Index:
         return {key for (key,) in self._file.ask("SELECT key FROM record")}
 
     def count_later(self) -> int:
-        """How many records are a later cachekit's, of which nothing can be said."""
+        """How many records were made by a newer cachekit, and cannot be read by this one."""
         ((count,),) = self._file.ask("SELECT count(*) FROM record WHERE NOT usable AND flaw = ''")
         return int(count)
 
@@ -117,11 +109,6 @@ class Index:
         """The records that can be used by their distance from some hard ingredients, nearest first; see `key.nearest`.
 
         As many are looked at as the caller takes.
-
-        Args:
-            hard: What is wanted.
-            compiler: Only records of this compiler.
-            directory: Only records of this directory.
         """
         nearest = Nearest(hard)
         query = (

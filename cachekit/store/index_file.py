@@ -1,4 +1,4 @@
-"""The file of a store's index: opened for each question, made anew where it is bad, in memory where it cannot serve."""
+"""The file of an index: opened for each question, rebuilt if damaged, in memory if SQLite cannot use the file."""
 
 from __future__ import annotations
 
@@ -62,9 +62,6 @@ class IndexFile:
 
     Each opens the file and closes it again: a connection must not be carried into a forked process. Numbers of rows
     have a meaning only in one file: where another one lies there than when `begin` was called, that is an error.
-
-    Args:
-        layout: The store's paths.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -198,10 +195,10 @@ def _copied(path: Path) -> sqlite3.Connection | None:
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Make the tables where there are none.
+    """Make the tables in an empty file.
 
     Raises:
-        sqlite3.DatabaseError: The file is no index, or another version's.
+        sqlite3.DatabaseError: The file is not an index, or an index of another version.
     """
     import sqlite3
 

@@ -252,11 +252,6 @@ class ChangedFolder(Struct, frozen=True):
 def changed_folders(ask: Ask, records: Path, *, exact: bool) -> list[ChangedFolder]:
     """The folders of records that are not as the index knows them.
 
-    Args:
-        ask: Asks the index.
-        records: The folder of all records.
-        exact: Look at each record's file.
-
     Raises:
         OSError: A folder cannot be read, and it is to be exact.
     """

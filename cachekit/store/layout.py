@@ -41,10 +41,7 @@ class Place(NamedTuple):
 
 
 class Layout:
-    """The paths of a store at `home`, of which the text above says what lies where.
-
-    Args:
-        home: The store's folder.
+    """The paths of a store at `home`; the text above says what lies where.
 
     Attributes:
         live: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.

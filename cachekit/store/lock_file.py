@@ -88,7 +88,7 @@ def anonymous(record: Record) -> Record:
 
 
 def nearest() -> Path:
-    """The lock file of the working directory or of the nearest folder above it; where there is none, of the former."""
+    """The lock file of the working directory, else of the nearest folder above that has one, else a new one here."""
     here = Path.cwd()
     found = next((path for folder in here.parents if (path := folder / NAME).is_file()), None)
     return found if found and not Path(NAME).is_file() else Path(NAME)
@@ -98,7 +98,7 @@ def read(path: Path) -> list[Locked]:
     """Read a lock file.
 
     Raises:
-        UsageError: It is none, or a later cachekit's, or cannot be read.
+        UsageError: It is not a lock file, was written by a newer cachekit, or cannot be read.
     """
     try:
         document = parse(files.read(path))

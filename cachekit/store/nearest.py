@@ -1,4 +1,4 @@
-"""The records by their distance from what is wanted, of which only those are looked at that may be among the nearest.
+"""The records by their distance from what is wanted; only those that may be among the nearest are looked at.
 
 A folder holds the records of one compiler and one model type, and all of them have some ingredients in common. Those
 tell how near the nearest of the folder can be at best: the folder is opened when its turn comes.
@@ -54,9 +54,6 @@ class Nearest:
     Of two sets, the names that do not agree are those of both, less the equal pairs. So a candidate's pair adds a
     change where the wanted set lacks its name, takes one away where it is equal, and else leaves the sum as it is: the
     sum over the wanted set's own names.
-
-    Args:
-        wanted: Hard ingredients.
     """
 
     def __init__(self, wanted: Mapping[str, Any]) -> None:
@@ -94,7 +91,7 @@ class Nearest:
             heapq.heapify(queue)
 
     def _at_best(self, folder: Folder) -> int:
-        """The distance of a record that has what all of the folder have, and whatever is wanted beside."""
+        """The least distance that a record of the folder can have: what all its records share differs in any case."""
         return sum(
             self._worth.get(name) or _worth(name)
             for name, text in folder.common.items()

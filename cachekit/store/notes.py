@@ -1,4 +1,4 @@
-"""Small notes beside the records, which no plan believes: they only tell people something, or save them an argument.
+"""Small notes beside the records. No plan relies on them: they tell people something, or save them an argument.
 
 The recipe warmed last in a working directory, so that `cachekit train` needs no argument. And what a trial that failed
 had found out, by key until a warm of it succeeds: which modules it needs, why it failed, and where its log is.
@@ -104,7 +104,7 @@ Note = TypeVar("Note", bound=Struct)
 
 
 def _read(path: Path, kind: type[Note]) -> Note | None:
-    """A note; None where there is none, or none that can be read."""
+    """A note; None if it is missing or cannot be read."""
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if path.stat().st_size <= _LARGEST:
             return msgspec.json.decode(path.read_bytes(), type=kind)

@@ -1,7 +1,7 @@
-"""A blob on its way in: what arrived stays when the process is killed, and the next one goes on from there.
+"""A blob on its way in: what arrived stays if the process is killed, and the next process goes on from there.
 
-The owner holds a lock on the file. Who finds it locked fetches into a file of its own: the bytes come twice then, which
-is harmless.
+The owner holds a lock on the file. A process that finds the file locked fetches into a file of its own: the bytes come
+twice then, which is harmless.
 
 The digest of the whole is computed in a thread beside whoever receives and writes the bytes: it takes longer than both.
 """
@@ -140,7 +140,7 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
 
 
 def _held(path: Path) -> int | None:
-    """The file, locked; None where it is another's."""
+    """The file, locked; None if another process holds it."""
     try:
         return hold(path)
     except PermissionError:
@@ -153,7 +153,7 @@ def _held(path: Path) -> int | None:
 
 
 def sweep(layout: Layout) -> None:
-    """Remove what nobody went on with for a week."""
+    """Remove files that nobody continued for a week."""
     with suppress(OSError):
         for path in list(layout.partial.iterdir()):
             with suppress(OSError):

@@ -18,13 +18,7 @@ from cachekit.store.record import File
 
 
 class Quarantine:
-    """Where damaged files of a store go.
-
-    Args:
-        layout: The store's paths.
-        blobs: Know what they should be.
-        journal: Told about damage (`store.damaged`), once for each piece.
-    """
+    """Where damaged files of a store go."""
 
     def __init__(self, layout: Layout, blobs: Blobs, journal: Journal) -> None:
         self._layout = layout

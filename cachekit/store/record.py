@@ -150,7 +150,7 @@ def file_path(module: Module, file: File) -> str:
     return module.name if is_archive(module) else f"{module.name}/{file.path}"
 
 
-# The model type of records that no recipe made: modules taken out of a cache, of which no plan hits any.
+# The model type of records that no recipe made: modules imported from a cache. No plan hits them.
 IMPORTED = "imported"
 # And of those of a user's own command; also their `task`.
 COMMAND = "command"

@@ -1,7 +1,7 @@
 """Take records out of a store, with all that only they name, while others go on.
 
-The order is publishing's, turned round: the record first, then the blobs that nobody names any more. A removal that
-dies leaves records that are whole, and blobs that nobody names: the next one takes those. Each slice is done under the
+The order is that of a publish reversed: the record first, then the blobs that no record names any more. A removal that
+dies leaves whole records, and blobs without a record, which the next removal takes. Each slice is done under the
 store's write lock, in a fraction of a second, after a look at what has been published, used, pinned and put to use
 meanwhile.
 """
@@ -104,12 +104,7 @@ class Going:
 
 
 class Remover:
-    """Removes from one store.
-
-    Args:
-        store: The store.
-        tell: Told how many files went so far.
-    """
+    """Removes from one store."""
 
     def __init__(self, store: Store, *, tell: Callable[[int], object] = lambda _: None) -> None:
         self._store = store
@@ -126,7 +121,7 @@ class Remover:
             force: Pinned ones too, and those in use: what a process uses of those stays until the process is done.
 
         Raises:
-            StoreError: The store cannot be written, or nobody knows what a record of it names.
+            StoreError: The store cannot be written, or a record cannot be read, so that its blobs are unknown.
             WaitedTooLongError: Others publish all the time.
         """
         for part in _slices(victims, lambda victim: 4 * victim.row.modules + 2):
@@ -134,7 +129,7 @@ class Remover:
                 self._take([one for victim in part if (one := self._may_go(victim, now, force=force))], now)
 
     def blobs(self, digests: Sequence[str]) -> None:
-        """Remove those of these blobs that nobody names or uses; raises as `records`."""
+        """Remove the blobs among these that no record names and no process uses; raises as `records`."""
         for part in _slices(digests, lambda _: 1):
             with self._alone() as now:
                 named = {digest for first in {one[:2] for one in part} for digest in now.index.named_below(first)}

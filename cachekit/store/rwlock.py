@@ -1,4 +1,4 @@
-"""A read-write lock of a store: who publishes reads, and who removes writes.
+"""The read-write lock of a store: a publish takes the read lock, a removal the write lock.
 
 Removal has to know that no record comes to name a blob in the moment between looking and unlinking. So whoever
 publishes holds the read lock for that long, and removal the write lock, for a fraction of a second at a time. What is
@@ -34,8 +34,8 @@ class RWLock:
 
     Args:
         layout: The store's paths.
-        tell: Told whom removal is done by, as far as the system says, and how many seconds it was waited for; and
-            whether that was in vain.
+        tell: Called with the process that removes, as far as the system says, the seconds waited so far, and whether
+            the wait was given up.
     """
 
     def __init__(self, layout: Layout, tell: Callable[[str, float, bool], object] = lambda *_: None) -> None:
@@ -44,7 +44,7 @@ class RWLock:
         self._mutex = threading.Lock()
         self._inside = 0
         self._handle: int | None = None
-        self._in_vain = False  # whether the last one waited to no end: the next one does not wait again
+        self._in_vain = False  # the last wait was given up, so the next one does not wait again
 
     @contextmanager
     def shared(self) -> Iterator[None]:

@@ -71,7 +71,7 @@ class Store:
         return record
 
     def flaw(self, key: str) -> str:
-        """What the last `lookup` of a key found wrong with its record; empty where there is none, or a whole one."""
+        """What the last `lookup` of a key found wrong with its record; empty if the record is missing or whole."""
         return self._flaws.get(key, "")
 
     def read(self, directory: str, model_type: str, key: str) -> Record | None:
@@ -100,11 +100,7 @@ class Store:
         return self.index
 
     def rows(self, where: Callable[[IndexRow], bool] = lambda _: True) -> list[IndexRow]:
-        """Some of the records that can be used, in the order of their paths; damaged ones are set aside.
-
-        Args:
-            where: Chooses.
-        """
+        """Some of the records that can be used, in the order of their paths; damaged ones are set aside."""
         return self._of_index(lambda index: [row for row in index.rows() if where(row)])
 
     def listed(self) -> list[Listed]:
@@ -132,13 +128,7 @@ class Store:
                 yield record
 
     def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[NearRecord]:
-        """The records by their distance from what is wanted, nearest first; the caller takes as many as are needed.
-
-        Args:
-            hard: Hard ingredients.
-            compiler: Only records of this compiler.
-            directory: Only records of this compiler's directory.
-        """
+        """The records by their distance from what is wanted, nearest first; the caller takes as many as are needed."""
         told = set[Place]()
         for _ in range(2):
             with suppress(LostIndexError):
@@ -154,7 +144,7 @@ class Store:
         return [NearRecord(row, index.hard(row)) for row in index.same_job(hard)]
 
     def holding(self) -> AbstractContextManager[None]:
-        """What is looked up, published or held inside of the block stays until its end, whatever is removed beside."""
+        """Records looked up, published or held inside of the block stay until its end, whatever others remove."""
         return self._in_use.scope()
 
     def hold(self, files: Iterable[File]) -> None:

@@ -1,4 +1,4 @@
-"""Look at everything that a store holds, to a depth, and say what of it is bad."""
+"""Check everything that a store holds, to a chosen depth, and say what is bad."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Verified(Struct, frozen=True):
         quick: Nothing was hashed.
         repair: What was bad was to be repaired.
         records: That were looked at.
-        of_later_versions: Of those, a later cachekit's, of which nothing can be said.
+        of_later_versions: Of those, records of a newer cachekit, which cannot be checked.
         blobs: Files that records name.
         bytes: Of those.
         problems: What was bad.
@@ -101,7 +101,7 @@ class Verified(Struct, frozen=True):
 
     @property
     def bad(self) -> tuple[Problem, ...]:
-        """What is bad still."""
+        """What is still bad."""
         return tuple(problem for problem in self.problems if not problem.mended)
 
     @property
@@ -114,7 +114,7 @@ class Verified(Struct, frozen=True):
         return dict(to_builtins(self))
 
     def error(self) -> IntegrityError | None:
-        """The error to end with, where something is bad still."""
+        """The error to end with, if something is still bad."""
         if self.good:
             return None
         keys = sorted({key[:12] for problem in self.bad for key in problem.keys})
@@ -134,7 +134,7 @@ def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Exam
         store: The store.
         live: Where compiler cache dirs are made.
         depth: To which blobs are checked; compiled graphs are looked into at `digest`.
-        examine: What looks into the graphs of a compiler's directory; None for a compiler of which nobody knows how.
+        examine: Gives what looks into the graphs of a compiler's directory; None if nothing can.
 
     Raises:
         StoreError: The store cannot be read.
@@ -151,7 +151,7 @@ def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Exam
     aside = list(quarantined(layout))
     store.refresh(exact=True)  # published meanwhile
     orphans: list[int] = []
-    # What a record that cannot be read names is nobody's only as far as one can tell: `gc` removes nothing then.
+    # The blobs of a record that cannot be read only seem to have no record: `gc` removes nothing then.
     told = all(row.state for row in index.flawed())
     for found in scanned(layout, index):
         orphans += found.orphans.values() if told else []
@@ -199,11 +199,7 @@ class _Look:
         self.seen = self.size = 0
 
     def at_all(self, count: int) -> tuple[list[Problem], list[str]]:
-        """What is wrong with the records of the store, and what is odd.
-
-        Args:
-            count: How many there are.
-        """
+        """What is wrong with the records of the store, and what is odd."""
         problems = self._flaws(self._index.flawed())
         self.seen, self.size = self._index.named_total()
         broken: set[int] = set()

@@ -27,11 +27,14 @@ from tests.support.standins import StandIn, Watched, expected, find, make_record
 pytest_plugins = ["tests.support.cli_session"]
 
 
-@pytest.fixture(params=["folder", "hub"])
+@pytest.fixture
 def make(request, tmp_path):
-    """Opens the same cache anew, as another machine would; without revisions, and with them."""
-    with serve(request.param, tmp_path / "server") as opened:
+    """Opens the same cache anew, as another machine would."""
+    with serve(getattr(request, "param", "folder"), tmp_path / "server") as opened:
         yield opened
+
+
+WITH_AND_WITHOUT_REVISIONS = pytest.mark.parametrize("make", ["folder", "hub"], indirect=True)
 
 
 @pytest.fixture
@@ -51,6 +54,7 @@ def live(watched, record):
 
 
 @pytest.mark.feature("F5")
+@WITH_AND_WITHOUT_REVISIONS
 def test_what_is_locked_is_what_comes(member):
     ann, bob = member("ann"), member("bob")
     made = warm(ann.session, ann.prepare()).record
@@ -65,6 +69,7 @@ def test_what_is_locked_is_what_comes(member):
 
 
 @pytest.mark.feature("F5")
+@WITH_AND_WITHOUT_REVISIONS
 def test_after_the_cache_was_given_another_build_the_old_bytes_come(member):
     """The record there names other files now; the old ones lie where they lay, or in the history."""
     ann, eve, bob = member("ann"), member("eve", compiler=StandIn(salt="other")), member("bob")
