@@ -1,53 +1,6 @@
 from cachekit.api import Cache as Cache
-from cachekit.api import attach as attach
-from cachekit.api import check_build as check_build
-from cachekit.api import check_lock as check_lock
-from cachekit.api import compare as compare
-from cachekit.api import coverage as coverage
-from cachekit.api import coverage_all as coverage_all
-from cachekit.api import doctor as doctor
-from cachekit.api import export as export
-from cachekit.api import export_bundle as export_bundle
-from cachekit.api import export_neuron_cache as export_neuron_cache
-from cachekit.api import gc as gc
-from cachekit.api import hub_create as hub_create
-from cachekit.api import hub_use as hub_use
-from cachekit.api import import_ as import_
-from cachekit.api import import_bundle as import_bundle
-from cachekit.api import import_neuron_cache as import_neuron_cache
-from cachekit.api import keys as keys
-from cachekit.api import last as last
 from cachekit.api import load_recipe as load_recipe
-from cachekit.api import lock as lock
-from cachekit.api import ls as ls
-from cachekit.api import neuron_contract as neuron_contract
-from cachekit.api import open_store as open_store
-from cachekit.api import pin as pin
-from cachekit.api import pins as pins
-from cachekit.api import plan as plan
-from cachekit.api import plan_all as plan_all
-from cachekit.api import plan_run as plan_run
-from cachekit.api import pull as pull
-from cachekit.api import pull_locked as pull_locked
-from cachekit.api import pull_modules as pull_modules
-from cachekit.api import push as push
-from cachekit.api import records as records
-from cachekit.api import remote_contents as remote_contents
-from cachekit.api import rm as rm
-from cachekit.api import run as run
-from cachekit.api import session as session
-from cachekit.api import settings as settings
-from cachekit.api import show as show
-from cachekit.api import stats as stats
-from cachekit.api import trace as trace
-from cachekit.api import train as train
-from cachekit.api import unpin as unpin
-from cachekit.api import verify as verify
-from cachekit.api import warm as warm
-from cachekit.api import warm_all as warm_all
-from cachekit.api import why as why
-from cachekit.api import why_key as why_key
-from cachekit.api import why_run as why_run
+from cachekit.config import Setting as Setting
 from cachekit.errors import AuthError as AuthError
 from cachekit.errors import CachekitError as CachekitError
 from cachekit.errors import CompileError as CompileError
@@ -64,9 +17,11 @@ from cachekit.errors import UnknownNameError as UnknownNameError
 from cachekit.errors import UsageError as UsageError
 from cachekit.errors import WaitedTooLongError as WaitedTooLongError
 from cachekit.recipe import Recipe as Recipe
+from cachekit.recipe.variant import Variant as Variant
 from cachekit.remotes.push import Pushed as Pushed
 from cachekit.store import Store as Store
 from cachekit.store.gc import Collected as Collected
+from cachekit.store.index_rows import Listed as Listed
 from cachekit.store.record import Record as Record
 from cachekit.store.verify import Verified as Verified
 from cachekit.trainer_callback import CacheCallback as CacheCallback
@@ -74,9 +29,13 @@ from cachekit.verbs.attach import Attached as Attached
 from cachekit.verbs.attach import Attachment as Attachment
 from cachekit.verbs.check_build import CheckedBuild as CheckedBuild
 from cachekit.verbs.coverage import Coverage as Coverage
+from cachekit.verbs.coverage import CoverageOfAll as CoverageOfAll
 from cachekit.verbs.doctor import Diagnosis as Diagnosis
 from cachekit.verbs.export_bundle import Bundled as Bundled
 from cachekit.verbs.export_cache import Exported as Exported
+from cachekit.verbs.forecast import Forecast as Forecast
+from cachekit.verbs.hub import RemoteContents as RemoteContents
+from cachekit.verbs.hub import Used as Used
 from cachekit.verbs.import_bundle import Unbundled as Unbundled
 from cachekit.verbs.import_cache import Imported as Imported
 from cachekit.verbs.lock import CheckedLock as CheckedLock
@@ -86,13 +45,66 @@ from cachekit.verbs.planned import Planned as Planned
 from cachekit.verbs.planned import Warmed as Warmed
 from cachekit.verbs.prove import Contract as Contract
 from cachekit.verbs.pull import Outcome as Outcome
+from cachekit.verbs.pull import Pulls as Pulls
+from cachekit.verbs.push import Pushes as Pushes
 from cachekit.verbs.remove import Deleted as Deleted
 from cachekit.verbs.run import Ran as Ran
 from cachekit.verbs.session import Session as Session
 from cachekit.verbs.stats import Stats as Stats
 from cachekit.verbs.train import Trained as Trained
+from cachekit.verbs.warm_matrix import WarmedAll as WarmedAll
 from cachekit.verbs.why import Compared as Compared
 from cachekit.verbs.why import Why as Why
 from cachekit.verbs.why_run import RunWhy as RunWhy
+from cachekit.verbs.zoo_check import Checked as Checked
 
 __version__: str
+
+_settings: Cache  # nothing but what the settings say, which are read at each call
+
+attach = _settings.attach
+check_build = _settings.check_build
+check_lock = _settings.check_lock
+compare = _settings.compare
+coverage = _settings.coverage
+coverage_all = _settings.coverage_all
+doctor = _settings.doctor
+export_bundle = _settings.export_bundle
+export_neuron_cache = _settings.export_neuron_cache
+gc = _settings.gc
+hub_create = _settings.hub_create
+hub_use = _settings.hub_use
+import_bundle = _settings.import_bundle
+import_neuron_cache = _settings.import_neuron_cache
+keys = _settings.keys
+last = _settings.last
+lock = _settings.lock
+ls = _settings.ls
+neuron_contract = _settings.neuron_contract
+open_store = _settings.open_store
+pin = _settings.pin
+pins = _settings.pins
+plan = _settings.plan
+plan_all = _settings.plan_all
+plan_run = _settings.plan_run
+pull = _settings.pull
+pull_locked = _settings.pull_locked
+pull_modules = _settings.pull_modules
+push = _settings.push
+records = _settings.records
+remote_contents = _settings.remote_contents
+rm = _settings.rm
+run = _settings.run
+session = _settings.session
+settings = _settings.settings
+show = _settings.show
+stats = _settings.stats
+trace = _settings.trace
+train = _settings.train
+unpin = _settings.unpin
+verify = _settings.verify
+warm = _settings.warm
+warm_all = _settings.warm_all
+why = _settings.why
+why_key = _settings.why_key
+why_run = _settings.why_run

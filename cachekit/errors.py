@@ -37,10 +37,10 @@ INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, insta
 EXIT_CODES = {
     0: "ok",
     1: "failed",
-    2: "usage: options, recipe, data",
+    2: "wrong options, recipe or data",
     3: "not warm (--require-warm)",
-    4: "a remote refuses this token",
-    5: "damaged, or of a maker whom nobody trusts",
+    4: "a remote refuses your token",
+    5: "damaged, or made by somebody you do not trust",
     6: "the compiler failed",
     7: "a remote cannot be reached",
     75: "waited too long for another process",

@@ -86,7 +86,7 @@ def test_imports_are_told_and_leave_a_journal(stored, box, home):
 
 def test_what_cannot_go_into_a_bundle_or_come_out_of_one(stored, work):
     (work / "mine.txt").write_text("mine")
-    longer = cachekit.load_recipe("tiny.yaml", LONGER)
+    longer = cachekit.load_recipe(cachekit.Variant("tiny.yaml", LONGER))
     for act, kind in (
         (lambda: cachekit.export_bundle("x.tar", [longer]), cachekit.MissError),
         (lambda: cachekit.export_bundle("x.tar", ["abcdef"]), cachekit.UnknownNameError),
@@ -180,7 +180,7 @@ def test_what_is_no_neuron_cache_is_said(stored, work):
 @pytest.mark.feature("F5")
 def test_lock_is_what_the_verb_writes(stored, command, work):
     with pytest.raises(cachekit.MissError):
-        cachekit.lock("tiny.yaml", LONGER)
+        cachekit.lock(cachekit.Variant("tiny.yaml", LONGER))
     assert cachekit.lock("tiny.yaml", dry_run=True).changed
     assert not (work / "cachekit.lock").exists()
     done = cachekit.lock("tiny.yaml")
@@ -202,9 +202,9 @@ def test_lock_is_what_the_verb_writes(stored, command, work):
 @pytest.mark.feature("F5")
 def test_changes_are_locked_as_set_writes_them(home, machine, work, command):
     publish(home, "training.max_seq_length=16")
-    cachekit.lock("tiny.yaml", LONGER)
+    cachekit.lock(cachekit.Variant("tiny.yaml", LONGER))
     text = (work / "cachekit.lock").read_text()
-    assert not cachekit.lock("tiny.yaml", LONGER).changed
+    assert not cachekit.lock(cachekit.Variant("tiny.yaml", LONGER)).changed
     command("store", "lock", "tiny.yaml", "--set", "training.max_seq_length=16")
     assert (work / "cachekit.lock").read_text() == text
     assert cachekit.check_lock().good

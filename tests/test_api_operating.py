@@ -39,7 +39,7 @@ def blob(home, record):
 
 @pytest.mark.feature("W2")
 def test_why_is_what_the_verb_says(command, stored):
-    found = cachekit.why("tiny.yaml", LONGER)
+    found = cachekit.why(cachekit.Variant("tiny.yaml", LONGER))
     told = command("why", "tiny.yaml", *LONGER_WORDS, "--format", "json").json
     assert builtin(found) == told
     assert found.nearest.key == stored.key
@@ -51,7 +51,7 @@ def test_why_is_what_the_verb_says(command, stored):
 def test_compare_takes_recipes_records_keys_and_files(command, stored, work):
     """Whatever names the two, the difference is the same."""
     (work / "record.json").write_text(json.dumps(command("store", "show", stored.key, "--format", "json").json))
-    longer = cachekit.load_recipe("tiny.yaml", LONGER)
+    longer = cachekit.load_recipe(cachekit.Variant("tiny.yaml", LONGER))
     (work / "longer.yaml").write_text(Path("tiny.yaml").read_text().replace("max_seq_length: 8", "max_seq_length: 16"))
     for old in ("tiny.yaml", Path("tiny.yaml"), stored, stored.key[:12], work / "record.json"):
         for new in (longer, "longer.yaml"):
@@ -66,7 +66,7 @@ def test_compare_takes_recipes_records_keys_and_files(command, stored, work):
 @pytest.mark.feature("F3")
 def test_coverage_is_what_the_verb_says(command, stored, home):
     for overrides, words, whole in (({}, (), True), (LONGER, LONGER_WORDS, False)):
-        found = cachekit.coverage("tiny.yaml", overrides)
+        found = cachekit.coverage(cachekit.Variant("tiny.yaml", overrides))
         (told,) = command("coverage", "tiny.yaml", *words, "--format", "json").json["recipes"]
         assert builtin(found) == told
         assert found.whole is whole

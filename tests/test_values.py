@@ -25,10 +25,10 @@ def results(tmp_path):
     warmed = cachekit.warm("tiny.yaml")
     yield warmed
     yield cachekit.records()[0]
-    yield cachekit.load_recipe("tiny.yaml", {"environment.XLA_X": 1})
+    yield cachekit.load_recipe(cachekit.Variant("tiny.yaml", {"environment.XLA_X": 1}))
     yield cachekit.plan("tiny.yaml")
-    yield cachekit.plan("tiny.yaml", LONGER)
-    yield cachekit.why("tiny.yaml", LONGER)
+    yield cachekit.plan(cachekit.Variant("tiny.yaml", LONGER))
+    yield cachekit.why(cachekit.Variant("tiny.yaml", LONGER))
     yield cachekit.compare("tiny.yaml", warmed.key)
     yield cachekit.coverage("tiny.yaml")
     yield cachekit.train("tiny.yaml", output_dir="model")
@@ -36,7 +36,13 @@ def results(tmp_path):
     yield cachekit.run([sys.executable, "-c", ""])
     yield cachekit.Cache(instance="trn1.2xlarge").stats()
     yield cachekit.why_run()
-    yield team.push()[0]
+    yield team.push()
+    yield team.push().pushed[0]
+    yield cachekit.plan_all(["tiny.yaml", "bert"])
+    yield cachekit.coverage_all(["tiny.yaml"])
+    yield cachekit.ls()[0]
+    yield cachekit.settings()[0]
+    yield cachekit.Variant("tiny.yaml", LONGER)
     yield team.pull("tiny.yaml")
     yield cachekit.export_bundle("tiny.tar")
     yield cachekit.Cache(trust_all=True).import_bundle("tiny.tar")
@@ -64,8 +70,9 @@ def test_results_can_be_kept_in_sets(tmp_path):
         with pytest.raises(AttributeError):
             setattr(one, getattr(one, "__match_args__", ("key",))[0], None)
     kinds = {name for name in cachekit.__all__ if name[0].isupper() and not name.endswith("Error")}
-    # Those two need a Neuron cache, and are made of names, sizes and tuples.
-    assert kinds - seen - CACHE_DIR == {"Exported", "Imported"}
+    # Those need a Neuron cache, a repo or a list of recipes, and are made of names, sizes and tuples.
+    others = {"Checked", "Exported", "Imported", "Pulls", "RemoteContents", "Used", "WarmedAll"}
+    assert kinds - seen - CACHE_DIR == others
 
 
 def test_a_session_can_be_a_key(home, machine, work):
@@ -75,7 +82,7 @@ def test_a_session_can_be_a_key(home, machine, work):
 
 def test_of_two_recipes_one_is_changed():
     one, same = cachekit.load_recipe("bert"), cachekit.load_recipe("bert")
-    other = cachekit.load_recipe("bert", LONGER)
+    other = cachekit.load_recipe(cachekit.Variant("bert", LONGER))
     assert len({one, same, other}) == 2
 
 

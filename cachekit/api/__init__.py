@@ -1,7 +1,7 @@
 """The library: what the verbs of the command line do, as functions. `from cachekit import plan, warm, train, ...`.
 
-They print nothing, and raise subclasses of `CachekitError`, whose hints name commands. Results are frozen, and have
-`as_dict()`, the document that the verb gives with `--format json`.
+They print nothing, and raise subclasses of `CachekitError`, whose hints name commands. Answers are frozen; their fields
+are the document that the verb gives with `--format json`.
 
 The functions do what the settings say (`cachekit config`). Anything else is said once, to a `Cache`, whose methods they
 are:
@@ -16,63 +16,45 @@ are:
 
 from __future__ import annotations
 
-from cachekit.api.cache import AnyEntry, AnyRecipe, Cache, Overrides, Progress, is_record, load_recipe, stats_schema
+from dataclasses import dataclass
+
+from cachekit.api.keeping import Keeping
+from cachekit.api.names import is_bundle, is_file, is_record, schema
+from cachekit.api.runs import Runs
+from cachekit.api.shared import AnyEntry, AnyRecipe, Progress, load_recipe
+from cachekit.api.sharing import Sharing
 from cachekit.api.zoo import check_recipes, names, neffs, new_recipe, recipe_schema, zoo_entry, zoo_rows
+from cachekit.recipe.variant import Variant
 from cachekit.verbs.entry import check_contradiction
 
-_SETTINGS = Cache()  # nothing but what the settings say, which are read at each call
 
-attach = _SETTINGS.attach
-check_build = _SETTINGS.check_build
-check_lock = _SETTINGS.check_lock
-compare = _SETTINGS.compare
-coverage = _SETTINGS.coverage
-coverage_all = _SETTINGS.coverage_all
-doctor = _SETTINGS.doctor
-export = _SETTINGS.export
-export_bundle = _SETTINGS.export_bundle
-export_neuron_cache = _SETTINGS.export_neuron_cache
-gc = _SETTINGS.gc
-hub_create = _SETTINGS.hub_create
-hub_use = _SETTINGS.hub_use
-import_ = _SETTINGS.import_
-import_bundle = _SETTINGS.import_bundle
-import_neuron_cache = _SETTINGS.import_neuron_cache
-keys = _SETTINGS.keys
-last = _SETTINGS.last
-lock = _SETTINGS.lock
-ls = _SETTINGS.ls
-neuron_contract = _SETTINGS.neuron_contract
-open_store = _SETTINGS.open_store
-pin = _SETTINGS.pin
-pins = _SETTINGS.pins
-plan = _SETTINGS.plan
-plan_all = _SETTINGS.plan_all
-plan_run = _SETTINGS.plan_run
-pull = _SETTINGS.pull
-pull_locked = _SETTINGS.pull_locked
-pull_modules = _SETTINGS.pull_modules
-push = _SETTINGS.push
-records = _SETTINGS.records
-remote_contents = _SETTINGS.remote_contents
-rm = _SETTINGS.rm
-run = _SETTINGS.run
-session = _SETTINGS.session
-settings = _SETTINGS.settings
-show = _SETTINGS.show
-stats = _SETTINGS.stats
-trace = _SETTINGS.trace
-train = _SETTINGS.train
-unpin = _SETTINGS.unpin
-verify = _SETTINGS.verify
-warm = _SETTINGS.warm
-warm_all = _SETTINGS.warm_all
-why = _SETTINGS.why
-why_key = _SETTINGS.why_key
-why_run = _SETTINGS.why_run
+@dataclass(frozen=True, kw_only=True)
+class Cache(Runs, Sharing, Keeping):
+    """A cache, with the options that all functions share; each function of the library is a method of it, too.
 
-__all__ = [  # beside what is made here
-    "AnyEntry", "AnyRecipe", "Cache", "Overrides", "Progress", "check_contradiction", "check_recipes", "is_record",
-    "load_recipe", "names",
-    "neffs", "new_recipe", "recipe_schema", "stats_schema", "zoo_entry", "zoo_rows",
+    It is frozen, and opens and reads nothing before a method is called.
+
+    Attributes:
+        home: The store's folder, as `--home`; here and below, what the settings say where nothing is given.
+        compiler: `auto`, `inductor` or `neuron`, as `--compiler`.
+        cache: The caches in order, and what may be done there, as `--cache`: `local:rw,hf://team/cache:r`.
+        wait: Seconds to wait for another process that compiles the same, as `--wait`.
+        offline: Open no connection, as `--offline`.
+        trust_all: Use what anybody made, as `--trust-all`: a compiler cache is code, which runs on this machine.
+        toolchain: Plan, pull, lock and export for a release of Neuron's SDK; as `--toolchain`.
+        target: Likewise for a chip, `trn1`; as `--target`.
+        instance: Likewise for a machine type; as `--instance`.
+        nnodes: Machines that train together, as `--nnodes`: the recipe's `parallel.nodes`.
+        node_rank: This machine's number among them, from 0.
+        master_addr: The first machine's address.
+        master_port: The port there.
+        progress: Called with each event of a run, a dict with `event`, `time`, `run` and more, from the thread that
+            the event happens in. An exception that it raises ends the run.
+    """
+
+
+__all__ = [
+    "AnyEntry", "AnyRecipe", "Cache", "Progress", "Variant", "check_contradiction", "check_recipes", "is_bundle",
+    "is_file", "is_record", "load_recipe", "names", "neffs", "new_recipe", "recipe_schema", "schema", "zoo_entry",
+    "zoo_rows",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cachekit.api import Cache
 
 
-@verb("home")
+@verb("home", answers="list[Setting]")
 def command(cache: Cache) -> Shown:
     """Print every setting with its value and its origin.
 

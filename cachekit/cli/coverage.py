@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -24,7 +25,7 @@ Recipes = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="CoverageOfAll")
 def command(
     cache: Cache,
     recipes: Recipes = None,
@@ -33,11 +34,11 @@ def command(
     everything: Everything = False,
     require_warm: Annotated[bool, typer.Option("--require-warm", help="Exit 3 if anything is not cached.")] = False,
 ) -> Shown:
-    """Say which modules of a recipe are cached, failed or missing.
+    """Show which modules of a recipe are cached, failed or missing.
 
     Names each module with its place, and a failed one with the class of its failure and its log. Looks at the store,
-    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with other
-    bytes, with both builders. With --require-warm, exits 3 if anything is not cached.
+    the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with
+    different bytes, with both builders. With --require-warm, exits 3 if anything is not cached.
 
     Example:  cachekit coverage bert
 
@@ -48,7 +49,8 @@ def command(
             "recipes are named, and --all says every one" if everything else "no recipe was named",
             hint="cachekit coverage RECIPE, or --all",
         )
-    found = cache.coverage_all(recipes or (), overrides or (), tiny=tiny)
+    names = api.names("recipes") if everything else recipes or ()
+    found = cache.coverage_all(options.variants(names, overrides, tiny=tiny), skip=everything)
     missed = found.miss() if require_warm else None
     return Shown(found, human, lambda said: "\n".join(_brief(one) for one in said["recipes"]), error=missed)
 

@@ -20,9 +20,9 @@ Contract = Annotated[
 ]
 
 
-@verb("home", "compiler")
+@verb("home", "compiler", answers="Diagnosis, Contract")
 def command(cache: Cache, contract: Contract = False) -> Shown:
-    """Show this machine, what is wrong with its set-up, and what mends it.
+    """Show this machine, what is wrong with its set-up, and how to fix it.
 
     Shows toolchain, target and paths, as they go into keys, and then what each check found. Changes nothing. Exits 1 if
     something is wrong. --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary

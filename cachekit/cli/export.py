@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from cachekit.api import Cache
 
 SHOWN = 12  # lines, for people
-ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
 
 Goal = Annotated[
     str,
@@ -38,7 +38,7 @@ AllOf = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="All records; for a Neuron cache, all of Neuron's.")]
 
 
-@verb("home", "compiler", "machine", aside=lambda given: bool(given["goal"] == "-"))
+@verb("home", "compiler", "machine", answers="Bundled, Exported", aside=lambda given: bool(given["goal"] == "-"))
 def command(
     cache: Cache,
     goal: Goal,
@@ -67,9 +67,12 @@ def command(
     """
     if everything + bool(names) + bool(all_of) != 1:
         raise UsageError("what to export is not clear", hint="name recipes or keys, or give --all-of DIR, or --all")
-    done = cache.export(goal, names or (), overrides or (), tiny=tiny, all_of=all_of or "", dry_run=dry_run)
-    if "bundle" in out.document(done):
-        return Shown(done, bundle_human, lambda found: str(found["sha256"]))
+    entries, folder = options.variants(names, overrides, tiny=tiny), all_of or ""
+    if goal == "-" or api.is_bundle(goal):
+        file = None if goal == "-" else goal
+        bundled = cache.export_bundle(file, entries, all_of=folder, dry_run=dry_run)
+        return Shown(bundled, bundle_human, lambda found: str(found["sha256"]))
+    done = cache.export_neuron_cache(goal, entries, all_of=folder, dry_run=dry_run)
     return Shown(done, human, lambda found: str(found["restored"] + found["replaced"]))
 
 
@@ -79,12 +82,11 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     files = out.count(len(document["files"]) - len(document["records"]), "file")
     what = f"{out.count(len(document['records']), 'record')}, {files}, {out.size(document['bytes'])}"
     lines = [f"{document['bundle']}: {what}; {would}"]
-    lines += [
+    records = [
         f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}, {record['directory']}"
-        for record in document["records"][:SHOWN]
+        for record in document["records"]
     ]
-    if len(document["records"]) > SHOWN:
-        lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
+    lines += out.some(records, SHOWN)
     if document["sha256"]:
         name = document["bundle"].rpartition("/")[2]
         lines += [f"  sha256 {document['sha256']}", f"  there: cachekit store import {name} --trust-all"]
@@ -101,7 +103,4 @@ def human(document: dict[str, Any]) -> list[str]:
     told = [
         f"{item['module']}: {item['outcome']}, {item['reason']}" for item in document["modules"] if item["reason"]
     ] + [f"{item['module']}: damaged in the store, {item['reason']}" for item in document["damaged"]]
-    lines += [f"  {line}" for line in told[:SHOWN]]
-    if len(told) > SHOWN:
-        lines.append(f"  ... and {len(told) - SHOWN} more (--format json)")
-    return lines
+    return [*lines, *out.some([f"  {line}" for line in told], SHOWN)]

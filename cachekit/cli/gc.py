@@ -32,7 +32,7 @@ OfCompiler = Annotated[
 ]
 
 
-@verb("home")
+@verb("home", answers="Collected")
 def command(
     cache: Cache,
     max_size: MaxSize = None,
@@ -40,7 +40,7 @@ def command(
     compiler: OfCompiler = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Remove what nobody needs from the store.
+    """Remove what is no longer needed from the store.
 
     Removes files that no record names, and records beyond the limits; pinned records stay, and so do those in use.
     Without options, the limits are the settings gc_max_size and gc_max_age.

@@ -22,11 +22,11 @@ app = typer.Typer(
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repo.", show_default=False)]
 Dataset = Annotated[bool, typer.Option("--dataset", help="A dataset repo instead of a model repo.")]
 Public = Annotated[bool, typer.Option("--public", help="Let anybody read the repo.")]
-ReadOnly = Annotated[bool, typer.Option("--read-only", help="Take hits from the repo, and put nothing there.")]
+ReadOnly = Annotated[bool, typer.Option("--read-only", help="Read from the repo, and never write to it.")]
 
 
 @app.command("create")
-@verb()
+@verb(answers="Used")
 def create(cache: Cache, repo: Repo, dataset: Dataset = False, public: Public = False) -> Shown:
     """Make a private cache repo, and use it in this directory.
 
@@ -36,7 +36,7 @@ def create(cache: Cache, repo: Repo, dataset: Dataset = False, public: Public = 
 
 
 @app.command("use")
-@verb()
+@verb(answers="Used")
 def use(cache: Cache, repo: Repo, dataset: Dataset = False, read_only: ReadOnly = False) -> Shown:
     """Name a cache repo in this directory's cachekit.toml.
 
@@ -48,7 +48,7 @@ def use(cache: Cache, repo: Repo, dataset: Dataset = False, read_only: ReadOnly 
 
 
 @app.command("ls")
-@verb("home", "cache")
+@verb("home", "cache", answers="list[RemoteContents]")
 def ls(cache: Cache) -> Shown:
     """Count what the remotes hold, by compiler and model.
 

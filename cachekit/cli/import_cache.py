@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 
@@ -24,7 +25,7 @@ Source = Annotated[
 ]
 
 
-@verb("home", "trust")
+@verb("home", "trust", answers="Unbundled, Imported")
 def command(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Shown:
     """Take a bundle from `cachekit store export`, or the finished modules of a Neuron cache.
 
@@ -41,9 +42,10 @@ def command(cache: Cache, source: Source, dry_run: options.DryRun = False) -> Sh
 
     Example:  cachekit store import /tmp/neff_cache
     """
-    done = cache.import_(source, dry_run=dry_run)
-    if "bundle" in out.document(done):
-        return Shown(done, bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    if source == "-" or api.is_file(source):
+        bundle = cache.import_bundle(None if source == "-" else source, dry_run=dry_run)
+        return Shown(bundle, bundle_human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    done = cache.import_neuron_cache(source, dry_run=dry_run)
     return Shown(done, human, lambda found: str(found["added"]))
 
 
@@ -59,13 +61,11 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     took = "" if document["dry_run"] else f" in {out.duration(document['seconds'])}"
     what = f"{out.count(len(document['records']), 'record')}, {out.size(document['size'])}, whole"
     lines = [f"{document['bundle']}: {what}; {out.size(document['bytes'])} {would}stored{took}"]
-    lines += [
+    records = [
         f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}: {words[record['state']]}"
-        for record in document["records"][:SHOWN]
+        for record in document["records"]
     ]
-    if len(document["records"]) > SHOWN:
-        lines.append(f"  ... and {len(document['records']) - SHOWN} more (--format json)")
-    return [*lines, f"  sha256 {document['sha256']}"]
+    return [*lines, *out.some(records, SHOWN), f"  sha256 {document['sha256']}"]
 
 
 def human(document: dict[str, Any]) -> list[str]:
@@ -84,7 +84,4 @@ def human(document: dict[str, Any]) -> list[str]:
 
 
 def _some(title: str, lines: list[str]) -> list[str]:
-    if not lines:
-        return []
-    more = [f"    ... and {len(lines) - SHOWN} more (--format json)"] if len(lines) > SHOWN else []
-    return [f"  {title}:", *(f"    {line}" for line in lines[:SHOWN]), *more]
+    return [f"  {title}:", *out.some([f"    {line}" for line in lines], SHOWN, 4)] if lines else []

@@ -9,6 +9,7 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 from cachekit.text import typed
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ File = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="LockFile, CheckedLock")
 def command(
     cache: Cache,
     recipes: Recipes = None,
@@ -56,7 +57,12 @@ def command(
     if check:
         checked = cache.check_lock(*(recipes or ()), lock_file=file)
         return Shown(checked, check_human, lambda _: "\n".join(one.recipe for one in checked.changed))
-    done = cache.lock(recipes or (), overrides or (), tiny=tiny, lock_file=file, dry_run=dry_run)
+    if not recipes and (overrides or tiny):
+        option = "--set" if overrides else "--tiny"
+        raise UsageError(
+            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
+        )
+    done = cache.lock(*options.variants(recipes, overrides, tiny=tiny), lock_file=file, dry_run=dry_run)
     told = [f"no remote has {one.recipe}: others cannot pull it before `cachekit push`" for one in done.unshared]
     return Shown(done, human, lambda found: "\n".join(one["key"] for one in found["locked"]), warnings=tuple(told))
 
@@ -84,9 +90,7 @@ def check_human(document: dict[str, Any]) -> list[str]:
             lines.append(f"{_name(one)}: fits  key {one['key'][:16]}")
             continue
         lines.append(f"{_name(one)}: changed  key {one['key'][:16]} → {one['key_now'][:16]}")
-        lines += [f"  {change_text(change)}" for change in one["changes"][:SHOWN]]
-        if len(one["changes"]) > SHOWN:
-            lines.append(f"  ... and {len(one['changes']) - SHOWN} more (--format json)")
+        lines += out.some([f"  {change_text(change)}" for change in one["changes"]], SHOWN)
     return lines
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cachekit.api import Cache
 
 
-@verb("home")
+@verb("home", answers="list[Listed]")
 def command(cache: Cache) -> Shown:
     """List the records of the store, newest first.
 

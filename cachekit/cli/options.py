@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+if TYPE_CHECKING:
+    from cachekit.api import Variant
+
+
+def variants(names: Sequence[str] | None, overrides: Sequence[str] | None, *, tiny: bool) -> list[Variant]:
+    """Recipes as they are named, with `--set` and `--tiny`; a key has no changes."""
+    from cachekit.api import Variant
+
+    return [Variant(name, tuple(overrides or ()), tiny) for name in names or ()]
 
 
 def _names(kind: str, incomplete: str) -> list[str]:
@@ -74,7 +85,7 @@ Overrides = Annotated[
 ]
 Tiny = Annotated[
     bool,
-    typer.Option("--tiny", help="Use the recipe in miniature: few layers, random weights, rows of its own; no Hub."),
+    typer.Option("--tiny", help="Shrink the recipe: few layers, random weights, built-in rows; no Hub."),
 ]
 Format = Annotated[
     str,
@@ -118,13 +129,13 @@ MasterAddress = Annotated[str, typer.Option("--master-addr", metavar="HOST", hel
 MasterPort = Annotated[int, typer.Option("--master-port", metavar="PORT", help="The port on that machine.")]
 Cache = Annotated[
     Optional[str],
-    typer.Option("--cache", metavar="local:rw,NAME:r", help="The caches in order, with what may be done in each."),
+    typer.Option("--cache", metavar="local:rw,NAME:r", help="The store and the remotes in order, each with r or rw."),
 ]
 TrustAll = Annotated[
     bool,
-    typer.Option("--trust-all", help="Trust what anybody made; a compiler cache is code that runs on this machine."),
+    typer.Option("--trust-all", help="Use what anybody made; a compiler cache is code that runs on this machine."),
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="Open no connection.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]
 Wait = Annotated[
     Optional[float],
     typer.Option("--wait", metavar="SECONDS", help="Wait this long for another process that compiles the same."),
@@ -140,4 +151,4 @@ RecipesOrKeys = Annotated[
 ]
 RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 instead of compiling.")]
 Recache = Annotated[bool, typer.Option("--recache", help="Compile even if a record is stored, and replace it.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]

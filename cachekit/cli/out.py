@@ -282,6 +282,13 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
 
 
+def some(lines: Sequence[str], most: int, indent: int = 2) -> list[str]:
+    """The first lines of a list, and how many more there are."""
+    if len(lines) <= most:
+        return [*lines]
+    return [*lines[:most], f"{' ' * indent}... and {len(lines) - most} more (--format json)"]
+
+
 def table(
     rows: list[list[str]], header: list[str], right: Collection[int] = (), cut: Collection[int] = ()
 ) -> list[str]:

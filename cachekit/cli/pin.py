@@ -1,4 +1,4 @@
-"""`cachekit store pin`: records that stay whatever `gc` is told."""
+"""`cachekit store pin` and `unpin`: records that stay whatever `gc` is told."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Names = Annotated[
 List = Annotated[bool, typer.Option("--list", "-l", help="Only list what is pinned.")]
 
 
-@verb("home", "compiler")
+@verb("home", "compiler", answers="list[Pinned]")
 def command(
     cache: Cache,
     names: Names = None,
@@ -49,7 +49,7 @@ def command(
         raise UsageError("--list pins nothing", hint="leave it out, or the names")
     if listing:
         return Shown(cache.pins(), listed, keys)
-    return Shown(cache.pin(*(names or ()), overrides=overrides or (), tiny=tiny), human, keys)
+    return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny)), human, keys)
 
 
 def keys(found: list[dict[str, Any]]) -> str:
@@ -63,7 +63,7 @@ def listed(found: list[dict[str, Any]]) -> list[str]:
         return ["nothing is pinned; next: cachekit store pin RECIPE"]
     rows = [
         [
-            "-".rjust(9) if one["bytes"] is None else out.size(one["bytes"]).rjust(9),
+            "-" if one["bytes"] is None else out.size(one["bytes"]),
             one["key"][:12],
             one["recipe"],
             one["directory"] or "(no record yet)",
@@ -71,7 +71,7 @@ def listed(found: list[dict[str, Any]]) -> list[str]:
         ]
         for one in found
     ]
-    return out.table(rows, ["     size", "key", "recipe", "compiler", "pinned"], cut=(2, 3))
+    return out.table(rows, ["size", "key", "recipe", "compiler", "pinned"], right=(0,), cut=(2, 3))
 
 
 def human(found: list[dict[str, Any]]) -> list[str]:
@@ -82,3 +82,25 @@ def human(found: list[dict[str, Any]]) -> list[str]:
         size = "no record yet: it is kept once it is made" if one["bytes"] is None else out.size(one["bytes"])
         lines.append(f"{'pinned' if one['changed'] else 'was pinned already:'} {name}, {size}")
     return lines
+
+
+@verb("home", "compiler", answers="list[Pinned]")
+def unpin(
+    cache: Cache,
+    names: options.RecipesOrKeys,
+    overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
+) -> Shown:
+    """Let `cachekit store gc` remove a pinned record again.
+
+    Example:  cachekit store unpin bert
+    """
+    return Shown(cache.unpin(*options.variants(names, overrides, tiny=tiny)), unpinned, keys)
+
+
+def unpinned(found: list[dict[str, Any]]) -> list[str]:
+    """What was let go, for people."""
+    names = (" ".join(filter(None, [one["key"][:12], one["recipe"]])) for one in found)
+    return [
+        f"{'unpinned' if one['changed'] else 'was not pinned:'} {name}" for name, one in zip(names, found, strict=True)
+    ]

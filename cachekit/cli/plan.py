@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from cachekit import api
+from cachekit.api import Variant
 from cachekit.cli import options, out, plan_text
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -47,7 +48,7 @@ HourPrice = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="Planned, Forecast")
 def command(
     cache: Cache,
     recipes: Recipes = None,
@@ -60,7 +61,7 @@ def command(
     require_warm: options.RequireWarm = False,
     price: HourPrice = None,
 ) -> Shown:
-    """Say what will be found and what must compile; run nothing.
+    """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
     on a miss. The compile time of a miss is estimated from records of the same compiler, and its cost from the price of
@@ -89,10 +90,10 @@ def command(
     if not names:
         raise UsageError("no recipe was named", hint="cachekit plan RECIPE..., or --all for every recipe of the zoo")
     if chosen or len(names) > 1:
-        found = cache.plan_all(names, overrides or (), tiny=tiny, price=paid)
+        found = cache.plan_all(options.variants(names, overrides, tiny=tiny), price=paid)
         missed = found.miss() if require_warm else None
         return Shown(found, plan_text.several, _each, error=found.error() or missed)
-    return shown(cache.plan(names[0], overrides or (), tiny=tiny, price=paid), require_warm=require_warm)
+    return shown(cache.plan(Variant(names[0], overrides or (), tiny), price=paid), require_warm=require_warm)
 
 
 def _each(document: dict[str, Any]) -> str:

@@ -25,6 +25,83 @@ PHASES = {
 SPEED = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
 MANY = 1_000  # records; fewer are read in a moment
 EVERY = 30.0  # seconds between two plain lines about the same thing
+Event = dict[str, Any]
+
+# What is told of an event, by its name; nothing where the text is empty. First what goes on, which the live line shows
+# and plain lines repeat only every so often; then lines of their own; then warnings, which quiet does not silence.
+GOING_ON: dict[str, Callable[[Event], str]] = {
+    "store.waiting": lambda e: f"waiting: {e['holder']} removes from the store, {out.duration(e['waited'])} so far",
+    "lock.waiting": lambda e: f"still waiting for {e['holder']}",
+    "pull.progress": lambda e: f"fetched {out.size(e['bytes'])} of {out.size(e['total'])}",
+    "push.progress": lambda e: f"sent {out.size(e['bytes'])} to {e['remote']}",
+    "worker.lock": lambda e: f"waiting for another process that compiles {e['module']}, {e['minutes']:.0f} min",
+    "verify.progress": lambda e: (
+        f"checked {out.size(e['bytes'])} of {out.size(e['total'])}" if e["bytes"] < e["total"] else ""
+    ),
+    "verify.graphs": lambda e: (
+        f"looking into compiled graphs: record {e['done'] + 1} of {e['of']}" if e["of"] >= MANY else ""
+    ),
+    "verify.repairing": lambda e: f"repairing {e['key'][:12]} {e['file']}",
+    "gc.removing": lambda e: "" if e["files"] % MANY else f"removed {out.count(e['files'], 'file')}",
+    "import.reading": lambda e: f"reading {e['compiler']}: module {e['done'] + 1} of {e['of']}",
+    "import.progress": lambda e: f"read {out.size(e['bytes'])} of {out.size(e['total'])}",
+    "import.storing": lambda e: f"storing {out.count(e['modules'], 'module')}, {out.size(e['bytes'])}",
+    "export.progress": lambda e: f"wrote {out.size(e['bytes'])} of {out.size(e['total'])}",
+}
+LINES: dict[str, Callable[[Event], str]] = {
+    "lock.wait": lambda e: f"waiting: the same key is being compiled by {e['holder']}",
+    "pull.start": lambda e: f"fetching {out.count(e['files'], 'file')}, {out.size(e['bytes'])}, from {e['remote']}",
+    "push.end": lambda e: (
+        f"pushed {out.count(e['files'], 'file')}, {out.size(e['bytes'])}, to {e['remote']}"
+        if e["records"] or e["files"]
+        else ""
+    ),
+    "compile.start": lambda e: (
+        "compiling: a trial run of a few steps"
+        + (f"; expected about {out.duration(e['expected_seconds'])}" if e.get("expected_seconds") else "")
+    ),
+    "build.start": lambda e: f"compiling again, to compare with what {e['by']} made, {e['created'][:16]}",
+    "restore": lambda e: f"restored {out.size(e['bytes'])} in {out.duration(e['seconds'])}",
+    "worker.lock-cleared": lambda e: f"cleared the lock of {e['module']}: {e['reason']}",
+    "worker.lock-held": lambda e: f"{e['module']} is being compiled by another process: {e['reason']}",
+    "reuse.end": lambda e: (
+        f"{e['graphs']} of {out.count(e['of'], 'graph')}"
+        + (f" and {out.count(e['kernels'], 'kernel')}" if e["kernels"] else "")
+        + " came from the nearest record"
+    ),
+    "reuse.failed": lambda e: f"the nearest record was of no use, and everything compiles: {e['reason']}",
+    "worker.failure-cleared": lambda e: f"{e['module']} failed before ({e['class']}); trying again",
+    "worker.failure-tried-again": lambda e: f"{e['module']} failed before, and its log does not tell why; trying again",
+    "worker.note": lambda e: str(e["note"]),
+    "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
+    "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
+    "matrix.entry": lambda e: f"{e['number']} of {e['of']}: {e['name']}",
+    "contract.check": lambda e: f"  {e['check']} ...",
+}
+WARNINGS: dict[str, Callable[[Event], str]] = {
+    "store.unguarded": lambda e: (
+        f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
+    ),
+    "push.failed": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending",
+    "remote.failed": lambda e: (
+        f"{e['remote']} is not used: {e['reason']}" + (f"; {e['hint']}" if e["hint"] and not e["skipped"] else "")
+    ),
+    "trust.all": lambda _: (
+        "--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine"
+    ),
+    "remote.damaged": lambda e: f"{e['remote']} has a damaged entry for {e['key'][:16]}: {e['reason']}",
+    "worker.lock-found": lambda e: f"{e['module']} is locked, and may stay so: {e['reason']}; {e['advice']}",
+    "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",
+    "restore.refused": lambda e: f"the record cannot be used, and is made again: {e['reason']}",
+    "worker.failed-before": lambda e: f"{e['module']} failed to compile in an earlier run, and Neuron skips it",
+    "resume.passed": lambda e: f"{e['checkpoint']} is passed over: {e['reason']}",
+    "journal.lost": lambda e: f"this run's journal could not be written: {e['reason']}",
+    "train.not-kept": lambda e: f"what compiled could not be kept: {e['reason']}",
+}
+
+
+def _in_brackets(words: str) -> str:
+    return f" ({words})" if words else ""
 
 
 class Progress:
@@ -51,11 +128,18 @@ class Progress:
         self._split = "validation"
         self._left = False
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: Event) -> None:
         """Show an event of the journal, if it is one to show."""
-        handler = getattr(self, "_on_" + event["event"].replace(".", "_").replace("-", "_"), None)
+        name = event["event"]
+        handler = getattr(self, "_on_" + name.replace(".", "_").replace("-", "_"), None)
         if handler is not None:
             handler(event)
+        if name in GOING_ON and (now := GOING_ON[name](event)):
+            self._now(now, rarely=True)
+        if name in LINES and (line := LINES[name](event)):
+            self._line(line)
+        if name in WARNINGS:
+            out.warning(WARNINGS[name](event))
 
     def close(self) -> None:
         """End the live line."""
@@ -90,106 +174,62 @@ class Progress:
         expected = f" of about {out.duration(self._expected)}" if self._expected else ""
         return f"{self._text}, {out.duration(time.monotonic() - self._compiling_since)}{expected}"
 
-    # Events, by name
+    # Events that change what is shown of others
 
-    def _on_store_damaged(self, event: dict[str, Any]) -> None:
+    def _on_store_damaged(self, event: Event) -> None:
         if event["reason"] == "it is missing":
             out.warning(f"{event['path']} is missing")
             return
         place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
         out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
 
-    def _on_store_waiting(self, event: dict[str, Any]) -> None:
-        waited = out.duration(event["waited"])
-        self._now(f"waiting: {event['holder']} removes from the store, {waited} so far", rarely=True)
-
-    def _on_store_unguarded(self, event: dict[str, Any]) -> None:
-        waited = out.duration(event["waited"])
-        out.warning(f"{event['holder']} has been removing from the store for {waited}; going on without waiting")
-
-    def _on_lock_wait(self, event: dict[str, Any]) -> None:
+    def _on_lock_wait(self, _: Event) -> None:
         self._told = time.monotonic()
-        self._line(f"waiting: the same key is being compiled by {event['holder']}")
 
-    def _on_lock_waiting(self, event: dict[str, Any]) -> None:
-        self._now(f"still waiting for {event['holder']}", rarely=True)
-
-    def _on_pull_start(self, event: dict[str, Any]) -> None:
-        self._line(f"fetching {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, from {event['remote']}")
-
-    def _on_pull_progress(self, event: dict[str, Any]) -> None:
-        self._now(f"fetched {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
-
-    def _on_push_tells(self, event: dict[str, Any]) -> None:
+    def _on_push_tells(self, event: Event) -> None:
         for leak in event["leaks"]:
             out.warning(f"anybody can read {event['remote']}; it tells {leak}")
 
-    def _on_push_progress(self, event: dict[str, Any]) -> None:
-        self._now(f"sent {out.size(event['bytes'])} to {event['remote']}", rarely=True)
-
-    def _on_push_wait(self, event: dict[str, Any]) -> None:
+    def _on_push_wait(self, event: Event) -> None:
         self._now(f"{event['reason']}; again in {out.duration(event['seconds'])}", rarely=event["seconds"] < 1)
 
-    def _on_push_end(self, event: dict[str, Any]) -> None:
-        if event["records"] or event["files"]:
-            self._line(f"pushed {out.count(event['files'], 'file')}, {out.size(event['bytes'])}, to {event['remote']}")
-
-    def _on_push_failed(self, event: dict[str, Any]) -> None:
-        cause = f" ({event['cause']})" if event["cause"] else ""
-        out.warning(f"not pushed: {event['reason']}{cause}; later: cachekit push --pending")
-
-    def _on_remote_failed(self, event: dict[str, Any]) -> None:
-        hint = f"; {event['hint']}" if event["hint"] and not event["skipped"] else ""
-        out.warning(f"{event['remote']} is not used: {event['reason']}{hint}")
-
-    def _on_trust_all(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
-        out.warning("--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine")
-
-    def _on_remote_damaged(self, event: dict[str, Any]) -> None:
-        out.warning(f"{event['remote']} has a damaged entry for {event['key'][:16]}: {event['reason']}")
-
-    def _on_compile_start(self, event: dict[str, Any]) -> None:
+    def _on_compile_start(self, event: Event) -> None:
         self._compiling_since = time.monotonic()
         self._expected = event.get("expected_seconds")
-        expected = f"; expected about {out.duration(self._expected)}" if self._expected else ""
-        self._line(f"compiling: a trial run of a few steps{expected}")
 
-    def _on_build_start(self, event: dict[str, Any]) -> None:
+    def _on_build_start(self, _: Event) -> None:
         self._compiling_since = time.monotonic()
-        self._line(f"compiling anew, to compare with what {event['by']} made, {event['created'][:16]}")
 
-    def _on_restore(self, event: dict[str, Any]) -> None:
-        self._line(f"restored {out.size(event['bytes'])} in {out.duration(event['seconds'])}")
-
-    def _on_command_start(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+    def _on_command_start(self, _: Event) -> None:
         self.close()  # the screen is the command's now
 
-    def _on_worker_start(self, event: dict[str, Any]) -> None:
+    def _on_worker_start(self, event: Event) -> None:
         self._mode = event["mode"]
         self._graphs, self._traced = (0, 0), ""
         if self._mode == "train":
             self._compiling_since = None
 
-    def _on_worker_at(self, event: dict[str, Any]) -> None:
+    def _on_worker_at(self, event: Event) -> None:
         # The first graph takes most of a compile, and no counter moves meanwhile.
         if self._compiling_since is not None and event["phase"] and event["phase"] not in PHASES:
             self._text = self._counts(event["phase"])
 
-    def _on_worker_tick(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+    def _on_worker_tick(self, _: Event) -> None:
         if self._compiling_since is not None and self._text:
             self._now(self._text, rarely=True)
 
-    def _on_warm_end(self, event: dict[str, Any]) -> None:  # noqa: ARG002 - as all of them
+    def _on_warm_end(self, _: Event) -> None:
         self._compiling_since = None
 
     def _counts(self, phase: str) -> str:
         found, compiled = self._graphs
         return f"graphs: {compiled} compiled, {found} found{self._traced}; {phase}"
 
-    def _on_worker_phase(self, event: dict[str, Any]) -> None:
-        self._now(PHASES.get(event["name"], event["name"]))
+    def _on_worker_phase(self, event: Event) -> None:
+        name = str(event["name"])
+        self._now(PHASES.get(name, name))
 
-    def _on_worker_graphs(self, event: dict[str, Any]) -> None:
+    def _on_worker_graphs(self, event: Event) -> None:
         found, compiled = event["found"], event["compiled"]
         grown = compiled > self._graphs[1]
         self._graphs = (found, compiled)
@@ -198,27 +238,13 @@ class Progress:
         self._traced = f", {event['extracted']} traced" if event.get("extracted") else ""
         self._now(self._counts(event["phase"] or "running"), timed=True)
 
-    def _on_worker_compiled(self, event: dict[str, Any]) -> None:
+    def _on_worker_compiled(self, event: Event) -> None:
         if event["failure"]:
             self._line(f"  {event['module']} failed: {event['failure']}")
         elif event["seconds"] is not None:
             self._now(f"compiled {event['done']} of {event['of']}: {event['module']}, {out.duration(event['seconds'])}")
 
-    def _on_worker_lock(self, event: dict[str, Any]) -> None:
-        self._now(
-            f"waiting for another process that compiles {event['module']}, {event['minutes']:.0f} min", rarely=True
-        )
-
-    def _on_worker_lock_cleared(self, event: dict[str, Any]) -> None:
-        self._line(f"cleared the lock of {event['module']}: {event['reason']}")
-
-    def _on_worker_lock_found(self, event: dict[str, Any]) -> None:
-        out.warning(f"{event['module']} is locked, and may stay so: {event['reason']}; {event['advice']}")
-
-    def _on_worker_lock_held(self, event: dict[str, Any]) -> None:
-        self._line(f"{event['module']} is being compiled by another process: {event['reason']}")
-
-    def _on_record_differs(self, event: dict[str, Any]) -> None:
+    def _on_record_differs(self, event: Event) -> None:
         first = event["modules"][0]
         more = f" and {len(event['modules']) - 1} more" if len(event["modules"]) > 1 else ""
         made = [
@@ -228,48 +254,22 @@ class Progress:
         out.warning(f"{event['key'][:16]} was built twice, with other bytes: {first['name']}{more}")
         out.warning(f"  here {made[0]}; {place} {made[1]}")
 
-    def _on_reuse_restored(self, event: dict[str, Any]) -> None:
+    def _on_reuse_restored(self, event: Event) -> None:
         differs = ", ".join(event["differs"][:3]) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
         what = f"{event['nearest'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
         self._line(f"beginning with the nearest record, {what}")
         self._line(f"  it differs in {differs}")
 
-    def _on_reuse_end(self, event: dict[str, Any]) -> None:
-        kernels = f" and {out.count(event['kernels'], 'kernel')}" if event["kernels"] else ""
-        self._line(f"{event['graphs']} of {out.count(event['of'], 'graph')}{kernels} came from the nearest record")
-
-    def _on_reuse_failed(self, event: dict[str, Any]) -> None:
-        self._line(f"the nearest record was of no use, and everything compiles: {event['reason']}")
-
-    def _on_restore_left(self, event: dict[str, Any]) -> None:
+    def _on_restore_left(self, _: Event) -> None:
         self._left = True
-        out.warning(f"{event['module']} was left as it is, and not restored: {event['reason']}")
 
-    def _on_restore_refused(self, event: dict[str, Any]) -> None:
-        out.warning(f"the record cannot be used, and is made anew: {event['reason']}")
-
-    def _on_worker_failed_before(self, event: dict[str, Any]) -> None:
-        out.warning(f"{event['module']} failed to compile in an earlier run, and Neuron skips it")
-
-    def _on_worker_failure_cleared(self, event: dict[str, Any]) -> None:
-        self._line(f"{event['module']} failed before ({event['class']}); trying again")
-
-    def _on_worker_failure_tried_again(self, event: dict[str, Any]) -> None:
-        self._line(f"{event['module']} failed before, and its log does not tell why; trying again")
-
-    def _on_worker_note(self, event: dict[str, Any]) -> None:
-        self._line(event["note"])
-
-    def _on_worker_retry(self, event: dict[str, Any]) -> None:
-        self._line(f"{out.count(event['graphs'], 'graph')} again, one at a time: {event['reason']}")
-
-    def _on_worker_step(self, event: dict[str, Any]) -> None:
+    def _on_worker_step(self, event: Event) -> None:
         if self._mode == "train":
             found, compiled = self._graphs
             counts = f"graphs: {found} found, {compiled} compiled"
             self._now(f"training: step {event['step']} of {event['of']}; {counts}", rarely=True)
 
-    def _on_worker_log(self, event: dict[str, Any]) -> None:
+    def _on_worker_log(self, event: Event) -> None:
         if self._mode != "train":
             return
         evaluated = {name.removeprefix("eval_"): event[name] for name in event if name.startswith("eval_")}
@@ -279,65 +279,20 @@ class Progress:
             told = {name: float(value) for name, value in shown.items() if name not in SPEED}
             self._line(f"  step {event['step']}{split}: {out.figures(told)}")
 
-    def _on_store_reading(self, event: dict[str, Any]) -> None:
+    def _on_store_reading(self, event: Event) -> None:
         if event["done"] == event["of"]:
             self.close()
         elif event["of"] >= MANY:
             self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
 
-    def _on_verify_progress(self, event: dict[str, Any]) -> None:
-        if event["bytes"] < event["total"]:
-            self._now(f"checked {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
-
-    def _on_verify_graphs(self, event: dict[str, Any]) -> None:
-        if event["of"] >= MANY:
-            self._now(f"looking into compiled graphs: record {event['done'] + 1} of {event['of']}", rarely=True)
-
-    def _on_verify_repairing(self, event: dict[str, Any]) -> None:
-        self._now(f"repairing {event['key'][:12]} {event['file']}", rarely=True)
-
-    def _on_gc_removing(self, event: dict[str, Any]) -> None:
-        if event["files"] % MANY == 0:
-            self._now(f"removed {out.count(event['files'], 'file')}", rarely=True)
-
-    def _on_import_reading(self, event: dict[str, Any]) -> None:
-        self._now(f"reading {event['compiler']}: module {event['done'] + 1} of {event['of']}", rarely=True)
-
-    def _on_import_progress(self, event: dict[str, Any]) -> None:
-        self._now(f"read {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
-
-    def _on_export_progress(self, event: dict[str, Any]) -> None:
-        self._now(f"wrote {out.size(event['bytes'])} of {out.size(event['total'])}", rarely=True)
-
-    def _on_import_storing(self, event: dict[str, Any]) -> None:
-        self._now(f"storing {out.count(event['modules'], 'module')}, {out.size(event['bytes'])}", rarely=True)
-
-    def _on_worker_evaluating(self, event: dict[str, Any]) -> None:
+    def _on_worker_evaluating(self, event: Event) -> None:
         self._split = event["split"]
 
-    def _on_resume_passed(self, event: dict[str, Any]) -> None:
-        out.warning(f"{event['checkpoint']} is passed over: {event['reason']}")
-
-    def _on_worker_resume(self, event: dict[str, Any]) -> None:
-        self._line(f"resuming from {event['checkpoint']}")
-
-    def _on_journal_lost(self, event: dict[str, Any]) -> None:
-        out.warning(f"this run's journal could not be written: {event['reason']}")
-
-    def _on_matrix_entry(self, event: dict[str, Any]) -> None:
-        self._line(f"{event['number']} of {event['of']}: {event['name']}")
-
-    def _on_contract_check(self, event: dict[str, Any]) -> None:
-        self._line(f"  {event['check']} ...")
-
-    def _on_train_compiled(self, event: dict[str, Any]) -> None:
+    def _on_train_compiled(self, event: Event) -> None:
         when = f" in: {', '.join(event['when'])}" if event["when"] else ""
         what = f"{out.count(event['graphs'], 'graph')} and {out.count(event['built'], 'binary', 'binaries')}"
         kept = "what the record lacks is added to it" if self._left else "they are added to the record"
         out.warning(f"{what} compiled{when}; {kept}")
-
-    def _on_train_not_kept(self, event: dict[str, Any]) -> None:
-        out.warning(f"what compiled could not be kept: {event['reason']}")
 
 
 class _Made:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import CachekitError, MissError, UsageError
@@ -44,7 +45,7 @@ LockFile = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="Pulls")
 def command(
     cache: Cache,
     recipes: Recipes = None,
@@ -56,7 +57,7 @@ def command(
     lock_file: LockFile = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Fetch what recipes need, so that they run without the network. Exits 3 if no cache has it.
+    """Fetch what recipes need, so that they run without the network. Exits 3 if no remote has a record.
 
     With --locked, fetches the recipes of cachekit.lock, or those that you name.
 
@@ -76,7 +77,7 @@ def command(
     if not (names or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
     guess = len(names) > 1  # as `plan` does
-    done = [cache.pull(name, overrides or (), tiny=tiny, dry_run=dry_run, guess=guess) for name in names]
+    done = [cache.pull(Variant(name, overrides or (), tiny), dry_run=dry_run, guess=guess) for name in names]
     asked = [*names]
     if module or all_of:
         modules = cache.pull_modules(module or (), all_of=all_of or "", dry_run=dry_run)
@@ -96,7 +97,9 @@ def command(
 
 
 def _shown(done: list[Outcome], error: CachekitError | None = None) -> Shown:
-    return Shown({"pulled": done}, human, lambda said: "\n".join(one["key"] for one in said["pulled"]), error=error)
+    from cachekit import Pulls
+
+    return Shown(Pulls(tuple(done)), human, lambda said: "\n".join(one["key"] for one in said["pulled"]), error=error)
 
 
 def human(document: dict[str, Any]) -> list[str]:
@@ -113,7 +116,5 @@ def human(document: dict[str, Any]) -> list[str]:
         }[one["state"]]
         key = f"  key {one['key'][:16]}" if one["key"] else ""
         lines.append(f"{one['name']}: {words}{key}")
-        lines += [f"  left {item['module']}: {item['reason']}" for item in one["left"][:SHOWN]]
-        if len(one["left"]) > SHOWN:
-            lines.append(f"  … and {len(one['left']) - SHOWN} more (--format json)")
+        lines += out.some([f"  left {item['module']}: {item['reason']}" for item in one["left"]], SHOWN)
     return lines

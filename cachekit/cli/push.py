@@ -28,7 +28,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Replace other records 
 Recheck = Annotated[bool, typer.Option("--recheck", help="Also read what is there, and push again what is damaged.")]
 
 
-@verb("home", "compiler", "cache")
+@verb("home", "compiler", "cache", answers="Pushes")
 def command(
     cache: Cache,
     names: Names = None,
@@ -40,17 +40,15 @@ def command(
     recheck: Recheck = False,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Put what is new in the store on the remotes.
+    """Send new records of the store to the remotes.
 
-    Pushes to the remotes that may be written. One that anybody can read needs --public, and what it would tell about
-    this machine is shown first.
+    Pushes to every writable remote. A remote that anybody can read needs --public; what the records reveal about this
+    machine is shown first.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
     done = cache.push(
-        names or (),
-        overrides or (),
-        tiny=tiny,
+        options.variants(names, overrides, tiny=tiny),
         pending=pending,
         public=public,
         replace=replace,
@@ -58,10 +56,9 @@ def command(
         dry_run=dry_run,
     )
     return Shown(
-        {"dry_run": dry_run, "pushed": done},
+        done,
         human,
         lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]),
-        error=next((one.error for one in done if one.error), None),
     )
 
 
@@ -78,11 +75,7 @@ def human(document: dict[str, Any]) -> list[str]:
         lines.append(f"{one['remote']}: {new}, {out.size(one['bytes'])}; {one['unchanged']} there already")
         if document["dry_run"]:
             lines += [f"  tells: {leak}" for leak in one["leaks"]]
-            lines += [f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"][:SHOWN]]
-            if len(one["files"]) > SHOWN:
-                lines.append(f"  ... and {len(one['files']) - SHOWN} more (--format json)")
-            lines += [f"     record  {path}" for path in one["records"][:SHOWN]]
-            if len(one["records"]) > SHOWN:
-                lines.append(f"  ... and {len(one['records']) - SHOWN} more (--format json)")
+            lines += out.some([f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"]], SHOWN)
+            lines += out.some([f"     record  {path}" for path in one["records"]], SHOWN)
             lines += [f"       card  {one['card']}"] if one["card"] else []
     return lines

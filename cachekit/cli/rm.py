@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Force = Annotated[bool, typer.Option("--force", help="Remove pinned records too, and those in use.")]
 
 
-@verb("home", "compiler")
+@verb("home", "compiler", answers="list[Deleted]")
 def command(
     cache: Cache,
     names: options.RecipesOrKeys,
@@ -28,7 +28,7 @@ def command(
 
     Example:  cachekit store rm 3f2a91c0 --dry-run
     """
-    done = cache.rm(*names, overrides=overrides or (), tiny=tiny, force=force, dry_run=dry_run)
+    done = cache.rm(*options.variants(names, overrides, tiny=tiny), force=force, dry_run=dry_run)
     return Shown(done, human, lambda found: "\n".join(one["key"] for one in found))
 
 

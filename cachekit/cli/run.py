@@ -34,14 +34,16 @@ Ingredients = Annotated[
 ]
 SoftArguments = Annotated[
     Optional[list[str]],
-    typer.Option("--soft-arg", metavar="NAME", help="An argument that reaches no graph: --output_dir. Repeatable."),
+    typer.Option(
+        "--soft-arg", metavar="NAME", help="An argument that does not affect the graphs: --output_dir. Repeatable."
+    ),
 ]
 Report = Annotated[
     Optional[Path], typer.Option("--report", metavar="FILE", help="Write the outcome to this file, as JSON.")
 ]
 
 
-@verb("home", "compiler", "cache", "trust", aside=lambda given: not given["dry_run"])
+@verb("home", "compiler", "cache", "trust", answers="Ran, Planned", aside=lambda given: not given["dry_run"])
 def command(
     cache: Cache,
     words: Words = None,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from cachekit import api
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -47,10 +46,9 @@ Trace = Annotated[
     Optional[Path],
     typer.Option("--trace", metavar="FILE", help="Write when --run did what, as a Chrome trace for ui.perfetto.dev."),
 ]
-Schema = Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the answer.")]
 
 
-@verb("home")
+@verb("home", answers="Stats")
 def command(
     cache: Cache,
     run: RunName = "",
@@ -61,9 +59,8 @@ def command(
     price: OwnPrice = None,
     html: Html = None,
     trace: Trace = None,
-    schema: Schema = False,
-) -> Shown | int:
-    """Say what the cache did and saved, in all runs and in the last one.
+) -> Shown:
+    """Show what the cache did and saved, in all runs and in the last one.
 
     Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
     negative, the cache cost time. A run counts for the UTC day on which it began.
@@ -78,9 +75,6 @@ def command(
 
     Example:  cachekit stats --run last --trace trace.json
     """
-    if schema:
-        out.text(json.dumps(api.stats_schema(), indent=2))
-        return 0
     if trace and not run:
         raise UsageError("--trace is of one run", hint="--run last, or the beginning of a run's name")
     priced = replace(cache, instance=instance or None)
@@ -191,7 +185,7 @@ def _columns(columns: list[tuple[str, dict[str, Any]]]) -> list[str]:
     rows.append(["saved", *(out.duration(found["saved_seconds"]) for _, found in columns)])
     if columns[0][1]["saved_dollars"] is not None:
         rows.append(["saved money", *(dollars(found["saved_dollars"]) for _, found in columns)])
-    return _aligned(rows, ["", *(name for name, _ in columns)])
+    return out.table(rows, ["", *(name for name, _ in columns)], right=range(1, len(columns) + 1))
 
 
 def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[str]:
@@ -212,19 +206,9 @@ def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[st
     if money:
         columns.append(("money", lambda f: dollars(f["saved_dollars"])))
     rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
-    lines = _aligned(rows, [heading, *(name for name, _ in columns)])
+    lines = out.table(rows, [heading, *(name for name, _ in columns)], right=range(1, len(columns) + 1))
     left = len(parts) - len(shown)
     return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]
-
-
-def _aligned(rows: list[list[str]], header: list[str]) -> list[str]:
-    """A table whose columns are numbers, but for the first."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-
-    def padded(row: list[str]) -> list[str]:
-        return [row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-
-    return out.table([padded(row) for row in rows], padded(header))
 
 
 def _name(heading: str, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from cachekit import api
+from cachekit.api import Variant
 from cachekit.cli import options, out, why_text
 from cachekit.cli import plan as plan_verb
 from cachekit.cli.verb import Shown, verb
@@ -38,7 +39,7 @@ OutputDir = Annotated[
 ]
 
 
-@verb("home", "compiler", "wait", "cache", "trust", "nodes")
+@verb("home", "compiler", "wait", "cache", "trust", "nodes", answers="Trained, Planned")
 def command(
     cache: Cache,
     recipe: RecipeOrLast = None,
@@ -63,14 +64,13 @@ def command(
         recipe, changes, tiny = last.recipe, [*last.overrides, *changes], tiny or last.tiny
         cache = replace(cache, compiler=cache.compiler or last.compiler)
         out.note(f"training {typed(recipe, last.overrides, {}, tiny=tiny)}")
+    variant = Variant(recipe, changes, tiny)
     if dry_run:
-        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny), require_warm=require_warm)
+        return plan_verb.shown(cache.plan(variant), require_warm=require_warm)
     done = cache.train(
-        recipe,
-        changes,
+        variant,
         output_dir=output_dir,
         resume=resume or "",
-        tiny=tiny,
         recache=recache,
         require_warm=require_warm,
     )

@@ -9,10 +9,13 @@ follows the run on stderr, and prints the answer.
 from __future__ import annotations
 
 import inspect
+import json
 import typing
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from types import GenericAlias, SimpleNamespace
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from cachekit.cli import options, out
 from cachekit.errors import CachekitError
@@ -71,11 +74,14 @@ Verb = Callable[..., "Shown | int"]
 Made = Callable[..., int]
 
 
-def verb(*shared: str, aside: Callable[[dict[str, Any]], bool] = lambda _: False) -> Callable[[Verb], Made]:
+def verb(
+    *shared: str, answers: str = "", aside: Callable[[dict[str, Any]], bool] = lambda _: False
+) -> Callable[[Verb], Made]:
     """Make a verb of a function whose first argument is the `Cache`, if it has one of that name.
 
     Args:
         *shared: Names of `SHARED`.
+        answers: What its JSON may be, for `--schema`: names of the library, with commas; `list[...]` of one.
         aside: Whether stdout is another program's with these options.
     """
 
@@ -90,13 +96,15 @@ def verb(*shared: str, aside: Callable[[dict[str, Any]], bool] = lambda _: False
             for name, one in own.items()
             if not (name == "cache" and takes_cache)
         ]
+        schema = {"schema": (_schema(answers), False)} if answers else {}
         parameters += [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-            for name, (hint, default) in {**STYLE, **taken}.items()
+            for name, (hint, default) in {**STYLE, **schema, **taken}.items()
         ]
 
         def run(**given: Any) -> int:
             style = {name: given.pop(name) for name in STYLE}
+            given.pop("schema", None)  # the parser has answered it
             said = {name: given.pop(name) for name in taken}
             out.setup(aside=aside(given), **style)
             with out.following() as progress:
@@ -114,3 +122,26 @@ def verb(*shared: str, aside: Callable[[dict[str, Any]], bool] = lambda _: False
         return run
 
     return decorate
+
+
+def _schema(answers: str) -> Any:
+    def show(context: typer.Context, value: bool) -> None:
+        if not value:
+            return
+        import cachekit
+        from cachekit import api
+
+        kinds = []
+        for one in answers.split(","):
+            name = one.strip()
+            inner = getattr(cachekit, name.removeprefix("list[").removesuffix("]"))
+            kinds.append(GenericAlias(list, (inner,)) if name.startswith("list[") else inner)
+        out.text(json.dumps(api.schema(f"{context.command_path} --format json", kinds), indent=2))
+        raise typer.Exit
+
+    return Annotated[
+        bool,
+        typer.Option(
+            "--schema", is_eager=True, callback=show, show_default=False, help="Print the JSON Schema of the answer."
+        ),
+    ]

@@ -14,28 +14,35 @@ from typer.core import TyperGroup
 
 
 class Verb(NamedTuple):
-    """A verb: the module of `cachekit.cli` that has it, and the first sentence of what it says about itself."""
+    """A verb.
+
+    Attributes:
+        module: Of `cachekit.cli`.
+        says: The first sentence of what it says about itself.
+        function: Of the module.
+    """
 
     module: str
     says: str
+    function: str = "command"
 
 
 # A module that is not called as its verb is keeps its name apart from a word of Python.
 GROUPS = {
     "Compile once, then train": {
-        "plan": Verb("plan", "Say what will be found and what must compile; run nothing."),
+        "plan": Verb("plan", "Show what will be found and what must compile; run nothing."),
         "warm": Verb("warm", "Compile what a recipe's fine-tune needs, once, and keep it."),
         "train": Verb("train", "Run a recipe's fine-tune; nothing that was warmed compiles."),
         "run": Verb("run", "Run your own command; what it compiled before is restored."),
     },
     "Ask what happened, and why": {
-        "why": Verb("why", "Say what differs from the nearest record, here or on a remote."),
-        "coverage": Verb("coverage", "Say which modules of a recipe are cached, failed or missing."),
-        "stats": Verb("stats", "Say what the cache did and saved, in all runs and in the last one."),
+        "why": Verb("why", "Show what differs from the nearest record, here or on a remote."),
+        "coverage": Verb("coverage", "Show which modules of a recipe are cached, failed or missing."),
+        "stats": Verb("stats", "Show what the cache did and saved, in all runs and in the last one."),
     },
     "Share with a team": {
         "pull": Verb("pull", "Fetch what recipes need, so that they run without the network."),
-        "push": Verb("push", "Put what is new in the store on the remotes."),
+        "push": Verb("push", "Send new records of the store to the remotes."),
         "hub": Verb("hub", "Set up and look at a team's cache on the Hugging Face Hub."),
     },
     "Look after the store": {
@@ -43,7 +50,7 @@ GROUPS = {
     },
     "Set up": {
         "zoo": Verb("zoo", "List, show and check recipes, models and instances."),
-        "doctor": Verb("doctor", "Show this machine, what is wrong with its set-up, and what mends it."),
+        "doctor": Verb("doctor", "Show this machine, what is wrong with its set-up, and how to fix it."),
         "config": Verb("config", "Print every setting with its value and its origin."),
     },
 }
@@ -53,9 +60,9 @@ STORE = {
     "ls": Verb("ls", "List the records of the store, newest first."),
     "show": Verb("show", "Show a record: its ingredients, its modules, and who made it."),
     "verify": Verb("verify", "Check every record and every file of the store."),
-    "gc": Verb("gc", "Remove what nobody needs from the store."),
+    "gc": Verb("gc", "Remove what is no longer needed from the store."),
     "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit store gc` has."),
-    "unpin": Verb("unpin", "Let `cachekit store gc` remove a pinned record again."),
+    "unpin": Verb("pin", "Let `cachekit store gc` remove a pinned record again.", "unpin"),
     "rm": Verb("rm", "Remove records from the store, with the files that only they name."),
     "export": Verb("export", "Write records as one file for a machine without a network, or as a Neuron cache."),
     "import": Verb("import_cache", "Take a bundle, or the finished modules of a Neuron cache."),
@@ -79,7 +86,8 @@ class Commands(Mapping[str, Any]):
             verb = getattr(module, "app", None)  # a verb with verbs of its own
             if verb is None:
                 verb = typer.Typer(add_completion=False, rich_markup_mode=None)
-                verb.command(name, context_settings=getattr(module, "CONTEXT", None))(module.command)
+                function = getattr(module, self._verbs[name].function)
+                verb.command(name, context_settings=getattr(module, "CONTEXT", None))(function)
             self._made[name] = typer.main.get_command(verb)
         return self._made[name]
 

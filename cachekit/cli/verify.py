@@ -18,7 +18,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="Only check which files exi
 Repair = Annotated[bool, typer.Option("--repair", help="Replace what is bad, also from the remotes.")]
 
 
-@verb("home", "cache", "trust")
+@verb("home", "cache", "trust", answers="Verified")
 def command(cache: Cache, quick: Quick = False, repair: Repair = False) -> Shown:
     """Check every record and every file of the store. Exits 5 and names what is bad.
 

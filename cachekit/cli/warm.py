@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from cachekit import api
+from cachekit.api import Variant
 from cachekit.cli import options, out, why_text
 from cachekit.cli import plan as plan_verb
 from cachekit.cli.verb import Shown, verb
@@ -34,7 +35,7 @@ CheckBuild = Annotated[
 ]
 
 
-@verb("home", "compiler", "wait", "cache", "trust", "nodes")
+@verb("home", "compiler", "wait", "cache", "trust", "nodes", answers="Warmed, Planned, WarmedAll, CheckedBuild")
 def command(
     cache: Cache,
     recipe: Recipe = None,
@@ -69,13 +70,14 @@ def command(
         return Shown(every, partial(listed, verb="planned" if dry_run else "warmed"), _keys)
     if recipe is None:
         raise UsageError("no recipe was named", hint="cachekit warm RECIPE, or --matrix FILE")
+    variant = Variant(recipe, changes, tiny)
     if dry_run:
         api.check_contradiction(require_warm=require_warm, recache=recache)
-        return plan_verb.shown(cache.plan(recipe, changes, tiny=tiny), require_warm=require_warm)
+        return plan_verb.shown(cache.plan(variant), require_warm=require_warm)
     if check_build:
-        done = cache.check_build(recipe, changes, tiny=tiny)
+        done = cache.check_build(variant)
         return Shown(done, human_checked, lambda document: str(document["status"]))
-    warmed = cache.warm(recipe, changes, tiny=tiny, recache=recache, require_warm=require_warm)
+    warmed = cache.warm(variant, recache=recache, require_warm=require_warm)
     return Shown(warmed, human, lambda document: str(document["key"]))
 
 
@@ -91,9 +93,7 @@ def human_checked(document: dict[str, Any]) -> list[str]:
         f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}",
         f"  compiled {graphs} anew; {same}, {len(differ)} {'differs' if len(differ) == 1 else 'differ'}",
     ]
-    lines += [f"    differs  {name}" for name in differ[:SHOWN]]
-    if len(differ) > SHOWN:
-        lines.append(f"    ... and {len(differ) - SHOWN} more (--format json)")
+    lines += out.some([f"    differs  {name}" for name in differ], SHOWN, 4)
     if gone := document["not_rebuilt"]:
         lines.append(f"  {out.count(len(gone), 'part')} of the record were not made anew, and not compared")
     if new := document["not_in_record"]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from cachekit import api
+from cachekit.api import Variant
 from cachekit.cli import options, why_text
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -38,12 +39,12 @@ Second = Annotated[
 RunName = Annotated[
     Optional[str],
     typer.Option(
-        "--run", metavar="last|RUN", help="Say why a run compiled: the last one, or one by its name in the journal."
+        "--run", metavar="last|RUN", help="Show why a run compiled: the last one, or one by its name in the journal."
     ),
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine")
+@verb("home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy")
 def command(
     cache: Cache,
     recipe: First = None,
@@ -52,7 +53,7 @@ def command(
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
 ) -> Shown:
-    """Say what differs from the nearest record, here or on a remote.
+    """Show what differs from the nearest record, here or on a remote.
 
     On a hit, says so. For a key, says what differs from the nearest other record. For two recipes or records, says what
     differs between them; --set and the like change the second.
@@ -78,7 +79,7 @@ def command(
                 f"--set and the like change the second of the two, and {other} is no recipe",
                 hint=f"cachekit why {other} {recipe} ...",
             )
-        return _compared(cache.compare(recipe, other, overrides or (), tiny=tiny))
+        return _compared(cache.compare(recipe, Variant(other, overrides or (), tiny)))
     if api.is_record(recipe) and not Path(recipe).expanduser().is_file():
         if changed:
             raise UsageError(
@@ -86,7 +87,7 @@ def command(
                 hint=f"cachekit why {recipe} compares its record with the nearest one",
             )
         return _compared(cache.why_key(recipe))
-    found = cache.why(recipe, overrides or (), tiny=tiny)
+    found = cache.why(Variant(recipe, overrides or (), tiny))
     # Of a cache that was never reached something has been told.
     unsearched = [one for one in found.looked if one.records and one.problem]
     notes = tuple(f"{one.remote} was not searched to the end: {one.problem}" for one in unsearched)

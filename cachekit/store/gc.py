@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, structs
 
 from cachekit.store import uses
 from cachekit.store.garbage import Garbage, garbage, quarantined, unfinished
@@ -23,6 +23,7 @@ from cachekit.store.index_rows import DIGEST, IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
+from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
@@ -73,7 +74,7 @@ class Stayed(Struct, frozen=True):
     why: str
 
 
-class Collected(Struct, frozen=True):
+class Collected(Answer, frozen=True):
     """What went, or would go.
 
     Attributes:
@@ -103,10 +104,6 @@ class Collected(Struct, frozen=True):
     pinned_bytes: int
     used_bytes: int
     seconds: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return dict(to_builtins(self))
 
 
 def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collected:

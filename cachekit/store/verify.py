@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from cachekit import files
 from cachekit.errors import IntegrityError
@@ -20,6 +20,7 @@ from cachekit.store.gc import scanned
 from cachekit.store.index_rows import IndexRow, judged, state_of
 from cachekit.store.layout import Place
 from cachekit.store.record import File, Module, Record, file_path
+from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
@@ -68,7 +69,7 @@ class Problem(Struct, frozen=True):
     left: str = ""
 
 
-class Verified(Struct, frozen=True):
+class Verified(Answer, frozen=True):
     """What a check found.
 
     Attributes:
@@ -108,10 +109,6 @@ class Verified(Struct, frozen=True):
     def good(self) -> bool:
         """Nothing is bad."""
         return not self.bad
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return dict(to_builtins(self))
 
     def error(self) -> IntegrityError | None:
         """The error to end with, if something is still bad."""

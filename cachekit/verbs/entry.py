@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cachekit import recipe
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.canonical import FEWEST_DIGITS
 from cachekit.recipe import zoo
@@ -14,7 +12,7 @@ from cachekit.recipe import zoo
 if TYPE_CHECKING:
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.config import Config
-    from cachekit.recipe import Recipe
+    from cachekit.recipe.variant import Variant
     from cachekit.store import Store
     from cachekit.store.record import Record
 
@@ -33,37 +31,18 @@ def check_contradiction(*, require_warm: bool, recache: bool) -> None:
         )
 
 
-def load_recipe(name: str, overrides: Sequence[str] | None, *, tiny: bool = False) -> tuple[Recipe, str]:
-    """A recipe by path or name, and the path it was read from; in small, with the overrides on top of that."""
-    path = zoo.recipe_path(name)
-    words = list(overrides or ())
-    if tiny:
-        from cachekit.recipe import tiny as small
-
-        return small.in_small(words, partial(recipe.load, path)), str(path)
-    return recipe.load(path, words), str(path)
-
-
-def key_of(
-    config: Config,
-    name: str,
-    overrides: Sequence[str] | None,
-    *,
-    tiny: bool = False,
-    machine: Elsewhere | None = None,
-) -> str:
-    """The key of a recipe; anything else is taken for the beginning of a key.
+def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -> str:
+    """The key of a recipe that is named; any other name is taken for the beginning of a key.
 
     Args:
         config: Settings.
-        name: The recipe, or the key.
-        overrides: Fields of the recipe that are changed.
-        tiny: The recipe in small.
+        variant: The recipe, or the key.
         machine: Which its key is for, where that is not this one.
     """
     from cachekit.compilers import select
     from cachekit.compilers.prepare import prepare
 
+    name = variant.name
     try:
         zoo.recipe_path(name)
     except UnknownNameError as error:
@@ -75,7 +54,7 @@ def key_of(
                 hint=f"if it is meant as a key, give {FEWEST_DIGITS} digits or more: `cachekit store ls`",
             ) from None
         raise
-    loaded, _ = load_recipe(name, overrides, tiny=tiny)
+    loaded = variant.load()
     compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
     return prepare(loaded, compiler, name).key
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,15 +13,15 @@ from msgspec import Struct, structs
 from cachekit.compilers import registry
 from cachekit.compilers.elsewhere import Elsewhere
 from cachekit.compilers.prepare import Prepared, prepare
-from cachekit.errors import IntegrityError, MissError, UsageError
+from cachekit.errors import IntegrityError, MissError
 from cachekit.key.canonical import difference
 from cachekit.key.words import Told
+from cachekit.recipe.variant import Variant
 from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
 from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
 from cachekit.values import Answer
-from cachekit.verbs.entry import load_recipe
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.planned import explained
 from cachekit.verbs.pull import Outcome, fetched
@@ -141,15 +142,26 @@ class CheckedLock(Answer, frozen=True):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ToLock:
+    """A recipe as it stands in the file, and the machine that it is locked for; empty is this one."""
+
+    variant: Variant
+    toolchain: str
+    target: str
+    instance: str
+
+
 def lock_recipes(
     opening: Opening,
     path: Path,
-    recipes: Sequence[str],
-    overrides: Sequence[str],
-    where: Elsewhere,
+    recipes: Sequence[Variant],
     *,
-    tiny: bool = False,
     dry_run: bool = False,
+    compiler: str = "auto",
+    toolchain: str = "",
+    target: str = "",
+    instance: str = "",
 ) -> LockFile:
     """Pin the exact artifacts of recipes in a file.
 
@@ -157,30 +169,35 @@ def lock_recipes(
         opening: Opens a session.
         path: The file; made if need be.
         recipes: As they are named here; none means all that are in the file.
-        overrides: Fields of theirs that are changed.
-        where: The machine that they are locked for. What it leaves open of an entry stays as the file says.
-        tiny: They are locked in small.
         dry_run: Write nothing.
+        compiler: What the settings say.
+        toolchain: A release of Neuron's SDK, for a machine that is not this one.
+        target: Its chip.
+        instance: Its type.
 
     Raises:
         MissError: A recipe is not warm. Nothing was written.
-        UsageError: The file cannot be read or written, or locks nothing yet; overrides without a recipe.
+        UsageError: The file cannot be read or written, or locks nothing yet.
         RemoteError, AuthError: A remote could not be asked.
     """
     held = lock_file.read(path) if path.exists() else []
-    if not recipes and (overrides or tiny):
-        option = "--set" if overrides else "--tiny"
-        raise UsageError(
-            f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
-        )
-    fresh = [
-        _locked(opening, path, name, tuple(overrides), where, tiny=tiny)
-        for name in dict.fromkeys(in_file(name, path) for name in recipes)
-    ]
-    for entry in chosen(held, [], path) if not recipes else ():
-        instance = where.instance or ("" if where.target else entry.instance)
-        same = Elsewhere(where.toolchain or entry.toolchain, where.target, instance, where.compiler)
-        fresh.append(_locked(opening, path, entry.recipe, entry.overrides, same, tiny=entry.tiny))
+    if recipes:
+        variants = (Variant(in_file(one.name, path), tuple(one.words), one.tiny) for one in recipes)
+        wanted = [ToLock(one, toolchain, target, instance) for one in dict.fromkeys(variants)]
+    else:
+        wanted = [
+            ToLock(
+                Variant(entry.recipe, entry.overrides, entry.tiny),
+                toolchain or entry.toolchain,
+                target,
+                instance or ("" if target else entry.instance),
+            )
+            for entry in chosen(held, [], path)
+        ]
+    fresh = []
+    for one in wanted:
+        with _opened(opening, path, one, compiler) as (session, prepared, machine):
+            fresh.append(lock(session, prepared, one.variant, toolchain=one.toolchain, instance=machine))
     anew = {entry.name for entry in fresh}
     everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
@@ -199,8 +216,9 @@ def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler
     held = lock_file.read(path) if path.exists() else []
     checked = []
     for entry in chosen(held, recipes, path):
-        where = Elsewhere(entry.toolchain, "", entry.instance, compiler)
-        with _opened(opening, path, entry.recipe, entry.overrides, where, tiny=entry.tiny) as (_, prepared, _):
+        variant = Variant(entry.recipe, entry.overrides, entry.tiny)
+        one = ToLock(variant, entry.toolchain, "", entry.instance)
+        with _opened(opening, path, one, compiler) as (_, prepared, _):
             checked.append(check(entry, prepared))
     return CheckedLock(path, tuple(checked))
 
@@ -230,23 +248,14 @@ def pull_lock(
     return done, failure
 
 
-def _locked(
-    opening: Opening, path: Path, recipe: str, overrides: tuple[str, ...], where: Elsewhere, *, tiny: bool
-) -> Locked:
-    with _opened(opening, path, recipe, overrides, where, tiny=tiny) as (session, prepared, instance):
-        return lock(session, prepared, recipe, overrides, tiny=tiny, toolchain=where.toolchain, instance=instance)
-
-
 @contextmanager
-def _opened(
-    opening: Opening, path: Path, recipe: str, overrides: tuple[str, ...], where: Elsewhere, *, tiny: bool
-) -> Iterator[tuple[Session, Prepared, str]]:
+def _opened(opening: Opening, path: Path, one: ToLock, compiler: str) -> Iterator[tuple[Session, Prepared, str]]:
     """With the type of another machine, as it goes into the file."""
-    here = from_here(recipe, path)
-    loaded, _ = load_recipe(here, overrides, tiny=tiny)
-    instance = where.machine(loaded, guess=False)
-    with opening(loaded, toolchain=where.toolchain, instance=instance) as session:
-        yield session, prepare(loaded, session.compiler, lock_file.words(here, overrides, tiny=tiny)), instance
+    variant = replace(one.variant, recipe=from_here(one.variant.name, path))
+    loaded = variant.load()
+    machine = Elsewhere(one.toolchain, one.target, one.instance, compiler).machine(loaded, guess=False)
+    with opening(loaded, toolchain=one.toolchain, instance=machine) as session:
+        yield session, prepare(loaded, session.compiler, variant.typed({})), machine
 
 
 # One recipe
@@ -256,10 +265,8 @@ def _opened(
 def lock(
     session: Session,
     prepared: Prepared,
-    recipe: str,
-    overrides: tuple[str, ...] = (),
+    variant: Variant,
     *,
-    tiny: bool = False,
     toolchain: str = "",
     instance: str = "",
 ) -> Locked:
@@ -271,9 +278,7 @@ def lock(
     Args:
         session: Collaborators.
         prepared: The recipe.
-        recipe: As it was named.
-        overrides: Fields that were changed.
-        tiny: It is the recipe in small.
+        variant: The recipe as it was named.
         toolchain: The release that it was planned for.
         instance: Likewise the machine type.
 
@@ -291,13 +296,13 @@ def lock(
     found = planned.found or holder(session.remotes, record)
     place, revision = (found.remote.name, found.revision) if found else (LOCAL, "")
     return Locked(
-        recipe,
-        overrides,
+        variant.name,
+        tuple(variant.words),
         digest_of(record),
         anonymous(record),
         remote=place,
         revision=revision,
-        tiny=tiny,
+        tiny=variant.tiny,
         toolchain=toolchain,
         instance=instance,
     )

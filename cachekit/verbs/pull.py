@@ -71,6 +71,12 @@ class Outcome(Answer, frozen=True):
     left: tuple[LeftModule, ...] = ()
 
 
+class Pulls(Answer, frozen=True):
+    """What became of all that was to be pulled."""
+
+    pulled: tuple[Outcome, ...]
+
+
 @holding
 def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) -> Outcome:
     """Have a recipe's record in the store.

@@ -7,16 +7,28 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from cachekit.compilers import registry
-from cachekit.errors import AuthError, RemoteError
+from cachekit.errors import AuthError, CachekitError, RemoteError
 from cachekit.remotes.layout import is_archive
 from cachekit.remotes.push import Pushed, push
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
 from cachekit.store.record import Record
+from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session, holding
 
 SHOWN = 5  # paths of a record that are named
+
+
+class Pushes(Answer, frozen=True):
+    """What became of a push to each remote that may be written."""
+
+    dry_run: bool
+    pushed: tuple[Pushed, ...]
+
+    def error(self) -> CachekitError | None:
+        """Why the first of them failed; None where none did."""
+        return next((one.error for one in self.pushed if one.error), None)
 
 
 def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Record]:

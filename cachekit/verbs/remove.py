@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
-
-from msgspec import Struct, to_builtins
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store import pins
@@ -14,11 +11,12 @@ from cachekit.store.gc import GoneFile
 from cachekit.store.in_use import held
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
+from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session
 
 
-class Deleted(Struct, frozen=True):
+class Deleted(Answer, frozen=True):
     """A record that went, or would go.
 
     Attributes:
@@ -38,10 +36,6 @@ class Deleted(Struct, frozen=True):
     bytes: int
     shared_bytes: int
     files: tuple[GoneFile, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return dict(to_builtins(self))
 
 
 def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_run: bool = False) -> list[Deleted]:

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import msgspec
 from msgspec import Meta, Struct
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.counting import BYPASS, Cell, Counted
 from cachekit.store.history import History, day_of, history
 from cachekit.store.layout import Layout
-from cachekit.values import by_value
+from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.recipe.price import Price
@@ -96,7 +95,7 @@ class Scope(Struct, frozen=True):
     last: Annotated[str | None, _said("The last one")]
 
 
-class Stats(Struct, frozen=True):
+class Stats(Answer, frozen=True):
     """The answer of `cachekit stats --format json`."""
 
     schema: Literal[1]
@@ -115,24 +114,6 @@ class Stats(Struct, frozen=True):
     ]
     price: Annotated[Rate | None, _said("What dollars were counted with")]
     problems: Annotated[list[str], _said("Files that could not be read, and count as nothing")]
-
-    __hash__ = by_value
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of the answer."""
-    (made,), parts = msgspec.json.schema_components([Stats], ref_template="#/$defs/{name}")
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "cachekit stats --format json",
-        **made,
-        "$defs": parts,
-    }
 
 
 def stats(

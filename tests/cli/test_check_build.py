@@ -39,7 +39,7 @@ def test_a_build_that_differs_names_it_and_ends_with_5(command, warmed, monkeypa
 
 
 def test_it_says_what_it_does_meanwhile(command, warmed):
-    assert "compiling anew, to compare" in command("warm", "tiny.yaml", "--check-build").err
+    assert "compiling again, to compare" in command("warm", "tiny.yaml", "--check-build").err
     assert command("warm", "tiny.yaml", "--check-build", "-q").err == ""
 
 

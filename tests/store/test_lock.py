@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.errors import IntegrityError, MissError, RemoteError, UsageError
+from cachekit.recipe.variant import Variant
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.locked import covers
@@ -46,7 +47,7 @@ def member(tmp_path, make):
 
 
 def locked_of(watched):
-    return lock(watched.session, watched.prepare(), "toy")
+    return lock(watched.session, watched.prepare(), Variant("toy"))
 
 
 def live(watched, record):
@@ -176,7 +177,7 @@ def test_a_cache_that_is_away_is_no_damage(tmp_path, shared):
 def test_nothing_to_lock_is_a_miss(tmp_path):
     watched = Watched(tmp_path / "home")
     with pytest.raises(MissError):
-        lock(watched.session, watched.prepare(recipe()), "toy")
+        lock(watched.session, watched.prepare(recipe()), Variant("toy"))
 
 
 def test_what_only_the_store_has_is_locked_and_said_so(tmp_path):

@@ -8,13 +8,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from cachekit.api import schema
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
 from cachekit.events import Journal
 from cachekit.recipe import zoo
 from cachekit.recipe.price import machine, read
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.layout import Layout
-from cachekit.verbs.stats import Figures, schema, since_day, stats
+from cachekit.verbs.stats import Figures, Stats, since_day, stats
 from cachekit.verbs.train import train as train_action
 from cachekit.verbs.warm import warm as warm_action
 from tests.support.processes import PATIENCE
@@ -118,7 +119,7 @@ def test_people_and_programs_are_told_the_same(tmp_path, command):
     assert re.search(rf"^saved money +\$[\d.]+ +\${total['saved_dollars']:.2f}$", human, re.MULTILINE)
     assert command("stats", "--home", str(tmp_path), "-f", "quiet").out.strip() == str(total["saved_seconds"])
     assert max(map(len, human.splitlines())) <= 80
-    jsonschema.validate(document, schema())
+    jsonschema.validate(document, schema("stats", [Stats]))
 
 
 def test_the_schema_is_published(command):
@@ -134,7 +135,7 @@ def test_the_schema_is_published(command):
 def test_an_empty_store_has_no_figures_and_stays_empty(tmp_path, command):
     home = tmp_path / "none"
     document = json.loads(command("stats", "--home", str(home), "-f", "json").out)
-    jsonschema.validate(document, schema())
+    jsonschema.validate(document, schema("stats", [Stats]))
     assert (document["total"]["runs"], document["last_run"], document["periods"]) == (0, None, [])
     assert "next: cachekit warm RECIPE" in command("stats", "--home", str(home)).out
     assert not home.exists()

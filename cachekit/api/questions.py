@@ -1,0 +1,259 @@
+"""Questions: they fetch nothing and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cachekit.api.shared import AnyEntry, AnyRecipe, Price, Shared, prices, variant
+from cachekit.recipe import Recipe
+from cachekit.store.record import Record
+from cachekit.verbs import session as opening
+
+if TYPE_CHECKING:
+    from cachekit.compilers import Compiler
+    from cachekit.compilers.elsewhere import Elsewhere
+    from cachekit.compilers.prepare import Prepared
+    from cachekit.verbs.coverage import Coverage, CoverageOfAll
+    from cachekit.verbs.doctor import Diagnosis
+    from cachekit.verbs.forecast import Forecast
+    from cachekit.verbs.planned import Planned
+    from cachekit.verbs.prove import Contract
+    from cachekit.verbs.session import Session
+    from cachekit.verbs.stats import Stats
+    from cachekit.verbs.why import Compared, Side, Why
+    from cachekit.verbs.why_run import RunWhy
+
+
+class Questions(Shared):
+    """The verbs that only look."""
+
+    def plan(self, recipe: AnyRecipe, *, price: Price = ()) -> Planned:
+        """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
+
+        Args:
+            recipe: Its path, a name of the zoo, a `Recipe` or a `Variant`; so in all functions.
+            price: Dollars for an hour: 0.40, or `["trn1.2xlarge=0.40"]`.
+
+        Returns:
+            Its `hit`; and `miss()`, what to raise where nothing may compile.
+
+        Raises:
+            CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
+        """
+        from cachekit.data.shapes import check_data
+        from cachekit.verbs.plan import plan
+        from cachekit.verbs.planned import planned
+
+        priced = prices(price)
+        with self._prepared(recipe, "plan") as (opened, prepared):
+            check_data(prepared.recipe, absent_ok=True)
+            made = plan(prepared, opened.store, opened.remotes, reuse_bytes=opened.config.reuse_bytes)
+        return planned(made, priced.of(prepared.fingerprint.instance))
+
+    def plan_all(self, recipes: Sequence[AnyRecipe], *, price: Price = ()) -> Forecast:
+        """What many recipes will find and compile, and what an upgrade makes cold. `cachekit plan A B`.
+
+        One that cannot be planned stops no other: the answer's `error()` tells of it.
+        """
+        from cachekit.compilers.prepare import again, prepare
+        from cachekit.data.shapes import check_data
+        from cachekit.verbs.forecast import forecast
+
+        where, priced = self._elsewhere(), prices(price)
+
+        def prepared(recipe: AnyRecipe) -> Prepared:
+            loaded = self._variant(recipe).load()
+            check_data(loaded, absent_ok=True)
+            return prepare(loaded, where.select(loaded, guess=True), self._source(recipe))
+
+        def before(now: Prepared) -> list[Prepared]:
+            return [again(now, other) for other in where.other_toolchains(now.recipe)]
+
+        wanted = [(_name(one), partial(prepared, one)) for one in recipes]
+        with self.session(verb="plan") as opened:
+            return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
+
+    def why(self, recipe: AnyRecipe) -> Why:
+        """Why a recipe misses: the nearest record, here or on a remote, and what differs. `cachekit why RECIPE`.
+
+        Returns:
+            Its `changes`, each with `name`, the old and the new value, and sentences; on a hit none.
+        """
+        from cachekit.data.shapes import check_data
+        from cachekit.verbs.why import why
+
+        with self._prepared(recipe, "why") as (opened, prepared):
+            check_data(prepared.recipe, absent_ok=True)
+            return why(opened, prepared)
+
+    def why_key(self, beginning: str) -> Compared:
+        """What differs between a record and the nearest other one. `cachekit why KEY`.
+
+        Raises:
+            UnknownNameError: No record begins with these digits, or several do.
+        """
+        from cachekit.verbs.why import compare, with_nearest
+
+        with self.session(verb="why") as opened:
+            return compare(*with_nearest(opened, beginning))
+
+    def compare(self, old: AnyEntry, new: AnyEntry) -> Compared:
+        """What differs between two recipes or records. `cachekit why A B`.
+
+        Args:
+            old: A recipe, on this machine; or a record, the first digits of its key, here or on a remote, or a JSON
+                file with one.
+            new: Likewise; a recipe is taken on the machine that is meant.
+
+        Raises:
+            UnknownNameError: A name is no recipe, and no record's or several records' beginning.
+            UsageError: A file holds no record.
+        """
+        from cachekit.compilers.elsewhere import Elsewhere
+        from cachekit.verbs.why import compare
+
+        with self.session(verb="why") as opened:
+            before = self._side(opened, old, Elsewhere(compiler=opened.config.compiler))
+            return compare(before, self._side(opened, new, self._elsewhere()))
+
+    def _side(self, session: Session, one: AnyEntry, where: Elsewhere) -> Side:
+        from cachekit.compilers.prepare import prepare
+        from cachekit.verbs import why as sides
+
+        if isinstance(one, Record):
+            return sides.of_record(one)
+        named = self._variant(one)
+        if named.name and sides.is_file_of_one(named.name):
+            return sides.of_file(Path(named.name).expanduser())
+        if named.name and sides.is_record(named.name):
+            return sides.of_key(session, named.name)
+        loaded = named.load()
+        machine = {"--toolchain": where.toolchain, "--target": where.target, "--instance": where.instance}
+        return sides.of_recipe(prepare(loaded, where.select(loaded), named.typed(machine)))
+
+    def why_run(self, run: str = "last") -> RunWhy:
+        """What a run compiled although the plan said hit, and why. `cachekit why --run`.
+
+        Args:
+            run: `last`, or the beginning of a run's name.
+
+        Raises:
+            UnknownNameError: There is no such run, or there are several.
+        """
+        from cachekit.verbs.why_run import why_run
+
+        return why_run(self.open_store(), run)
+
+    def coverage(self, recipe: AnyRecipe) -> Coverage:
+        """What of a recipe is cached, and where; what failed, and what is missing. `cachekit coverage`.
+
+        A remote that cannot be asked is among the notes.
+
+        Returns:
+            Its `modules`, and `whole`, which is true where everything is cached.
+        """
+        from cachekit.verbs.coverage import coverage
+
+        with self._prepared(recipe, "coverage") as (opened, prepared):
+            return coverage(opened, prepared)
+
+    def coverage_all(self, recipes: Sequence[AnyRecipe], *, skip: bool = False) -> CoverageOfAll:
+        """What of several recipes is cached. `cachekit coverage --all`.
+
+        Args:
+            recipes: The recipes.
+            skip: One that cannot be used here is a row of its own, and does not hide the others.
+        """
+        from cachekit.compilers.prepare import prepare
+        from cachekit.verbs.coverage import coverage_of_all
+
+        where = self._elsewhere()
+
+        def prepared(recipe: AnyRecipe) -> tuple[Compiler, Prepared]:
+            loaded = self._variant(recipe).load()
+            compiler = where.select(loaded, guess=len(recipes) > 1)
+            return compiler, prepare(loaded, compiler, self._source(recipe))
+
+        with self.session(verb="coverage") as opened:
+            return coverage_of_all(opened, [(_name(one), partial(prepared, one)) for one in recipes], skip=skip)
+
+    def stats(
+        self,
+        *,
+        run: str = "",
+        since: str = "",
+        by: str = "day",
+        price: Price = (),
+        cost: bool = False,
+    ) -> Stats:
+        """What the cache did, and what that saved. `cachekit stats`.
+
+        Args:
+            run: Count one run only: `last`, or the beginning of its name.
+            since: Count runs that began then or later, in UTC: `2026-11-01`, or `7d`.
+            by: What the table of periods is by: `day`, `week` or `month`.
+            price: As for `plan`; figures in dollars are made where it, `cost` or the cache's `instance` is given.
+            cost: In dollars, at the price of the cache's `instance`, or this machine's, or trn1.2xlarge's.
+
+        Raises:
+            UnknownNameError: There is no such run, or machine type.
+            UsageError: That is no day, no period, or no price; or a run and a day are both given.
+        """
+        from cachekit.recipe.price import machine
+        from cachekit.verbs.stats import stats
+
+        given = not isinstance(price, Sequence) or bool(price)
+        paid = machine(prices(price), self.instance or "") if given or self.instance or cost else None
+        return stats(self.open_store().layout, run=run, since=since, by=by, price=paid)
+
+    def trace(self, run: str = "last") -> dict[str, Any]:
+        """What a run did when, and the runs beside it: a Chrome trace, to be written as JSON. `cachekit stats --trace`.
+
+        Args:
+            run: `last`, or the beginning of its name.
+
+        Raises:
+            UnknownNameError: There is no such run, or its journal was removed.
+        """
+        from cachekit.verbs.trace import trace
+
+        return trace(self.open_store().layout, run)
+
+    def doctor(self) -> Diagnosis:
+        """This machine, what is wrong with its set-up, and what mends it. `cachekit doctor`.
+
+        Settings that cannot be read are among the findings. With `offline` no remote beyond a network is asked.
+
+        Returns:
+            The machine, and the findings; `good` is true where there is no problem.
+        """
+        from cachekit.verbs.doctor import checks, examine
+
+        # Whether this process may open connections is nothing to be found out: it was said.
+        wanted = [check for check in checks() if not (self.offline and check.name == "offline")]
+        with opening.environment(opening.OFFLINE if self.offline else {}):
+            return examine(self._config, wanted)
+
+    def neuron_contract(self) -> Contract:
+        """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.
+
+        It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`.
+
+        Returns:
+            What came of each promise and assumption; `good` is false where one differs, or where there is no Neuron.
+
+        Raises:
+            StoreError: No temporary folder can be made.
+        """
+        from cachekit.verbs.prove import neuron_contract
+
+        journal = self._journal("doctor")
+        return neuron_contract(tell=lambda what: journal.show("contract.check", check=what))
+
+
+def _name(recipe: AnyRecipe) -> str:
+    found = variant(recipe)
+    return found.recipe.name if isinstance(found.recipe, Recipe) else found.name

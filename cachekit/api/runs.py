@@ -1,0 +1,263 @@
+"""What compiles and trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cachekit.api.questions import Questions
+from cachekit.api.shared import AnyRecipe
+from cachekit.recipe.variant import Overrides, Variant
+from cachekit.text import typed
+from cachekit.verbs import entry as naming
+
+if TYPE_CHECKING:
+    from cachekit.store.notes import Last
+    from cachekit.verbs.attach import Attachment
+    from cachekit.verbs.check_build import CheckedBuild
+    from cachekit.verbs.planned import Planned, Warmed
+    from cachekit.verbs.run import Ran
+    from cachekit.verbs.train import Trained
+    from cachekit.verbs.warm_matrix import WarmedAll
+
+
+class Runs(Questions):
+    """The verbs that run a compiler, or a command that does.
+
+    In all of them `require_warm` raises `MissError` instead of compiling, and `recache` compiles although it is stored,
+    and replaces what there was.
+    """
+
+    def warm(self, recipe: AnyRecipe, *, require_warm: bool = False, recache: bool = False) -> Warmed:
+        """Compile what a recipe's fine-tune needs, once, in a process of its own, and keep it. `cachekit warm`.
+
+        `cachekit train` without a recipe means this one, in the same working directory.
+
+        Raises:
+            MissError: Something would compile, under `require_warm`.
+            WaitedTooLongError: Another process compiles the same beyond the deadline.
+            CompileError: The compiler, or the trial run, failed.
+            CachekitError: Anything else; see the table of errors.
+        """
+        from cachekit.recipe import zoo
+        from cachekit.store.notes import Last, note_last
+        from cachekit.verbs.planned import warmed
+        from cachekit.verbs.warm import warm
+
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        with self._prepared(recipe, "warm") as (opened, prepared):
+            done = warm(opened, prepared, recache=recache, require_warm=require_warm)
+            if (one := self._variant(recipe)).name:
+                place = str(Path(zoo.recipe_path(one.name)).absolute())
+                last = Last(place, tuple(one.words), self.compiler or "auto", one.tiny)
+                note_last(opened.store.layout, Path.cwd(), last)
+            return warmed(done, following=f"cachekit {typed('train', (), {'--home': self.home})}")
+
+    def warm_all(
+        self,
+        matrix: str | Path,
+        overrides: Overrides = (),
+        *,
+        tiny: bool = False,
+        require_warm: bool = False,
+        recache: bool = False,
+        dry_run: bool = False,
+    ) -> WarmedAll:
+        """Warm every recipe of a list; what fails is told at the end. `cachekit warm --matrix`.
+
+        Args:
+            matrix: A YAML file with a list of `{recipe, set}`.
+            overrides: For every entry, on top of its own.
+            tiny: Each recipe in small.
+            require_warm: See `warm`.
+            recache: See `warm`.
+            dry_run: Only plan each.
+
+        Returns:
+            What became of each; `error()` is what to raise where one failed.
+        """
+        from cachekit.recipe.matrix import MatrixEntry, read
+        from cachekit.verbs.warm_matrix import warm_matrix
+
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        entries, words = read(Path(matrix)), Variant("", overrides).words
+
+        def one(entry: MatrixEntry) -> Planned:
+            recipe = Variant(entry.recipe, [*entry.overrides, *words], tiny)
+            return self.plan(recipe) if dry_run else self.warm(recipe, require_warm=require_warm, recache=recache)
+
+        def tell(number: int, entry: MatrixEntry) -> None:
+            if self.progress is not None:
+                self.progress({"event": "matrix.entry", "number": number, "of": len(entries), "name": entry.name})
+
+        return warm_matrix(entries, one, tell, dry_run=dry_run)
+
+    def check_build(self, recipe: AnyRecipe) -> CheckedBuild:
+        """Compile a recipe although it is warm, compare, and keep nothing of it. `cachekit warm --check-build`.
+
+        Returns:
+            What is the same and what differs; `error()` is what to raise where anything does.
+
+        Raises:
+            MissError: There is no record to compare with.
+            IntegrityError: The record's bytes are not those that it names.
+            CompileError: The compiler, or the trial run, failed.
+        """
+        from cachekit.verbs.check_build import check_build
+
+        with self._prepared(recipe, "warm") as (opened, prepared):
+            return check_build(opened, prepared)
+
+    def last(self) -> Last:
+        """The recipe that was warmed last in this working directory.
+
+        Raises:
+            UsageError: None was.
+        """
+        from cachekit.store.notes import last_in
+
+        return last_in(self.open_store().layout, Path.cwd())
+
+    def train(
+        self,
+        recipe: AnyRecipe,
+        *,
+        output_dir: str | Path | None = None,
+        resume: str = "",
+        require_warm: bool = False,
+        recache: bool = False,
+    ) -> Trained:
+        """Run a recipe's fine-tune in a process of its own; what is not warm is warmed first. `cachekit train`.
+
+        Args:
+            recipe: See `plan`.
+            output_dir: Where checkpoints and the model go; `training.output_dir` or `runs/<recipe>` by default.
+            resume: `auto`, or a checkpoint's path.
+            require_warm: See `warm`.
+            recache: See `warm`.
+
+        Raises:
+            TrainingError: The fine-tune failed.
+            CachekitError: As for `warm`.
+        """
+        from cachekit.verbs.train import check_output, output_folder, train
+
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        with self._prepared(recipe, "train") as (opened, prepared):
+            target = output_folder(prepared.recipe, Path(output_dir) if output_dir else None)
+            check_output(target)
+            return train(opened, prepared, output_dir=target, resume=resume, recache=recache, require_warm=require_warm)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        ingredients: Mapping[str, str] | None = None,
+        soft_args: Sequence[str] = (),
+        require_warm: bool = False,
+        recache: bool = False,
+        cwd: str | Path | None = None,
+    ) -> Ran:
+        """Run a command of your own with what it compiled before. `cachekit run`.
+
+        Its output goes where this process's goes; signals that reach this process are passed on to it, so call this
+        from the main thread.
+
+        Args:
+            command: Program and arguments: `["torchrun", "--nproc_per_node", "2", "train.py"]`.
+            ingredients: Something else that shapes its graphs.
+            soft_args: Names of arguments that reach no graph.
+            require_warm: See `warm`; also where something began to compile.
+            recache: Restore nothing, and replace what there was.
+            cwd: Its working directory.
+
+        Returns:
+            What became of it; an `exit_code` that is not 0 raises nothing.
+
+        Raises:
+            MissError: Something would compile, or began to, under `require_warm`.
+            UsageError: There is no such program or script.
+        """
+        from cachekit.compilers.command import compiler_of, prepare_command
+        from cachekit.errors import UsageError
+        from cachekit.recipe import command as command_line
+        from cachekit.verbs.run import run
+
+        if not command:
+            raise UsageError("there is no command to run", hint='run(["python", "train.py"])')
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        parsed = command_line.read(list(command))
+        place = Path(cwd) if cwd else None
+        with self.session(verb="run", preferred=compiler_of(parsed, place)) as opened:
+            prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
+            return run(opened, prepared, parsed, require_warm=require_warm, recache=recache, cwd=place)
+
+    def plan_run(
+        self,
+        command: Sequence[str],
+        *,
+        ingredients: Mapping[str, str] | None = None,
+        soft_args: Sequence[str] = (),
+        cwd: str | Path | None = None,
+    ) -> Planned:
+        """What a command of your own will find; the arguments are those of `run`. `cachekit run --dry-run`."""
+        from cachekit.compilers.command import compiler_of, prepare_command
+        from cachekit.recipe import command as command_line
+        from cachekit.verbs.plan import plan
+        from cachekit.verbs.run import foreseen
+
+        parsed = command_line.read(list(command))
+        place = Path(cwd) if cwd else None
+        with self.session(verb="plan", preferred=compiler_of(parsed, place)) as opened:
+            prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
+            return foreseen(plan(prepared, opened.store, opened.remotes))
+
+    def attach(
+        self,
+        name: str = "",
+        *,
+        ingredients: Mapping[str, str] | None = None,
+        soft_args: Sequence[str] = (),
+        require_warm: bool = False,
+        recache: bool = False,
+    ) -> Attachment:
+        """Give this very process the cache of its script, and keep what compiles in it: for a loop of your own.
+
+        Call it before anything compiles; it is late otherwise, does nothing, and says so. It changes this process's
+        environment (`TORCHINDUCTOR_CACHE_DIR` and its like, or Neuron's) until it is closed, which happens at exit, or
+        at the end of a `with` block. What compiled is kept then, and whenever `keep` is called. A process that is
+        killed keeps what was kept before. `cachekit run` does the same from outside and survives that, too.
+
+        The key is made as by `cachekit run`: of the script, the modules beside it, and its arguments. Processes of one
+        run (WORLD_SIZE) have a key each.
+
+        Args:
+            name: Instead of the script, where there is none (a notebook) or it changes all the time; with
+                `ingredients`, it is all of the key that is not the machine's.
+            ingredients: Something else that shapes the graphs.
+            soft_args: Names of arguments that reach no graph.
+            require_warm: Raise `MissError` where there is no record, and in `check()` where something compiled.
+            recache: Restore nothing, and replace what there was.
+
+        Raises:
+            MissError: There is no record, under `require_warm`.
+            UsageError: The script cannot be found out, and no name is given.
+        """
+        import atexit
+
+        from cachekit.compilers.command import prepare_command
+        from cachekit.verbs.attach import Attachment, this_command, world
+
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        command = this_command(name)
+        declared = {**(ingredients or {}), **world()}
+        with ExitStack() as stack:
+            opened = stack.enter_context(self.session(verb="run", preferred="auto"))
+            prepared = prepare_command(command, opened.compiler, declared=declared, soft=soft_args)
+            attachment = Attachment(opened, prepared, command, stack, require_warm=require_warm, recache=recache)
+            attachment.begin()
+            attachment.own(stack.pop_all())
+        atexit.register(attachment.close)
+        return attachment

@@ -1,0 +1,225 @@
+"""What all verbs share: settings, the session, and the recipe on its machine are opened here, and only here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cachekit.recipe import Recipe
+from cachekit.recipe.variant import Variant
+from cachekit.store.record import Record
+from cachekit.verbs import entry as naming
+from cachekit.verbs import session as opening
+
+if TYPE_CHECKING:
+    from cachekit.compilers import Node
+    from cachekit.compilers.elsewhere import Elsewhere
+    from cachekit.compilers.prepare import Prepared
+    from cachekit.config import Config, Setting
+    from cachekit.events import Journal
+    from cachekit.recipe.price import Prices
+    from cachekit.store import Store
+    from cachekit.verbs.pins import Named
+    from cachekit.verbs.session import Session
+
+Progress = Callable[[dict[str, Any]], None]
+AnyRecipe = Recipe | Variant | str | Path
+AnyEntry = Record | Recipe | Variant | str | Path
+Price = float | Sequence[str]
+
+
+def load_recipe(recipe: AnyRecipe) -> Recipe:
+    """A recipe by the path of its file, or a name of `cachekit zoo`; or with changes, as a `Variant`.
+
+    Raises:
+        UnknownNameError: No recipe is called that.
+        RecipeError: The recipe does not fit the schema.
+        UsageError: An override is malformed.
+    """
+    return variant(recipe).load()
+
+
+def variant(recipe: AnyRecipe) -> Variant:
+    """A recipe in the one form that has all others in it."""
+    return recipe if isinstance(recipe, Variant) else Variant(recipe)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """The options of a `Cache`, and what is made of them; see there."""
+
+    home: str | Path | None = None
+    compiler: str | None = None
+    cache: str | None = field(default=None, repr=False)  # an address may hold a token that does not belong there
+    wait: float | None = None
+    offline: bool = False
+    trust_all: bool = False
+    toolchain: str | None = None
+    target: str | None = None
+    instance: str | None = None
+    nnodes: int | None = None
+    node_rank: int = 0
+    master_addr: str = ""
+    master_port: int = 29500
+    progress: Progress | None = None
+
+    @contextmanager
+    def session(
+        self,
+        recipe: Recipe | None = None,
+        *,
+        verb: str = "",
+        preferred: str = "",
+    ) -> Iterator[Session]:
+        """The store, the remotes, the compiler and the journal, for calling `cachekit.verbs` oneself.
+
+        Args:
+            recipe: Chooses the compiler, where the settings leave it open.
+            verb: What is done. `warm`, `train`, `run`, `import`, `pull`, `push`, `gc`, `rm` and `verify` leave a
+                journal in the store.
+            preferred: The compiler where there is no recipe, and the settings leave it open.
+
+        Raises:
+            UsageError: A setting cannot be used.
+            CompilerUnavailableError: The compiler is not on this machine.
+            StoreError: The store's place is taken by something else.
+        """
+        with self._open(recipe, verb=verb, preferred=preferred) as opened:
+            yield opened
+
+    def open_store(self) -> Store:
+        """The local store, for looking into: `records()`, `lookup(...)`, `reading(file)`.
+
+        Raises:
+            StoreError: The store's place is taken by something else, or closed to this user.
+        """
+        return opening.store_at(self._config().home, self._journal(""))
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Every setting, with its value and where it came from. `cachekit config`."""
+        return tuple(self._config().settings)
+
+    @contextmanager
+    def _open(
+        self,
+        recipe: Recipe | None,
+        *,
+        verb: str = "",
+        preferred: str = "",
+        toolchain: str | None = None,
+        instance: str | None = None,
+    ) -> Iterator[Session]:
+        """A session, of a machine that was worked out already."""
+        with opening.open_session(
+            self._config(),
+            recipe,
+            verb,
+            compiler=preferred,
+            offline=self.offline,
+            toolchain=toolchain,
+            instance=instance,
+            node=self._node(),
+            follow=self._follow,
+        ) as opened:
+            yield opened
+
+    def _config(self) -> Config:
+        return opening.load_config(self.home, self.compiler, self.wait, self.cache, trust_all=self.trust_all)
+
+    def _node(self) -> Node | None:
+        if self.nnodes is None and not self.node_rank and not self.master_addr:
+            return None
+        from cachekit.compilers import Node
+
+        return Node(self.node_rank, self.master_addr, self.master_port)
+
+    @contextmanager
+    def _follow(self, journal: Journal) -> Iterator[None]:
+        if self.progress is not None:
+            journal.listen(self.progress)
+        yield
+
+    def _journal(self, verb: str) -> Journal:
+        """A journal that is only listened to."""
+        from cachekit.events import Journal
+
+        journal = Journal(None, verb)
+        if self.progress is not None:
+            journal.listen(self.progress)
+        return journal
+
+    def _elsewhere(self) -> Elsewhere:
+        """The machine that is meant, if not this one."""
+        from cachekit.compilers.elsewhere import Elsewhere
+
+        setting = self._config().compiler
+        return Elsewhere(self.toolchain or "", self.target or "", self.instance or "", setting)
+
+    def _variant(self, recipe: AnyRecipe) -> Variant:
+        """A recipe with the number of nodes that this cache says."""
+        found = variant(recipe)
+        if self.nnodes is None:
+            return found
+        return replace(found, overrides=[*found.words, f"parallel.nodes={self.nnodes}"])
+
+    def _source(self, recipe: AnyRecipe, *, machine: bool = False) -> str:
+        """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
+        said = {"--home": self.home, "--compiler": self.compiler}
+        if machine:
+            said |= {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
+        return self._variant(recipe).typed(said)
+
+    @contextmanager
+    def _prepared(
+        self, recipe: AnyRecipe, verb: str, *, guess: bool = False, machine: bool = False
+    ) -> Iterator[tuple[Session, Prepared]]:
+        """A recipe on the machine that is meant, with the session of a run that is about it.
+
+        Args:
+            recipe: The recipe.
+            verb: See `session`.
+            guess: Take any machine that fits the toolchain, before none.
+            machine: What is to be typed again names the machine.
+        """
+        from cachekit.compilers.prepare import prepare
+
+        loaded = self._variant(recipe).load()
+        there = self.toolchain or self.target or self.instance
+        instance = self._elsewhere().machine(loaded, guess=guess) if there else None
+        with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:
+            yield opened, prepare(loaded, opened.compiler, self._source(recipe, machine=machine))
+
+    def _named(self, entry: AnyEntry) -> Named:
+        """The key that somebody means, or its first digits; a recipe's on the machine that is meant."""
+        from cachekit.compilers.prepare import prepare
+        from cachekit.verbs.pins import Named
+
+        if isinstance(entry, Record):
+            return Named(entry.key, entry.recipe)
+        one = self._variant(entry)
+        if not one.name:
+            loaded = one.load()
+            return Named(prepare(loaded, self._elsewhere().select(loaded)).key, loaded.name)
+        key = naming.key_of(self._config(), one, self._elsewhere())
+        return Named(key) if key == one.name.lower() else Named(key, one.name)
+
+
+def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:
+    """Entries as they were given.
+
+    Raises:
+        TypeError: They are one text, of which each letter would be an entry.
+    """
+    if isinstance(entries, str):
+        raise TypeError(f"entries are a list, not the text {entries!r}")
+    return entries
+
+
+def prices(said: Price) -> Prices:
+    """What an hour costs: 0.40 on any machine, or `["trn1.2xlarge=0.40"]`."""
+    from cachekit.recipe import price
+
+    return price.read([repr(said)] if isinstance(said, int | float) else said)

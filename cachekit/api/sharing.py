@@ -1,0 +1,230 @@
+"""What a team shares: remotes, a cache repo on the Hub, and the lock file of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cachekit.api.shared import AnyEntry, AnyRecipe, Shared, listed, variant
+from cachekit.recipe import Recipe
+
+if TYPE_CHECKING:
+    from cachekit.errors import CachekitError
+    from cachekit.recipe.variant import Variant
+    from cachekit.verbs.hub import RemoteContents, Used
+    from cachekit.verbs.lock import CheckedLock, LockFile
+    from cachekit.verbs.pull import Outcome
+    from cachekit.verbs.push import Pushes
+
+
+class Sharing(Shared):
+    """The verbs of remotes and of lock files. A lock file is the nearest `cachekit.lock`, where none is named."""
+
+    def pull(self, recipe: AnyRecipe, *, dry_run: bool = False, guess: bool = False) -> Outcome:
+        """Fetch what a recipe needs from the remotes into the store. `cachekit pull`.
+
+        Args:
+            recipe: See `plan`.
+            dry_run: Only say what would be fetched.
+            guess: Where only a toolchain is said, take any machine that fits it, before none.
+
+        Returns:
+            What became of it; `state` is `absent` where no remote has it.
+
+        Raises:
+            UsageError: No remote may be read.
+            RemoteError, AuthError: A remote has it, and it could not be fetched.
+            IntegrityError: What a remote has is not what its record says.
+        """
+        from cachekit.verbs.pull import pull_recipe
+
+        verb = "" if dry_run else "pull"
+        with self._prepared(recipe, verb, guess=guess, machine=True) as (opened, prepared):
+            opened.remotes.need("read")
+            return pull_recipe(opened, prepared, dry_run=dry_run)
+
+    def pull_modules(self, names: Sequence[str] = (), *, all_of: str = "", dry_run: bool = False) -> list[Outcome]:
+        """Fetch modules by their names, without a record. `cachekit pull --module`.
+
+        Args:
+            names: Of modules.
+            all_of: Every finished module of a compiler's folder: `neuronxcc-<version>`.
+            dry_run: Only say what would be fetched.
+
+        Raises:
+            UsageError: No remote may be read; a name is of no compiler's module.
+        """
+        from cachekit.verbs.pull import pull_modules
+
+        with self.session(verb="" if dry_run else "pull") as opened:
+            opened.remotes.need("read")
+            return pull_modules(opened, names, all_of, dry_run=dry_run)
+
+    def push(
+        self,
+        entries: Sequence[AnyEntry] = (),
+        *,
+        pending: bool = False,
+        public: bool = False,
+        replace: bool = False,
+        recheck: bool = False,
+        dry_run: bool = False,
+    ) -> Pushes:
+        """Put records of the store on the remotes that may be written. `cachekit push`.
+
+        Args:
+            entries: Records, recipes, or keys by their first digits; all records by default.
+            pending: Only what could not be pushed before.
+            public: On a remote that anybody can read, too.
+            replace: In the place of others of the same keys.
+            recheck: Read what lies there, too, and put what is damaged there again.
+            dry_run: Only say what would be sent.
+
+        Returns:
+            For each remote what became of it, in `pushed`; `error()` is what to raise where a push failed.
+
+        Raises:
+            UsageError: No remote may be written.
+            UnknownNameError: A key names no record.
+        """
+        from cachekit.verbs.push import Pushes, chosen, push_records
+
+        with self.session(verb="" if dry_run else "push") as opened:
+            opened.remotes.need("written")
+            records = chosen(opened, [self._named(entry).key for entry in listed(entries)], pending=pending)
+            done = push_records(opened, records, public=public, replaces=replace, dry_run=dry_run, recheck=recheck)
+            return Pushes(dry_run, tuple(done))
+
+    def hub_create(self, repo: str, *, dataset: bool = False, public: bool = False) -> Used:
+        """Make a private cache repo on the Hugging Face Hub, and use it in this directory. `cachekit hub create`.
+
+        Raises:
+            UsageError: No repo can be called that; it is public already; or `cachekit.toml` names another cache.
+            RemoteError, AuthError: The Hub cannot be asked, or refuses.
+        """
+        from cachekit.verbs import hub
+
+        return hub.create(repo, Path.cwd(), kind="dataset" if dataset else "model", public=public)
+
+    def hub_use(self, repo: str, *, dataset: bool = False, read_only: bool = False) -> Used:
+        """Name a cache repo in this directory's `cachekit.toml`. `cachekit hub use`.
+
+        Raises:
+            UsageError: The file names another one, or cannot be written.
+            RemoteError, AuthError: The Hub cannot be asked, or has no such repo for this token.
+        """
+        from cachekit.verbs import hub
+
+        return hub.use(repo, Path.cwd(), kind="dataset" if dataset else "model", may="r" if read_only else "rw")
+
+    def remote_contents(self) -> list[RemoteContents]:
+        """How many records each remote holds, by compiler and model. `cachekit hub ls`.
+
+        Raises:
+            UsageError: No remote may be read.
+            RemoteError, AuthError: One cannot be asked.
+        """
+        from cachekit.verbs import hub
+
+        with self.session(verb="hub") as opened:
+            opened.remotes.need("read")
+            return hub.contents(opened.remotes)
+
+    def lock(self, *recipes: AnyRecipe, lock_file: str | Path | None = None, dry_run: bool = False) -> LockFile:
+        """Pin the exact artifacts of recipes in the project's lock file. `cachekit store lock`.
+
+        Args:
+            *recipes: Paths or names, which is what the file says of them; by default all that are locked already.
+            lock_file: Another file.
+            dry_run: Write nothing.
+
+        Returns:
+            What was locked; those of it that no remote has are in `unshared`.
+
+        Raises:
+            MissError: A recipe is not warm. Nothing was written.
+            UsageError: The file cannot be read or written, or locks nothing yet.
+            RemoteError, AuthError: A remote could not be asked.
+        """
+        from cachekit.verbs.lock import lock_recipes
+
+        return lock_recipes(
+            self._open,
+            _lock_file(lock_file),
+            _by_name(recipes),
+            dry_run=dry_run,
+            compiler=self._config().compiler,
+            toolchain=self.toolchain or "",
+            target=self.target or "",
+            instance=self.instance or "",
+        )
+
+    def check_lock(self, *recipes: str | Path, lock_file: str | Path | None = None) -> CheckedLock:
+        """Whether recipes changed since they were locked. `cachekit store lock --check`.
+
+        Args:
+            *recipes: Paths or names; by default all that are locked.
+            lock_file: Another file.
+
+        Returns:
+            Each entry with its `changes`; `error()` is what to raise where one does not fit any more.
+
+        Raises:
+            UsageError: The file cannot be read, or locks nothing yet.
+            UnknownNameError: The file does not lock one of these.
+        """
+        from cachekit.verbs.lock import check_lock
+
+        names = [one.name for one in _by_name(recipes)]
+        return check_lock(self._open, _lock_file(lock_file), names, compiler=self._config().compiler)
+
+    def pull_locked(
+        self,
+        *recipes: str | Path,
+        lock_file: str | Path | None = None,
+        dry_run: bool = False,
+        failures: list[CachekitError] | None = None,
+    ) -> list[Outcome]:
+        """Have exactly what a lock file says in the store. `cachekit pull --locked`.
+
+        Args:
+            *recipes: Paths or names; by default all that are locked.
+            lock_file: Another file.
+            dry_run: Only say what would be fetched.
+            failures: Takes the `IntegrityError` instead of it being raised.
+
+        Raises:
+            IntegrityError: The locked bytes of one are not to be had; the others were fetched all the same.
+            UsageError: The file cannot be read, or locks nothing yet.
+            UnknownNameError: The file does not lock one of these.
+            RemoteError, AuthError: What is locked may be on a remote that could not be asked.
+            StoreError: The store cannot be written.
+        """
+        from cachekit.verbs.lock import pull_lock
+
+        names = [one.name for one in _by_name(recipes)]
+        done, failure = pull_lock(self._open, _lock_file(lock_file), names, dry_run=dry_run)
+        if failure and failures is None:
+            raise failure
+        if failure and failures is not None:
+            failures.append(failure)
+        return done
+
+
+def _by_name(recipes: Sequence[AnyRecipe]) -> list[Variant]:
+    from cachekit.errors import UsageError
+
+    found = [variant(recipe) for recipe in recipes]
+    if any(isinstance(one.recipe, Recipe) for one in found):
+        raise UsageError(
+            "a lock file names its recipes, and this one is a value",
+            hint="give its path, or its name in the zoo, and what is changed as a Variant of that",
+        )
+    return found
+
+
+def _lock_file(said: str | Path | None) -> Path:
+    from cachekit.store.lock_file import nearest
+
+    return Path(said) if said else nearest()
