@@ -37,7 +37,7 @@ def test_a_working_directory_that_was_removed(command, work, machine, monkeypatc
     monkeypatch.chdir(gone)
     gone.rmdir()
     answer = command(*words.replace("tiny.yaml", str(work / "tiny.yaml")).split(), code=2)
-    assert the_error(answer)[:2] == ("usage", "the working directory is not there any more")
+    assert the_error(answer)[:2] == ("usage", "the working directory no longer exists")
 
 
 def test_a_cause_is_not_cut_in_the_middle_of_a_word(command, machine):
