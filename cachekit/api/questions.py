@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from cachekit.compilers import Compiler
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.compilers.prepare import Prepared
-    from cachekit.recipe.price import Prices
     from cachekit.verbs.coverage import Coverage, CoverageOfAll
     from cachekit.verbs.doctor import Diagnosis
-    from cachekit.verbs.forecast import Forecast, Request
+    from cachekit.verbs.forecast import Forecast
     from cachekit.verbs.planned import Planned
     from cachekit.verbs.prove import Contract
     from cachekit.verbs.session import Session
@@ -46,13 +44,13 @@ class Questions(Shared):
             CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
         """
         from cachekit.data.shapes import check_data
-        from cachekit.verbs.plan import Searching, plan
+        from cachekit.verbs.plan import plan
         from cachekit.verbs.planned import planned
 
         priced = prices(price)
         with self._prepared(recipe, "plan") as (opened, prepared):
             check_data(prepared.recipe, absent_ok=True)
-            made = plan(prepared, opened.store, opened.remotes, searching=Searching.as_warm(opened.config))
+            made = plan(prepared, opened.store, opened.remotes, reuse_bytes=opened.config.reuse_bytes)
         return planned(made, priced.of(prepared.fingerprint.instance))
 
     def plan_all(self, recipes: Sequence[AnyRecipe], *, price: Price = ()) -> Forecast:
@@ -60,27 +58,23 @@ class Questions(Shared):
 
         One that cannot be planned stops no other: the answer's `error()` tells of it.
         """
+        from cachekit.compilers.prepare import again, prepare
+        from cachekit.data.shapes import check_data
         from cachekit.verbs.forecast import forecast
 
         where, priced = self._elsewhere(), prices(price)
-        wanted = [self._request(one, where, priced) for one in recipes]
-        with self.session(verb="plan") as opened:
-            return forecast(wanted, opened.store, opened.remotes)
 
-    def _request(self, recipe: AnyRecipe, where: Elsewhere, priced: Prices) -> Request:
-        from cachekit.compilers.prepare import again, prepare
-        from cachekit.data.shapes import check_data
-        from cachekit.verbs.forecast import Request
-
-        def wanted() -> Prepared:
+        def prepared(recipe: AnyRecipe) -> Prepared:
             loaded = self._variant(recipe).load()
             check_data(loaded, absent_ok=True)
             return prepare(loaded, where.select(loaded, guess=True), self._source(recipe))
 
-        def before(prepared: Prepared) -> list[Prepared]:
-            return [again(prepared, other) for other in where.other_toolchains(prepared.recipe)]
+        def before(now: Prepared) -> list[Prepared]:
+            return [again(now, other) for other in where.other_toolchains(now.recipe)]
 
-        return Request(_name(recipe), wanted, before, priced.of)
+        wanted = [(_name(one), partial(prepared, one)) for one in recipes]
+        with self.session(verb="plan") as opened:
+            return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
 
     def why(self, recipe: AnyRecipe) -> Why:
         """Why a recipe misses: the nearest record, here or on a remote, and what differs. `cachekit why RECIPE`.
@@ -240,7 +234,7 @@ class Questions(Shared):
 
         # Whether this process may open connections is nothing to be found out: it was said.
         wanted = [check for check in checks() if not (self.offline and check.name == "offline")]
-        with opening.offline_environment() if self.offline else nullcontext():
+        with opening.environment(opening.OFFLINE if self.offline else {}):
             return examine(self._config, wanted)
 
     def neuron_contract(self) -> Contract:

@@ -187,8 +187,8 @@ class Shared:
         from cachekit.compilers.prepare import prepare
 
         loaded = self._variant(recipe).load()
-        where = self._elsewhere()
-        instance = where.machine(loaded, guess=guess) if where else None
+        there = self.toolchain or self.target or self.instance
+        instance = self._elsewhere().machine(loaded, guess=guess) if there else None
         with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:
             yield opened, prepare(loaded, opened.compiler, self._source(recipe, machine=machine))
 

@@ -129,7 +129,7 @@ class Sharing(Shared):
 
         with self.session(verb="hub") as opened:
             opened.remotes.need("read")
-            return hub.every_content(opened.remotes)
+            return hub.contents(opened.remotes)
 
     def lock(self, *recipes: AnyRecipe, lock_file: str | Path | None = None, dry_run: bool = False) -> LockFile:
         """Pin the exact artifacts of recipes in the project's lock file. `cachekit store lock`.

@@ -21,7 +21,7 @@ class Elsewhere:
 
     def __init__(self, toolchain: str = "", target: str = "", instance: str = "", compiler: str = "auto") -> None:
         self.toolchain, self.target, self.instance = toolchain, target, instance
-        self._setting = compiler
+        self.compiler = compiler
 
     def __bool__(self) -> bool:
         return bool(self.toolchain or self.target or self.instance)
@@ -78,7 +78,7 @@ class Elsewhere:
             CachekitError: As `machine` and `compilers.select`.
         """
         machine = self.machine(recipe, guess=guess) if self else ""
-        return select(recipe.compiler.name, self._setting, toolchain=self.toolchain, instance=machine)
+        return select(recipe.compiler.name, self.compiler, toolchain=self.toolchain, instance=machine)
 
     def other_toolchains(self, recipe: Recipe) -> list[Compiler]:
         """The compilers of the same machine in the registry's other toolchains, the newest first."""
@@ -86,7 +86,7 @@ class Elsewhere:
         if not machine:
             return []
         fits, releases = zoo.instances()[machine].target, zoo.toolchains()
-        said = self._setting if self._setting != "auto" else recipe.compiler.name
+        said = self.compiler if self.compiler != "auto" else recipe.compiler.name
         fitting = [
             name
             for name, one in releases.items()
@@ -96,7 +96,7 @@ class Elsewhere:
         own = [name for name in fitting if said != "auto" or releases[name].compiler == "neuron"]
         wanted = self.toolchain or (own[-1] if own else "")  # as `host.named` has it
         return [
-            select(recipe.compiler.name, self._setting, toolchain=name, instance=machine)
+            select(recipe.compiler.name, self.compiler, toolchain=name, instance=machine)
             for name in reversed(fitting)
             if name != wanted
         ]

@@ -49,7 +49,7 @@ def read(folder: Path, image: str, label: str) -> list[dict[str, Any]]:
     """The rows of a split: an image's path, and its class.
 
     Raises:
-        DataError: There are none.
+        DataError: The split has no images.
     """
     found = [{image: str(path.absolute()), label: name} for name in _classes(folder) for path in _images(folder / name)]
     if not found:

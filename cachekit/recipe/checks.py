@@ -116,7 +116,7 @@ def _check_steps(recipe: Recipe, places: Places) -> None:
 class _Unread(Struct, frozen=True):
     """Fields that other fields put out of use.
 
-    What a recipe says may be put out of use for once, `--set training.max_steps=10`: that is no mistake of either.
+    An override may put a field of the file out of use for one run, `--set training.max_steps=10`: neither is a mistake.
 
     Attributes:
         fields: Which, `training.save_steps`.

@@ -19,7 +19,7 @@ _NAME = re.compile(r"\$\{?\w+\}?")
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file; empty where it cannot be read, or is no text of a sensible size."""
+    """The SHA-256 of a file; empty where it cannot be read, or is larger than source code is."""
     try:
         if path.stat().st_size > LARGEST:
             return ""
@@ -61,7 +61,7 @@ def imported(start: Iterable[Path], roots: Sequence[Path]) -> dict[str, Path]:
 
 
 def top_level(sources: Iterable[bytes]) -> frozenset[str]:
-    """The modules that Python code imports, local or not: `jax` of `import jax.numpy`. What is no Python has none."""
+    """The modules that Python code imports, local or not: `jax` of `import jax.numpy`."""
     found: set[str] = set()
     for source in sources:
         for node in _nodes(source):

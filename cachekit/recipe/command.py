@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
@@ -130,15 +130,8 @@ def _torchrun(words: tuple[str, ...], at: int, python: str) -> CommandLine:
         return CommandLine(words, words[:at], python, module=words[at], arguments=words[at + 1 :])
     if as_program:
         inner = read(words[at:])
-        return CommandLine(
-            words,
-            (*words[:at], *inner.launchers),
-            inner.python or python,
-            inner.script,
-            inner.module,
-            inner.code,
-            inner.arguments,
-        )
+        launchers = (*words[:at], *inner.launchers)
+        return replace(inner, words=words, launchers=launchers, python=inner.python or python)
     return _script(words, at, python)
 
 
@@ -156,7 +149,7 @@ def _shell(words: tuple[str, ...], at: int) -> CommandLine:
 
 
 def option_name(word: str) -> str:
-    """`--Output-Dir=x` as `output_dir`; empty where a word is no option. Hydra's `a.b=x` is one, too."""
+    """`--Output-Dir=x` as `output_dir`; empty where a word is not an option. Hydra's `a.b=x` is one, too."""
     if word.startswith("-") and not re.match(r"^-\d", word):
         return word.lstrip("-").partition("=")[0].replace("-", "_").lower()
     name, equals, _ = word.partition("=")

@@ -98,7 +98,7 @@ def _path_of(at: str) -> Path:
 
 
 def _type_at(path: Path) -> Any:
-    """The type of a field, or of the part of a recipe that an item stands in; None where there is none."""
+    """The type of a field, or of the part of a recipe that an item stands in; None for an unknown field."""
     found: Any = Recipe
     for part in path:
         if isinstance(part, str):

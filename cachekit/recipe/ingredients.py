@@ -133,7 +133,7 @@ def build(
         fingerprint: The compiler and target.
         compiler: The compiler's canonical flags and options, and whatever else in its environment shapes graphs.
     """
-    # What other tasks read is no part of this one: a new task must not change anybody's key.
+    # Fields of other tasks are left out: a new task must not change anybody's key.
     foreign = tasks.not_read(recipe.task)["training"]
     training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
     if "lora" in training:
@@ -193,7 +193,7 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
     Never its image processor's: that one is loaded with the weights, and a key needs no network.
 
     Raises:
-        RecipeError: The recipe says another size than the config, or the config one that is no square's.
+        RecipeError: The recipe and the config differ, or the config's images are not square.
     """
     merged = {**zoo.architecture_defaults(str(config["model_type"])), **config}
     size, wanted = merged.get("image_size"), recipe.training.image_size
@@ -202,7 +202,7 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
     if size is None:
         return wanted or IMAGE_SIZE
     if not isinstance(size, int):
-        raise RecipeError(f"model.config.image_size is {size}", cause="only images as wide as high can be made")
+        raise RecipeError(f"model.config.image_size is {size}", cause="images must be as wide as high")
     if wanted not in {None, size}:
         raise RecipeError(
             f"training.image_size is {wanted}, the model's config says {size}",
@@ -212,7 +212,7 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
 
 
 def _peft() -> str:
-    """The version of what puts adapters into a model; empty where there is none."""
+    """The version of PEFT, which puts adapters into a model; empty where it is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # late: only some recipes need it, and it is slow
 
     try:

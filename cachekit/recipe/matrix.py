@@ -44,7 +44,7 @@ def read(path: Path) -> list[MatrixEntry]:
     """The entries of a list, in its order; JSON is YAML, too.
 
     Raises:
-        RecipeError: It cannot be read, or is no such list; the message names the place.
+        RecipeError: The file cannot be read, or is not a list of recipes; the message names the entry.
     """
     document, _ = yaml_text.parse(read_text(path, LARGEST, "list of recipes"), str(path))
     if not isinstance(document, list) or not document:

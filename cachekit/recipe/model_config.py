@@ -19,7 +19,7 @@ from cachekit.errors import RecipeError
 LARGEST = 32 << 20  # bytes; names of labels make some configs large
 DEEPEST = 40  # levels; real ones have five
 
-# Transformers has some 500 of them, each with letters, digits, `-`, `_` and `.`. It is also a folder in the store.
+# Transformers has some 500 of them, each with letters, digits, `-`, `_` and `.`. The store has a folder of that name.
 _MODEL_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 # Fields whose name says that they count something that there must be one of.

@@ -83,7 +83,7 @@ def read(said: Iterable[str]) -> Prices:
     """Read `--price`: `0.40` for every machine, `trn1.2xlarge=0.40` for one, `trn1.2xlarge` for the registry's price.
 
     Raises:
-        UsageError: It is none of these, or no price of that machine is known.
+        UsageError: The text has none of these forms, or the registry has no price of the machine.
         UnknownNameError: The registry has no such machine.
     """
     own: dict[str, float] = {}

@@ -70,7 +70,7 @@ class Data(_Strict, frozen=True):
         tokens_column: The words of a text, a list.
         question_column: A question; `context_column` the text that answers it.
         answers_column: `{"text": [...], "answer_start": [...]}`, both empty where there is no answer.
-        choices_columns: Several columns, or one that holds a list: the endings of which one is right.
+        choices_columns: Several columns, or one that holds a list: the endings to choose from.
         num_choices: How many endings each row has, where one column holds them; else read from a local file.
         source_column: What is summarized or translated; `target_column` what should come out.
         translation_column: `{"en": ..., "fr": ...}`, instead of the two; with `source_lang` and `target_lang`.

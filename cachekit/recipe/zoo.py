@@ -59,7 +59,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
 class QuotedPrice(Struct, frozen=True, forbid_unknown_fields=True):
     """What an hour costs, where, on which day, and who says so; data, for a user to override.
 
-    None of it may be missing: a price that nobody can look up again is none.
+    All of it must be there: a price that nobody can look up again is useless.
     """
 
     per_hour: Annotated[float, Meta(gt=0)]
@@ -203,7 +203,7 @@ def model_files() -> Iterator[Path]:
 
 
 def read_model(path: Path) -> ModelEntry:
-    """One of them.
+    """The model in one of these files.
 
     Raises:
         RecipeError: It does not fit the schema.

@@ -216,9 +216,9 @@ def _here(wanted: Wanted, store: Store) -> Iterator[Near]:
 
 def _reusable_here(wanted: Wanted, store: Store, near: Near | None) -> Near | None:
     """The nearest record that can be reused, whole as far as looking at its files tells."""
-    if not wanted.reuse_bytes or wanted.model_type == COMMAND:
+    if near is None or not wanted.reuse_bytes or wanted.model_type == COMMAND:
         return None
-    if near is not None and _is_reusable(near, wanted, store):
+    if _is_reusable(near, wanted, store):
         return near
     for one in islice(store.nearest(wanted.hard, directory=wanted.directory), ASKED):
         changes = tuple(difference(one.hard, wanted.hard))

@@ -121,8 +121,8 @@ def _model(job: Job, task: Task, options: Mapping[str, Any]) -> Any:
     made = classes[0] if isinstance(classes, list | tuple) else classes
     if job.recipe.training.gradient_checkpointing and not made.supports_gradient_checkpointing:
         raise RecipeError(
-            f"training.gradient_checkpointing is true, but a {config.model_type} model cannot make its layers' "
-            "results a second time",
+            f"training.gradient_checkpointing is true, but a {config.model_type} model cannot compute its "
+            "layers' results a second time",
             hint="--set training.gradient_checkpointing=false",
         )
     if job.recipe.model.from_config:

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
@@ -28,7 +27,7 @@ from cachekit.recipe.command import CommandLine
 from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, plan
 from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready, told
-from cachekit.verbs.session import Session
+from cachekit.verbs.session import Session, environment
 
 
 class Attached(Ran, frozen=True, kw_only=True):
@@ -81,7 +80,6 @@ class Attachment:
             )
         self._guest: Guest = import_module(session.compiler.guest)
         self._stack, self._pid, self._start = stack, os.getpid(), time.monotonic()
-        self._environment: dict[str, str | None] = {}
         self._state: Literal["attached", "late", "attended", "failed"] = "attached"
         self._problem = ""
         self._notes: list[str] = []
@@ -152,20 +150,12 @@ class Attachment:
                 "restore", key=self._prepared.key, bytes=live.restored_bytes, seconds=self._since(self._start)
             )
         watch.begin(self._tell)
-        self._set({**watch.environment, ATTENDED: self._session.journal.run})
+        self._stack.enter_context(environment({**watch.environment, ATTENDED: self._session.journal.run}))
         self._notes += self._guest.join(found=found)
 
     def _tell(self, event: dict[str, Any]) -> None:
         event = dict(event)
         self._session.journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
-
-    def _set(self, variables: Mapping[str, str | None]) -> None:
-        for name, value in variables.items():
-            self._environment[name] = os.environ.get(name)
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
     def _fail(self, error: CachekitError) -> None:
         """The work goes on without us."""
@@ -264,7 +254,6 @@ class Attachment:
         self._closed = True
         if self._state != "attended":
             self._session.journal.emit("command.done", **done.as_dict())
-        self._set_back()
         self._stack.close()
         return done
 
@@ -274,13 +263,6 @@ class Attachment:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.keep(finished=kind is None)
         self.close()
-
-    def _set_back(self) -> None:
-        for name, value in self._environment.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
     @staticmethod
     def _since(start: float) -> float:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.key.canonical import FEWEST_DIGITS
 from cachekit.recipe import zoo
 
 if TYPE_CHECKING:
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.config import Config
     from cachekit.recipe.variant import Variant
+    from cachekit.store import Store
+    from cachekit.store.record import Record
 
 
 def check_contradiction(*, require_warm: bool, recache: bool) -> None:
@@ -37,7 +41,6 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
     """
     from cachekit.compilers import select
     from cachekit.compilers.prepare import prepare
-    from cachekit.key.canonical import FEWEST_DIGITS
 
     name = variant.name
     try:
@@ -54,3 +57,41 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
     loaded = variant.load()
     compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
     return prepare(loaded, compiler, name).key
+
+
+def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
+    """The one key that begins so.
+
+    Args:
+        names: Keys.
+        beginning: What somebody typed.
+        what: What has these keys: `record`.
+        hint: Where to look them up, where none begins so.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    found = [name for name in names if name.startswith(beginning.lower())]
+    if len(found) == 1:
+        return found[0]
+    raise UnknownNameError(
+        f"{len(found) or 'no'} {what}s begin with {beginning!r}",
+        cause=", ".join(name[:16] for name in found[:5]),
+        hint="give more digits" if found else hint,
+    )
+
+
+def find(store: Store, beginning: str) -> Record:
+    """The record whose key begins so.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    if len(beginning) < FEWEST_DIGITS:
+        raise UnknownNameError(f"{beginning!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
+    rows = {row.key: row for row in store.refresh().by_prefix(beginning.lower()) if row.usable}
+    hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
+    record = store.read(*rows[one_of(rows, beginning, "record", hint)].place)
+    if record is None:
+        raise UnknownNameError(f"no records begin with {beginning!r}", cause="it is damaged, or went a moment ago")
+    return record

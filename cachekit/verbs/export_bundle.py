@@ -13,7 +13,7 @@ from cachekit.remotes.bundle_out import write_bundle
 from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.values import Answer
-from cachekit.verbs.inspect import find
+from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session, holding
 
 ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first

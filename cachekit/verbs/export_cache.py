@@ -18,7 +18,7 @@ from cachekit.store import IndexRow, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
 from cachekit.values import Answer
-from cachekit.verbs.inspect import find
+from cachekit.verbs.entry import find
 
 
 class ExportedModule(Struct, frozen=True):

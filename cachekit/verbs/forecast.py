@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct, structs
@@ -17,23 +16,6 @@ from cachekit.store.record import File, Record
 from cachekit.values import Answer
 from cachekit.verbs.plan import plans
 from cachekit.verbs.planned import Planned, planned, shortened, together
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A recipe to be planned.
-
-    Attributes:
-        name: As the user named it.
-        prepare: Makes what is planned.
-        before: Makes the same recipe for other toolchains, the likeliest first: where it may be warm until now.
-        price: What an hour of a machine costs, by its type.
-    """
-
-    name: str
-    prepare: Callable[[], Prepared]
-    before: Callable[[Prepared], Sequence[Prepared]] = lambda _: ()
-    price: Callable[[str], Price | None] = lambda _: None
 
 
 class Before(Struct, frozen=True):
@@ -135,46 +117,53 @@ def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def forecast(requests: Iterable[Request], store: Store, remotes: Remotes | None = None) -> Forecast:
+def forecast(
+    wanted: Iterable[tuple[str, Callable[[], Prepared]]],
+    store: Store,
+    remotes: Remotes | None = None,
+    *,
+    before: Callable[[Prepared], Sequence[Prepared]] = lambda _: (),
+    price: Callable[[str], Price | None] = lambda _: None,
+) -> Forecast:
     """Plan many recipes; one that cannot be planned is a row with its error, and stops no other.
 
     Args:
-        requests: The recipes.
+        wanted: Each with its name, as the user gave it, and what prepares it.
         store: The local store.
         remotes: The remotes, each asked once for all recipes.
+        before: Makes the same recipe for other toolchains, the likeliest first: where it may be warm until now.
+        price: What an hour of a machine costs, by its type.
     """
     rows: list[Row | None] = []  # None is one that can be planned
     names: list[str] = []
-    prices: list[Callable[[str], Price | None]] = []
     former: list[Sequence[Prepared]] = []
     prepared: list[Prepared] = []
-    for request in requests:
+    for name, prepare in wanted:
         try:
-            one = request.prepare()
+            one = prepare()
         except InterruptedRunError:
             raise
         except CachekitError as error:
-            rows.append(Row(name=request.name, recipe=request.name, source=request.name, status="failed", error=error))
+            rows.append(Row(name=name, recipe=name, source=name, status="failed", error=error))
         else:
             rows.append(None)
-            names.append(request.name)
+            names.append(name)
             prepared.append(one)
-            prices.append(request.price)
-            former.append(_before(request, one))
+            former.append(_others(before, one))
     found = plans(prepared, store, remotes, beside=[one for many in former for one in many])
     seen: dict[str, str] = {}
     made = []
-    for name, plan, others, price in zip(names, found.plans, former, prices, strict=True):
-        key, before = plan.prepared.key, None
+    for name, plan, others in zip(names, found.plans, former, strict=True):
+        key, warm = plan.prepared.key, None
         if not plan.hit:
             records = (found.beside.get(one.place) for one in others)
-            before = next((record for record in records if record), None) or _former(store, plan.prepared)
+            warm = next((record for record in records if record), None) or _former(store, plan.prepared)
         row = Row(
             **structs.asdict(planned(plan, price(plan.prepared.fingerprint.instance))),
             name=name,
             same_as=seen.get(key),
-            goes_cold=before is not None,
-            before=Before(before.key, before.directory) if before else None,
+            goes_cold=warm is not None,
+            before=Before(warm.key, warm.directory) if warm else None,
         )
         made.append(row)
         seen.setdefault(key, name)
@@ -192,9 +181,9 @@ def _former(store: Store, prepared: Prepared) -> Record | None:
     return next((record for record in records if record and not store.missing(record)), None)
 
 
-def _before(request: Request, prepared: Prepared) -> Sequence[Prepared]:
+def _others(before: Callable[[Prepared], Sequence[Prepared]], prepared: Prepared) -> Sequence[Prepared]:
     try:
-        return request.before(prepared)
+        return before(prepared)
     except InterruptedRunError:
         raise
     except CachekitError:  # it is no recipe for those toolchains

@@ -11,7 +11,7 @@ from cachekit import config
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.address import setup
-from cachekit.remotes.port import Repo, Storage
+from cachekit.remotes.port import Repo
 from cachekit.remotes.remotes import Remotes
 from cachekit.text import redact
 from cachekit.values import Answer
@@ -156,8 +156,8 @@ def write_settings(path: Path, place: Repo, may: str) -> Path:
     return path
 
 
-def every_content(remotes: Remotes) -> list[RemoteContents]:
-    """What each remote holds that may be read.
+def contents(remotes: Remotes) -> list[RemoteContents]:
+    """What each remote holds that may be read: records by compiler and model type.
 
     Raises:
         RemoteError, AuthError: One cannot be asked.
@@ -165,20 +165,12 @@ def every_content(remotes: Remotes) -> list[RemoteContents]:
     found = []
     for remote in remotes.readable:
         remote.retry()
+        counts: Counter[tuple[str, str]] = Counter()
         with remote.call() as storage:
-            found.append(RemoteContents(remote.name, contents(storage)))
+            for entry in storage.list(layout.RECORDS, storage.revision()):
+                parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
+                if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
+                    counts[parts[0], parts[1]] += 1
+        records = (RemoteRecords(directory, model, count) for (directory, model), count in sorted(counts.items()))
+        found.append(RemoteContents(remote.name, tuple(records)))
     return found
-
-
-def contents(storage: Storage) -> tuple[RemoteRecords, ...]:
-    """What a remote holds: records by compiler and model type.
-
-    Raises:
-        RemoteError, AuthError: It cannot be asked.
-    """
-    counts: Counter[tuple[str, str]] = Counter()
-    for entry in storage.list(layout.RECORDS, storage.revision()):
-        parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
-        if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
-            counts[parts[0], parts[1]] += 1
-    return tuple(RemoteRecords(directory, model, count) for (directory, model), count in sorted(counts.items()))

@@ -10,33 +10,11 @@ import msgspec
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN
-from cachekit.errors import IntegrityError, UnknownNameError, UsageError
-from cachekit.key.canonical import FEWEST_DIGITS, key_of
+from cachekit.errors import IntegrityError, UsageError
+from cachekit.key.canonical import key_of
 from cachekit.store import Store
-from cachekit.store.record import Record
 from cachekit.text import one_line
-
-
-def find(store: Store, name: str) -> Record:
-    """The record whose key begins with `name`.
-
-    Raises:
-        UnknownNameError: None does, or several do.
-    """
-    if len(name) < FEWEST_DIGITS:
-        raise UnknownNameError(f"{name!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
-    found = [row for row in store.refresh().by_prefix(name.lower()) if row.usable]
-    if len(found) == 1:
-        record = store.read(*found[0].place)
-        if record is not None:
-            return record
-        found = []  # damaged, or gone since it was listed
-    keys = ", ".join(each.key[:16] for each in found[:5])
-    raise UnknownNameError(
-        f"{len(found) or 'no'} records begin with {name!r}",
-        cause=keys,
-        hint="give more digits" if found else "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`",
-    )
+from cachekit.verbs.entry import find
 
 
 def show(store: Store, name: str) -> dict[str, Any]:

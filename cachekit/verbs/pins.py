@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
-from cachekit.errors import UnknownNameError
 from cachekit.key.canonical import DIGITS
 from cachekit.store import Store
 from cachekit.store import pins as noted
 from cachekit.store.pins import Pin
 from cachekit.values import Answer
+from cachekit.verbs.entry import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +95,8 @@ def _pinned(pin: Pin, known: dict[str, tuple[str, str, int]], *, changed: bool) 
     return Pinned(pin.key, pin.recipe, since, directory, size, changed)
 
 
-def _key(one: Named, known: Any, what: str = "record") -> str:
+def _key(one: Named, known: Iterable[str], what: str = "record") -> str:
     if one.recipe or (len(one.key) == DIGITS and what == "record"):
         return one.key
-    found = [key for key in known if key.startswith(one.key.lower())]
-    if len(found) == 1:
-        return str(found[0])
-    raise UnknownNameError(
-        f"{len(found) or 'no'} {what}s begin with {one.key!r}",
-        cause=", ".join(key[:16] for key in found[:5]),
-        hint="give more digits"
-        if found
-        else "`cachekit store ls` lists the keys, `cachekit store pin --list` those that are pinned",
-    )
+    hint = "`cachekit store ls` lists the keys, `cachekit store pin --list` those that are pinned"
+    return one_of(known, one.key, what, hint)

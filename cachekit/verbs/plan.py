@@ -23,7 +23,6 @@ from cachekit.values import by_value
 from cachekit.verbs.planned import planned
 
 if TYPE_CHECKING:
-    from cachekit.config import Config
     from cachekit.remotes.remote import Found
     from cachekit.verbs.session import Session
 
@@ -93,33 +92,14 @@ class Plan(Struct, frozen=True):
         return 0.0 if self.hit else self.expected_seconds
 
 
-class Searching(Struct, frozen=True):
-    """What a plan looks for on a miss, beside the nearest record of the store.
-
-    Attributes:
-        remotes: Look for a nearer record on the remotes, too.
-        reuse_bytes: The largest record that a warm may begin with, and the most that it fetches; 0 seeks for none.
-    """
-
-    remotes: bool = False
-    reuse_bytes: int = 0
-
-    @classmethod
-    def as_warm(cls, config: Config) -> Searching:
-        """For who is going to compile on a miss, or tells what that would begin with."""
-        return cls(remotes=config.reuse_bytes > 0, reuse_bytes=config.reuse_bytes)
-
-
-HERE = Searching()
-
-
 def plan(
     prepared: Prepared,
     store: Store,
     remotes: Remotes | None = None,
     *,
     anew: bool = False,
-    searching: Searching = HERE,
+    reuse_bytes: int = 0,
+    everywhere: bool = False,
 ) -> Plan:
     """Look the key up, here and on the remotes; on a miss, find the nearest record, and what a warm begins with.
 
@@ -128,9 +108,11 @@ def plan(
         store: The local store.
         remotes: The remotes.
         anew: Ask those, whatever is remembered of what they had not.
-        searching: Where the nearest record is sought; in the store by default.
+        reuse_bytes: The largest record that a warm may begin with, and the most that it fetches; 0 seeks none.
+        everywhere: On a miss look for the nearest record on the remotes, too; so where `reuse_bytes` is not 0.
     """
-    return plans([prepared], store, remotes, anew=anew, searching=searching).plans[0]
+    found = plans([prepared], store, remotes, anew=anew, reuse_bytes=reuse_bytes, everywhere=everywhere)
+    return found.plans[0]
 
 
 class Plans(Struct, frozen=True):
@@ -152,17 +134,19 @@ def plans(
     *,
     anew: bool = False,
     beside: Sequence[Prepared] = (),
-    searching: Searching = HERE,
+    reuse_bytes: int = 0,
+    everywhere: bool = False,
 ) -> Plans:
-    """Plan several recipes at once: each remote is asked once for all that the store lacks.
+    """Plan several recipes at once: each remote is asked once for all that the store lacks; see `plan`.
 
     Args:
         wanted: The recipes.
         store: The local store.
         remotes: The remotes.
-        anew: Ask those, whatever is remembered of what they had not.
+        anew: See `plan`.
         beside: Only looked up, in the same questions.
-        searching: Where nearest records are sought.
+        reuse_bytes: See `plan`.
+        everywhere: See there.
     """
     places = [one.place for one in (*wanted, *beside)]
     here = {place: store.lookup(place.key, place.directory, place.model_type) for place in places}
@@ -178,7 +162,7 @@ def plans(
             planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
         else:
             others = [Known.of(other.shared.record) for other in found.values()]
-            planned.append(_miss(one, store, remotes, searching, others))
+            planned.append(_miss(one, store, remotes, others, reuse_bytes=reuse_bytes, everywhere=everywhere))
     there = {place: found[place.key].shared.record for place in absent if place.key in found}
     somewhere = {place: record for place, record in here.items() if record is not None} | there
     looked_up = {one.place: somewhere[one.place] for one in beside if one.place in somewhere}
@@ -186,11 +170,17 @@ def plans(
 
 
 def _miss(
-    prepared: Prepared, store: Store, remotes: Remotes | None, searching: Searching, others: Sequence[Known]
+    prepared: Prepared,
+    store: Store,
+    remotes: Remotes | None,
+    others: Sequence[Known],
+    *,
+    reuse_bytes: int,
+    everywhere: bool,
 ) -> Plan:
     place, hard = prepared.place, prepared.ingredients.hard
-    wanted = Wanted(place.key, place.directory, place.model_type, hard, prepared.foreign, searching.reuse_bytes)
-    found = search(wanted, store, remotes if searching.remotes else None)
+    wanted = Wanted(place.key, place.directory, place.model_type, hard, prepared.foreign, reuse_bytes)
+    found = search(wanted, store, remotes if everywhere or reuse_bytes else None)
     there = [found.near.known] if found.near and found.near.remote else []
     return Plan(
         prepared,
@@ -226,16 +216,9 @@ def _expected(prepared: Prepared, wanted: Wanted, store: Store, others: Sequence
     return figure(measured.seconds, measured.source) if measured else None
 
 
-def as_miss(planned: Plan, store: Store, remotes: Remotes | None, searching: Searching) -> Plan:
-    """A plan whose record could not be had after all.
-
-    Args:
-        planned: The plan.
-        store: The local store.
-        remotes: The remotes.
-        searching: Where the nearest record is sought.
-    """
-    return _miss(planned.prepared, store, remotes, searching, ())
+def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:
+    """A plan whose record could not be had after all; for the arguments see `plan`."""
+    return _miss(planned.prepared, store, remotes, (), reuse_bytes=reuse_bytes, everywhere=False)
 
 
 def miss_error(plan: Plan) -> MissError:
@@ -295,7 +278,7 @@ def unrestored(session: Session, again: Plan | None, error: IntegrityError, *, l
 
 
 def look_again(
-    session: Session, prepared: Prepared, error: IntegrityError, searching: Searching = HERE, *, last: bool = False
+    session: Session, prepared: Prepared, error: IntegrityError, reuse_bytes: int = 0, *, last: bool = False
 ) -> tuple[Plan, Record | None]:
     """Look up a recipe whose record could not be restored: between plan and restore a blob went bad, and is set aside.
 
@@ -303,13 +286,13 @@ def look_again(
         session: Collaborators.
         prepared: The recipe.
         error: What was wrong.
-        searching: Where the nearest record is sought.
+        reuse_bytes: See `plan`.
         last: No other plan follows that would tell of a miss.
 
     Returns:
         What there is now; and that, in the store, where a remote has it.
     """
-    again = plan(prepared, session.store, session.remotes, anew=True, searching=searching)
+    again = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     unrestored(session, again, error, last=last)
     return again, fetch_planned(session, again) if again.found else None
 

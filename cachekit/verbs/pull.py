@@ -121,6 +121,14 @@ class _Looked:
     left: Mapping[str, str]
 
 
+class _Taken(Struct, frozen=True):
+    """A module that was fetched, and is whole."""
+
+    module: Module
+    graphs: int
+    files: tuple[Fetched, ...]
+
+
 @holding
 def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False) -> list[Outcome]:
     """Fetch modules, each from the nearest remote that has it finished.
@@ -150,6 +158,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     left: dict[str, str] = {}
     damaged: dict[str, str] = {}
     seen: set[str] = set()
+    refused: dict[str, str] = {}
     had = 0  # bytes
     for remote in session.remotes.readable:
         missing = [name for name in dict.fromkeys(names) if name not in outcomes]
@@ -160,7 +169,10 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
             looked = _look(remote, missing, folder)
             fresh = {name: files for name, files in looked.modules.items() if name not in known | seen}
             had += sum(_size(files) for name, files in looked.modules.items() if name in known and _in(name, folder))
-            done, refused = (_pretend if dry_run else _fetch)(session, remote, looked.revision, fresh)
+            if dry_run:
+                done, refused = {name: _would_fetch(name, files, remote) for name, files in fresh.items()}, {}
+            else:
+                done, refused = _fetch(session, remote, looked.revision, fresh)
         except (RemoteError, AuthError) as error:
             session.remotes.failed(remote, error)
             continue
@@ -257,14 +269,8 @@ def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
     return _Looked(revision, whole, left)
 
 
-def _pretend(
-    _: Session, remote: Remote, __: str, modules: Mapping[str, _Files]
-) -> tuple[dict[str, Outcome], dict[str, str]]:
-    would = {
-        name: Outcome(name, "would-fetch", "", remote.name, len(files), _size(files), modules=(name,))
-        for name, files in modules.items()
-    }
-    return would, {}
+def _would_fetch(name: str, files: _Files, remote: Remote) -> Outcome:
+    return Outcome(name, "would-fetch", "", remote.name, len(files), _size(files), modules=(name,))
 
 
 # Fetching
@@ -274,15 +280,13 @@ def _fetch(
     session: Session, remote: Remote, revision: str, modules: Mapping[str, _Files]
 ) -> tuple[dict[str, Outcome], dict[str, str]]:
     """Fetch modules and publish them; what became of each, and why others are refused."""
-    start = time.monotonic()
-    store = session.store
-    taken: dict[str, Mapping[str, Fetched]] = {}
-    refused: dict[str, str] = {}
-    keys: dict[str, str] = {}
-    graphs: dict[str, int] = {}
-    made: dict[str, Module] = {}
     if not modules:
         return {}, {}
+    start = time.monotonic()
+    store = session.store
+    taken: dict[str, _Taken] = {}
+    refused: dict[str, str] = {}
+    keys: dict[str, str] = {}
     try:
         sweep_partials(store.layout)
         with remote.call() as storage:
@@ -290,27 +294,21 @@ def _fetch(
             files.bring(entry for found in modules.values() for entry in found.values())
             for name, found in modules.items():
                 try:
-                    taken[name] = {file: files.file(entry) for file, entry in found.items()}
-                    made[name], graphs[name] = _judged(name, taken[name])
+                    taken[name] = _judged(name, {file: files.file(entry) for file, entry in found.items()})
                 except RefusedError as error:
-                    taken.pop(name, None)
                     refused[name] = str(error)
             published: set[str] = set()
             for compiler in sorted({name.partition("/")[0] for name in taken}):
-                of_it = [name for name in taken if _in(name, compiler)]
-                fresh = {
-                    one.sha256: one
-                    for name in of_it
-                    for one in taken[name].values()
-                    if not one.stored and one.sha256 not in published
-                }
+                of_it = [one for name, one in taken.items() if _in(name, compiler)]
+                brought = {file.sha256: file for one in of_it for file in one.files if not file.stored}
+                fresh = {sha256: file for sha256, file in brought.items() if sha256 not in published}
+                graphs = sum(one.graphs for one in of_it)
                 adapter = registry.of_directory(compiler)
-                count = sum(graphs[name] for name in of_it)
-                record = record_of(adapter, compiler, [made[name] for name in of_it], graphs=count)
+                record = record_of(adapter, compiler, [one.module for one in of_it], graphs=graphs)
                 store.publish(
                     record,
-                    {sha256: one.path for sha256, one in fresh.items()},
-                    {sha256: one.pieces for sha256, one in fresh.items() if one.pieces},
+                    {sha256: file.path for sha256, file in fresh.items()},
+                    {sha256: file.pieces for sha256, file in fresh.items() if file.pieces},
                 )
                 published |= fresh.keys()
                 keys[compiler] = record.key
@@ -328,16 +326,14 @@ def _fetch(
         seconds=seconds,
     )
     done = {}
-    for name, found in modules.items():
-        if name in taken:
-            key = keys[name.partition("/")[0]]
-            size = _size(found)
-            done[name] = Outcome(name, "fetched", key, remote.name, len(found), size, 0, seconds, (name,))
+    for name in taken:
+        key, found = keys[name.partition("/")[0]], modules[name]
+        done[name] = Outcome(name, "fetched", key, remote.name, len(found), _size(found), 0, seconds, (name,))
     return done, refused
 
 
-def _judged(name: str, brought: Mapping[str, Fetched]) -> tuple[Module, int]:
-    """The module of files that were fetched, and how many graphs are in it; refused where an import would refuse it."""
+def _judged(name: str, brought: Mapping[str, Fetched]) -> _Taken:
+    """The module of files that were fetched; refused where an import would refuse it."""
     module = Module(name, tuple(File(path, one.size, one.sha256) for path, one in sorted(brought.items())))
     try:
         _cache_of(name).check(module)
@@ -346,4 +342,4 @@ def _judged(name: str, brought: Mapping[str, Fetched]) -> tuple[Module, int]:
     found = registry.of_directory(name).judge(module, lambda file: brought[file.path].path)
     if reason := found.harm or found.oddity:
         raise RefusedError(reason)
-    return module, found.graphs
+    return _Taken(module, found.graphs, tuple(brought.values()))

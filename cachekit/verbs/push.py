@@ -14,7 +14,7 @@ from cachekit.remotes.remote import Remote
 from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.values import Answer
-from cachekit.verbs.inspect import find
+from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session, holding
 
 SHOWN = 5  # paths of a record that are named

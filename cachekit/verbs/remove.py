@@ -12,7 +12,7 @@ from cachekit.store.in_use import held
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
 from cachekit.values import Answer
-from cachekit.verbs.inspect import find
+from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from cachekit.store.record import Record
     from cachekit.training import ProcessLauncher
 
+# The switches of the Hub's client; workers inherit them.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 # Verbs whose runs have a journal.
 WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
 
@@ -91,6 +93,8 @@ class Session(Struct, frozen=True):
 
     def push(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
         """Put a record on every remote that may be written; see `remotes.push`."""
+        if not (self.remotes.writable or self.remotes.offline):
+            return
         from cachekit.remotes.push import push
 
         push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
@@ -207,7 +211,7 @@ def open_session(
     """
     from cachekit.compilers import select
 
-    with offline_environment() if offline else nullcontext():
+    with environment(OFFLINE if offline else {}):
         wanted = recipe.compiler.name if recipe else compiler or None
         chosen = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
         check_home(config.home)
@@ -248,19 +252,22 @@ def store_at(home: Path, journal: Journal | None = None) -> Store:
 
 
 @contextmanager
-def offline_environment() -> Iterator[None]:
-    """The Hub client's own switches; the worker inherits them."""
-    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables of this process that are set, or with None unset, until the block ends."""
+    before = {name: os.environ.get(name) for name in changes}
+    _change_environment(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _change_environment(before)
+
+
+def _change_environment(changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 P = ParamSpec("P")

@@ -25,8 +25,6 @@ from cachekit.training.checkpoints import checkpoint
 from cachekit.training.run import run_job
 from cachekit.values import Answer
 from cachekit.verbs.plan import (
-    HERE,
-    Searching,
     as_miss,
     fetch_planned,
     look_again,
@@ -117,12 +115,12 @@ def train(
             f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to train anew"
         )
     resume = checkpoint(resume, output_dir, session.journal)
-    searching = HERE if require_warm or recache else Searching.as_warm(session.config)
-    planned = plan(prepared, session.store, session.remotes, anew=True, searching=searching)
+    reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
+    planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:
         gone = planned.found and not recache
-        missed = as_miss(planned, session.store, session.remotes, searching) if gone else planned
+        missed = as_miss(planned, session.store, session.remotes, reuse_bytes) if gone else planned
         warmed = warm(session, prepared, recache=recache, require_warm=require_warm, planned=missed)
         record = warmed.record
     else:
@@ -131,7 +129,7 @@ def train(
 
     def again(error: IntegrityError) -> Record:
         nonlocal warmed
-        now, fetched = look_again(session, prepared, error, searching)
+        now, fetched = look_again(session, prepared, error, reuse_bytes)
         if fetched is not None:
             return fetched
         reason = f"{error.message}: {error.cause}"

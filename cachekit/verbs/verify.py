@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import structs
@@ -26,7 +27,7 @@ def verify(session: Session, *, quick: bool = False, repair: bool = False) -> Ve
     Raises:
         StoreError: The store cannot be read; or written, to repair.
     """
-    examine = Graphs(session.store.layout).of
+    examine = _graphs(session.store.layout)
     found = look(session.store, session.config.compiler_cache_dir, "there" if quick else "digest", examine)
     if not repair:
         return found
@@ -36,27 +37,21 @@ def verify(session: Session, *, quick: bool = False, repair: bool = False) -> Ve
     return structs.replace(found, repair=True, problems=problems)
 
 
-class Graphs:
-    """Looks into compiled graphs.
+def _graphs(layout: Layout) -> Callable[[str], Examine | None]:
+    """What looks into the graphs of a compiler's directory; None where its compiler has no opinion."""
 
-    Args:
-        layout: The store's paths.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def of(self, directory: str) -> Examine | None:
-        """What looks into the graphs of a compiler's directory; None where its compiler has no opinion."""
+    def of(directory: str) -> Examine | None:
         adapter = registry.of_directory(directory)
 
         def examine(module: Module, file: File, path: Path) -> tuple[str, bool]:
             if adapter.graph(module) is not file:
                 return "", False
             try:
-                found = adapter.judge(module, lambda one: path if one is file else self._layout.blob(one.sha256))
+                found = adapter.judge(module, lambda one: path if one is file else layout.blob(one.sha256))
             except OSError:
                 return "", False  # gone meanwhile
             return found.harm or found.oddity, bool(found.harm)
 
         return examine if adapter.name else None
+
+    return of

@@ -30,9 +30,7 @@ from cachekit.store.record import Record, Reuse
 from cachekit.training import Result
 from cachekit.training.run import run_job
 from cachekit.verbs.plan import (
-    HERE,
     Plan,
-    Searching,
     as_miss,
     fetch_planned,
     miss_error,
@@ -96,8 +94,8 @@ def warm(
     """
     start = time.monotonic()
     check_data(prepared.recipe)
-    searching = HERE if require_warm or recache else Searching.as_warm(session.config)
-    planned = planned or plan(prepared, session.store, session.remotes, anew=True, searching=searching)
+    reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
+    planned = planned or plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     status = "hit" if planned.hit else "miss"
     session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, remote=planned.remote)
     tell(session, planned, recache=recache)
@@ -105,7 +103,7 @@ def warm(
         if not planned.found:  # a warm made before there was a remote, or while that was away
             session.push(record)
         return _done(session, WarmRun(planned, record, 0, time.monotonic() - start), planned.remote)
-    planned = as_miss(planned, session.store, session.remotes, searching) if planned.found else planned
+    planned = as_miss(planned, session.store, session.remotes, reuse_bytes) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
     check_package(prepared.recipe)

@@ -23,8 +23,8 @@ from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.values import Answer
-from cachekit.verbs.inspect import find
-from cachekit.verbs.plan import Searching, plan
+from cachekit.verbs.entry import find
+from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session
 
 DIGITS = frozenset("0123456789abcdef")
@@ -81,7 +81,7 @@ def why(session: Session, prepared: Prepared) -> Why:
         session: Collaborators.
         prepared: The recipe.
     """
-    planned = plan(prepared, session.store, session.remotes, searching=Searching(remotes=True))
+    planned = plan(prepared, session.store, session.remotes, everywhere=True)
     return Why(
         recipe=prepared.recipe.name,
         source=prepared.source,

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.command import compiler_of, prepare_command, shown
-from cachekit.compilers.inductor.compiler import Inductor, torn
+from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.errors import UsageError
 from cachekit.recipe import command as command_line
 from cachekit.recipe.command import read, split_options
-from tests.verbs.run_user import SECRETS, a_library
+from tests.verbs.run_user import SECRETS
 
 # What is in the key
 
@@ -158,14 +158,6 @@ def test_any_words_are_read(words):
     parsed = command_line.read(words)
     assert parsed.words == tuple(words)
     assert parsed.name is not None
-
-
-def test_whole_machine_code_is_whole(tmp_path):
-    library = Path(a_library())
-    assert not torn(library)
-    cut = tmp_path / "cut.so"
-    cut.write_bytes(library.read_bytes()[:-1000])
-    assert torn(cut)
 
 
 def test_a_secret_ingredient_is_refused(place):

@@ -141,6 +141,7 @@ _WORD = st.text(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(_WORD, max_size=8), st.integers(0, 3))
 def test_quoted_words_come_out_as_they_went_in(words, indent):
     words = ["--x", *words]
@@ -159,7 +160,7 @@ def test_words_that_only_look_like_shell_are_words():
     assert (first.words, first.variables, second.words) == (("--x",), {"A": "1"}, ("--y",))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=200) | st.lists(st.sampled_from(
     ["python", "run_clm.py", "--seed", "1", "\\\n", "\n", '"', "'", "$X", "${X}", "X=1", "(", ")", "&&", "#", "if",
      "fi", "=", "export", "--model_name_or_path", "gpt2", "--max_steps", "-1", "$(", "`", "--learning_rate=1e999",

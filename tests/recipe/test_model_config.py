@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.inductor.compiler import Inductor
@@ -93,6 +93,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(VALUES, st.sampled_from(["model_type", "hidden_size", "hidden_act", "num_attention_heads", "x"]))
 def test_whatever_a_config_holds_there_is_a_key_or_an_error_of_ours(tmp_path_factory, value, field):
     """Never an exception that nobody meant, and never a model type that leaves its folder."""

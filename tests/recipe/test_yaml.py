@@ -250,7 +250,7 @@ def answered(text, *overrides):
         assert isinstance(outcome, Recipe)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(FRAGMENTS), max_size=15).map("".join))
 def test_any_text_is_read_or_refused(text):
     answered(text)
@@ -263,7 +263,7 @@ def test_any_nearly_right_document_is_read_or_refused(document):
     answered(json.dumps(document, indent=1))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.lists(st.sampled_from([*WORDS, ".", "..", " "]), max_size=4).map(".".join)
     | st.sampled_from([f"{section}.{field}" for section, field in FIELDS]),

@@ -132,11 +132,8 @@ BERT = "registry/models/google-bert--bert-base-uncased.yaml"
 @pytest.mark.parametrize(
     "old, new, field",
     [
-        ("parameters: 109482240", "parameters: many", "parameters"),
         ("parameters: 109482240", "parameters: 0", "parameters"),
-        ("tasks: [text-classification,", "tasks: text-classification #", "tasks"),
         ("licence:", "license:", "license"),
-        ("source:", "sources:", "sources"),
         ("config:\n", "config: []\nignored:\n", "config"),
     ],
 )
@@ -156,11 +153,9 @@ def test_a_model_entry_that_does_not_fit_is_refused(copy, old, new, field):
     "old, new, field",
     [
         ("chips: 1\n", "chips: 0\n", "chips"),
-        ("cores: 2\n", "cores: two\n", "cores"),
         ("per_hour: 1.34", "per_hour: -1.34", "per_hour"),
         ('date: "2023-06-06"', "date: June 2023", "date"),
         ("currency: USD\n    ", "", "currency"),
-        ("vcpus:", "vcpu:", "vcpu"),
     ],
 )
 def test_an_instance_that_does_not_fit_is_refused(copy, old, new, field):

@@ -16,7 +16,7 @@ from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.import_cache import import_into
 from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.plan import Searching, miss_error, plan
+from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
@@ -289,14 +289,14 @@ def test_warm_and_train_compile_and_tell_it_once(bob):
 def test_it_is_not_the_nearest_record(bob):
     me = bob()
     wanted = me.prepare(recipe(16))
-    searching = Searching.as_warm(me.session.config)
-    planned = plan(wanted, me.store, me.session.remotes, searching=searching)
+    reuse_bytes = me.session.config.reuse_bytes
+    planned = plan(wanted, me.store, me.session.remotes, reuse_bytes=reuse_bytes)
     assert (planned.near, planned.reuse) == (None, None)
     warm(me.session, wanted)
     assert not me.told("reuse.restored")
     assert not me.told("pull.start")
     trusting = bob(trust_all=True)
-    planned = plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.remotes, searching=searching)
+    planned = plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.remotes, reuse_bytes=reuse_bytes)
     assert None not in {planned.near, planned.reuse}
 
 

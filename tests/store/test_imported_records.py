@@ -36,7 +36,6 @@ def test_a_store_can_be_read_without_imported_records(store, monkeypatch):
 def test_no_plan_compares_with_what_was_imported(tmp_path):
     machine = Machine(tmp_path / "user")
     make(tmp_path / "cache")
-    machine("store", "import", tmp_path / "cache", "--dry-run")
     import_cache(Watched(machine.home).store, tmp_path / "cache")
     assert machine("plan", "tiny.yaml")["nearest"] is None
     machine.graphs(1)

@@ -17,8 +17,8 @@ from cachekit.key.nearest import distance, nearest
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.record import decode, encode, serialise, to_document
+from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.gc import gc
-from cachekit.verbs.inspect import find as find_by_key
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture

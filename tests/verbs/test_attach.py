@@ -124,14 +124,6 @@ def test_under_run_it_only_counts(script):
     assert script()["status"] == "hit", "the command's run has kept it"
 
 
-def test_a_change_of_the_script_begins_with_the_old_graphs(script):
-    script.write(*WITH)
-    script()
-    script.write(*WITH, "# another line")
-    again = script()
-    assert (again["status"], again["compiled"], again["found"], bool(again["seed"])) == ("miss", 0, 2, True)
-
-
 def test_what_compiles_after_the_end_is_kept_at_exit(script):
     script.write(
         "cache = cachekit.attach()",
@@ -214,14 +206,6 @@ def test_each_of_several_processes_has_its_own(script):
     script.write(*WITH)
     keys = {script(RANK=str(rank), WORLD_SIZE="2")["key"] for rank in (0, 1)}
     assert len(keys | {script()["key"], script(RANK="0", WORLD_SIZE="1")["key"]}) == 3
-
-
-def test_a_store_that_cannot_be_written_stops_no_training(script, tmp_path):
-    script.write(*WITH)
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    done = script(CACHEKIT_COMPILER_CACHE_DIR=str(blocked / "live"), TMPDIR=str(tmp_path))
-    assert (done["compiled"], done["kept"]) == (2, True), "another place is found for the compiler cache dir"
 
 
 def test_a_prompt_has_no_script(script):

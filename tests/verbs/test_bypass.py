@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit.cli.why_text import bypassed as bypassed_text
 from cachekit.compilers import Restored
 from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UntrustedError, UsageError
-from cachekit.events import BYPASS, REASONS, Journal, bypass, bypassed, read
+from cachekit.events import BYPASS, REASONS, bypassed, read
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.port import Commit, Write
@@ -281,13 +280,6 @@ def test_every_reason_is_explained_in_the_docs():
         assert f"| `{reason}` | {meaning} |" in text
 
 
-def test_a_summary_for_people_names_the_reasons():
-    assert bypassed_text({"bypassed": {"recache": 1, "push-failed": 1, "remote-failed": 2}}) == [
-        "  bypassed the cache: push-failed, remote-failed (2 times)"
-    ]
-    assert bypassed_text({"bypassed": {}}) == []
-
-
 @pytest.mark.feature("W1")
 def test_a_compiler_that_cannot_be_looked_at(command, home, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -308,28 +300,3 @@ def test_a_run_that_had_all_of_the_cache_counts_nothing(scene):
     assert scene.warm(scene.member(shared=[(scene.storage(), "rw")])) == {}
     assert scene.warm(scene.member(shared=[(scene.storage(), "rw")])) == {}
     assert scene.train(scene.member("other", shared=[(scene.storage(), "rw")])) == {}
-
-
-def test_a_cache_that_was_not_needed_was_not_gone_without(scene):
-    scene.warm(scene.member())
-    watched = scene.member(shared=[(scene.storage(), "w")])
-    assert scene.warm(watched) == {}
-
-
-@pytest.mark.feature("W1")
-def test_the_journal_has_name_and_detail(tmp_path):
-    journal = Journal(tmp_path, "warm")
-    bypass(journal, "remote-offline", "hf://team/cache")
-    bypass(journal, "remote-offline", "s3://other")
-    journal.close()
-    told = [event for event in read(journal.path) if event["event"] == "cache.bypass"]
-    assert [(event["reason"], event["detail"]) for event in told] == [
-        ("remote-offline", "hf://team/cache"),
-        ("remote-offline", "s3://other"),
-    ]
-    assert bypassed(journal) == {"remote-offline": 2}
-
-
-def test_a_reason_that_is_in_no_table_is_a_mistake():
-    with pytest.raises(AssertionError):
-        bypass(Journal(None, ""), "because")

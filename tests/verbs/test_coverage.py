@@ -153,18 +153,6 @@ def test_where_each_module_lies(tmp_path):
     assert units["2"].where == (name,)
 
 
-def test_large_files_that_a_shared_cache_has_lost_are_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
-    ann = team(tmp_path, "ann")
-    record = put(ann, ann.prepare(), range(3))
-    push(ann.store, ann.session.remotes, [record])
-    (tmp_path / "team" / record.modules[1].name / "model.code").unlink()
-    bob = team(tmp_path, "bob", "r")
-    found = coverage(bob.session, bob.prepare())
-    assert [unit.name[-1] for unit in found.modules if unit.status == "missing"] == ["1"]
-    assert found.status == "missing"
-
-
 def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "nowhere"), "r")])
     found = coverage(bob.session, bob.prepare())
@@ -204,16 +192,6 @@ def test_what_a_trial_needed_that_failed_is_what_is_known_to_be_needed(tmp_path)
     assert (document["basis"], document["needed"], document["cached"]) == ("trial", 9, 7)
     assert [module["name"] for module in document["modules"] if module["status"] != "cached"] == names[7:]
     assert document["trial"]["message"] == "2 of 9 graphs failed: MODULE_8: user-error"
-
-
-def test_a_damaged_note_of_a_trial_is_none(tmp_path):
-    watched = Watched(tmp_path / "home")
-    prepared = watched.prepare()
-    path = watched.store.layout.attempt(prepared.key)
-    path.parent.mkdir(parents=True)
-    for raw in (b"", b"[]", b"{", b'{"key": 1}', b"\xff"):
-        path.write_bytes(raw)
-        assert coverage(watched.session, prepared).modules == ()
 
 
 # Two builds

@@ -13,7 +13,6 @@ import pytest
 
 from cachekit import disk
 from cachekit.cli import app, out
-from cachekit.cli.doctor import listed
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, processes
 from cachekit.config import load
@@ -129,14 +128,6 @@ def test_remembered_failures_are_explained(root, quiet_host):
     assert problems("neuron-failures") == [device]
 
 
-def test_a_failure_is_classified_by_the_whole_log_as_warm_does_it(root, quiet_host):
-    """The lines that are shown are its first errors; the class may be told by a later one."""
-    text = "\n".join(f"ERROR {number}" for number in range(20)) + "\nOSError: [Errno 28] No space left on device\n"
-    (make(root, "failed") / "model.log").write_text(text)
-    (found,) = problems("neuron-failures")
-    assert "disk-full: OSError: [Errno 28]" in found["said"]
-
-
 def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
     (found,) = problems("neuron-root")
@@ -191,13 +182,6 @@ def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
     assert "no module neuronxcc" in raised.value.cause
 
 
-def test_a_missing_c_compiler_is_found(monkeypatch):
-    monkeypatch.setenv("CXX", "/nowhere/g++")
-    (found,) = problems("c++-compiler")
-    assert "/nowhere/g++" in found["said"]
-    assert "apt-get install g++" in found["mend"]
-
-
 class _Raises:
     name = "raises"
 
@@ -245,31 +229,3 @@ def test_the_command_line(root, quiet_host, capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out)["counts"]["problem"] == 15
     assert app.run(["doctor", "--format", "quiet"]) == 1
     assert capsys.readouterr().out == "neuron-locks\n"
-
-
-def test_looking_changes_nothing(root, quiet_host):
-    entry = make(root, "locked")
-    make(root, "failed", seed=1)
-    age(entry, 7200)
-    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    assert not doctor(load(), checks()).good
-    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
-    assert not load().home.exists()
-
-
-def test_the_screen_of_findings():
-    document = {
-        "counts": {"ok": 1, "problem": 1, "unknown": 0},
-        "findings": [
-            {"check": "a", "state": "ok", "said": "fine", "mend": "", "run": ""},
-            {"check": "bb", "state": "problem", "said": "wrong " * 14, "mend": "do this", "run": "rm " + "x" * 99},
-        ],
-    }
-    assert listed(document) == [
-        "ok       a   fine",
-        "problem  bb  wrong wrong wrong wrong wrong wrong wrong wrong wrong wrong wrong",
-        "             wrong wrong wrong",
-        "         mend: do this",
-        "         run:  rm " + "x" * 99,
-        "1 problem, 1 ok, 0 unknown",
-    ]

@@ -6,13 +6,13 @@ import pytest
 from msgspec import structs
 
 from cachekit.compilers.prepare import again
-from cachekit.errors import MissError, RecipeError, RemoteError
+from cachekit.errors import MissError, RecipeError
 from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
 from cachekit.remotes import layout
 from cachekit.remotes.push import push
 from cachekit.store.layout import Place
-from cachekit.verbs.forecast import Request, forecast
+from cachekit.verbs.forecast import forecast
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned
 from cachekit.verbs.warm import warm
@@ -23,26 +23,23 @@ from tests.support.standins import StandIn, Watched, make_record, publish, recip
 PRICE = Price(1.2, "USD", "trn1.2xlarge", "a test")
 
 
-def request(watched, batch, *, before=(), name="", **training):
+def request(watched, batch, *, name="", **training):
     wanted = recipe(batch, name=name or f"toy-{batch}", **training)
-    older = [StandIn(version) for version in before]
-    return Request(
-        wanted.name,
-        lambda: watched.prepare(wanted),
-        lambda prepared: [again(prepared, other) for other in older],
-        lambda _: PRICE,
-    )
+    return wanted.name, lambda: watched.prepare(wanted)
 
 
 def failing(name, error):
     def fail():
         raise error
 
-    return Request(name, fail)
+    return name, fail
 
 
-def ask(watched, requests):
-    found = forecast(requests, watched.store, watched.session.remotes)
+def ask(watched, requests, *, before=()):
+    def older(prepared):
+        return [again(prepared, StandIn(version)) for version in before]
+
+    found = forecast(requests, watched.store, watched.session.remotes, before=older, price=lambda _: PRICE)
     return found, {row.name: row for row in found.plans}
 
 
@@ -106,31 +103,7 @@ def test_what_two_recipes_share_counts_once(tmp_path, log):
     found, rows = ask(watched, requests)
     assert [(row.status, row.same_as) for row in found.plans] == [("miss", None), ("miss", "one")]
     assert found.totals.expected_seconds == rows["one"].expected_seconds == 30.0
-    assert [warm(watched.session, made.prepare()).compiled for made in requests] == [3, 0]
-
-
-def test_bytes_that_two_records_share_are_fetched_once(tmp_path):
-    with serve("folder", tmp_path / "server") as make:
-        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-        prepared = [ann.prepare(recipe(batch)) for batch in (1, 2)]
-        for one, artifacts in zip(prepared, (("a", "b"), ("a", "c")), strict=True):
-            record, contents = make_record(artifacts=artifacts, size=9000)
-            place = {"key": one.key, "hard": dict(one.ingredients.hard), "model_type": one.model_type}
-            publish(ann.store, (structs.replace(record, **place), contents))
-        push(ann.store, ann.session.remotes, list(ann.store.records()))
-        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
-    assert [row.fetch_bytes for row in found.plans] == [18000, 18000]
-    assert found.totals.fetch_bytes == 27000
-
-
-def test_an_unknown_time_is_counted_and_not_guessed(tmp_path):
-    watched = Watched(tmp_path / "home")
-    found, _ = ask(watched, [request(watched, batch) for batch in (1, 2)])
-    totals = found.totals
-    assert (totals.expected_seconds, totals.unknown_seconds) == (0, 2)
-    assert (totals.dollars, totals.unknown_dollars) == (0, 2)
-    assert [row.dollars for row in found.plans] == [None, None]
+    assert [warm(watched.session, prepare()).compiled for _, prepare in requests] == [3, 0]
 
 
 # Remotes
@@ -157,18 +130,6 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
         assert storage.calls.count("stat") == 2
 
 
-def test_the_first_cache_that_has_a_record_serves_it_and_the_next_is_asked_for_the_rest(tmp_path):
-    with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
-        ann = Watched(tmp_path / "ann", shared=[(near(), "rw"), (far(), "rw")])
-        first, second = (publish(ann.store, make_record(number)) for number in (1, 2))
-        push(ann.store, ann.session.remotes, [first])
-        push(ann.store, ann.session.remotes, [second], ann.session.remotes.writable[1:])
-        bob = Watched(tmp_path / "bob", shared=[(near(), "r"), (far(), "r")])
-        places = [Place(one.directory, one.model_type, one.key) for one in (first, second)]
-        found = bob.session.remotes.find_all(places)
-        assert [found[place.key].remote for place in places] == list(bob.session.remotes.readable)
-
-
 class Spoiled(Counted):
     """A remote of which one record is none."""
 
@@ -181,13 +142,6 @@ class Spoiled(Counted):
         return structs.replace(found, data=b"{}") if path == self._path else found
 
 
-class Away(Counted):
-    """A remote that answers no question."""
-
-    def stat(self, paths, revision):
-        raise RemoteError("it is away", cause="the cable is cut")
-
-
 def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
     with serve("folder", tmp_path / "server") as make:
         ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
@@ -196,16 +150,6 @@ def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
         found, _ = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
     assert [row.status for row in found.plans] == ["miss", "hit", "miss"]
     assert [told["key"] for told in bob.told("remote.damaged")] == [made[0].key]
-
-
-def test_a_cache_that_is_away_is_told_once_and_the_next_one_asked(tmp_path, log):
-    with serve("folder", tmp_path / "near") as near, serve("folder", tmp_path / "far") as far:
-        ann = Watched(tmp_path / "ann", shared=[(far(), "rw")])
-        warm(ann.session, ann.prepare(recipe(1)))
-        bob = Watched(tmp_path / "bob", shared=[(Away(near()), "r"), (far(), "r")])
-        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2)])
-    assert len(bob.told("remote.failed")) == 1
-    assert [(row.status, row.remote) for row in found.plans] == [("hit", far().name), ("miss", "")]
 
 
 # An upgrade
@@ -264,18 +208,7 @@ def test_what_is_warm_until_now_may_be_on_a_shared_cache_only(tmp_path, log):
         warm(ann.session, ann.prepare(recipe(1)))
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", compiler=StandIn("2.0"), shared=[(storage, "r")])
-        found, rows = ask(bob, [request(bob, batch, before=("1.0",)) for batch in (1, 2)])
+        found, rows = ask(bob, [request(bob, batch) for batch in (1, 2)], before=("1.0",))
     assert [row.goes_cold for row in found.plans] == [True, False]
     assert storage.calls.count("stat") == 1, "both toolchains in one question"
     assert rows["toy-1"].expected_seconds == pytest.approx(30.0), "the old compile tells of the new one"
-
-
-def test_what_was_lost_does_not_go_cold(tmp_path, log):
-    """A record of the old toolchain whose files are gone is no warm recipe."""
-    old = Watched(tmp_path / "home")
-    warm(old.session, old.prepare(recipe(1)))
-    for blob in (tmp_path / "home" / "v1" / "blobs").glob("*/*"):
-        blob.unlink()
-    new = Watched(tmp_path / "home", compiler=StandIn("2.0"))
-    found, _ = ask(new, [request(new, 1)])
-    assert [(row.status, row.goes_cold) for row in found.plans] == [("miss", False)]

@@ -49,12 +49,6 @@ def test_a_gated_model_names_the_field(tmp_path, fault, cause, hint):
     assert "Traceback" not in run.stderr
 
 
-def test_a_model_that_is_not_there_is_unknown(tmp_path):
-    with HubServer(tmp_path / "hub") as hub:
-        run = plan(tmp_path, hub, hub.token)
-    assert "error[unknown-name]: model.id 'acme/closed'" in run.stderr
-
-
 @pytest.mark.parametrize(
     ("said", "cause"),
     [

@@ -294,24 +294,6 @@ def test_evaluation_counts_every_row_once(warmed):
         assert figures["loss"] == pytest.approx(loss, rel=1e-3)
 
 
-def test_the_same_seed_gives_the_same_figures(warmed):
-    """The head's random weights are seeded as well, and a restored graph draws the same dropout."""
-    options = ("--set", "training.max_steps=2", "--set", "training.eval_strategy=no")
-    first, second = (warmed("train", "tiny.yaml", "--output-dir", name, *options) for name in ("one", "two"))
-    assert first["metrics"]["test"]["loss"] == pytest.approx(second["metrics"]["test"]["loss"], rel=1e-4)
-    assert warmed("train", "tiny.yaml", "--output-dir", "three", *options, "--set", "training.seed=7")["metrics"][
-        "test"
-    ]["loss"] != pytest.approx(first["metrics"]["test"]["loss"], rel=1e-4)
-
-
-def test_without_evaluation_on_the_way_each_split_has_its_own_figures(warmed):
-    """Once the test split's figures stood for both."""
-    result = warmed("train", "tiny.yaml", "--output-dir", "unwatched", "--set", "training.eval_strategy=no")
-    assert {name: figures["rows"] for name, figures in result["metrics"].items()} == {"validation": 21, "test": 13}
-    assert result["metrics"]["validation"]["loss"] != result["metrics"]["test"]["loss"]
-    assert result["compiled"] == 0
-
-
 @pytest.mark.accuracy
 def test_real_emotion_data_reaches_85_percent(tmp_path):
     """4,000 of the 16,000 rows, one epoch; an independent run reached 87.2 % on the 2,000 test rows."""

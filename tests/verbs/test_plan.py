@@ -73,13 +73,6 @@ def test_a_record_of_another_version_tells_the_time_less_surely(home, warmed):
     assert found.expected.low < same.low < 30.0 < same.high < found.expected.high
 
 
-def test_a_damaged_near_record_does_not_disturb_a_plan(home, warmed):
-    watched = Watched(home)
-    spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
-    found = plan(watched.prepare(recipe(16)), watched.store)
-    assert (found.hit, found.near) == (False, None)
-
-
 # What plan says is what happens
 
 ACTIONS = st.sampled_from(

@@ -3,7 +3,7 @@
 import pytest
 
 from cachekit.remotes.folder import FolderStorage
-from cachekit.verbs.plan import Searching, plan
+from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned as answer
 from cachekit.verbs.warm import warm
 from tests.support.cli_session import publish
@@ -13,8 +13,8 @@ pytest_plugins = ["tests.support.cli_session"]
 
 
 def planned(watched, wanted):
-    searching = Searching.as_warm(watched.session.config)
-    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, searching=searching)
+    reuse_bytes = watched.session.config.reuse_bytes
+    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, reuse_bytes=reuse_bytes)
 
 
 def begun_with(watched, wanted):
@@ -31,12 +31,6 @@ def test_what_is_named_is_what_a_warm_begins_with(tmp_path, change):
     assert begun_with(watched, recipe(8, **change)) == [reuse["key"]]
     assert (reuse["remote"], reuse["graphs"], reuse["fetch_bytes"]) == ("local", 3, 0)
     assert reuse["differs"] == [f"training.{name}" for name in change]
-
-
-def test_a_hit_needs_none(tmp_path):
-    watched = Watched(tmp_path)
-    warm(watched.session, watched.prepare(recipe(8)))
-    assert planned(watched, recipe(8)).reuse is None
 
 
 def test_none_is_named_where_none_may_help(tmp_path):
@@ -64,13 +58,6 @@ def test_one_farther_is_named_where_the_nearest_is_too_large(tmp_path):
     assert found.near.known.size > size
     assert found.reuse.known.key == far.key
     assert begun_with(watched, wanted) == [far.key]
-
-
-def test_one_of_which_files_are_lost_is_not_named(tmp_path):
-    watched = Watched(tmp_path)
-    record = warm(watched.session, watched.prepare(recipe(8))).record
-    watched.store.layout.blob(record.files[0].sha256).unlink()
-    assert planned(Watched(tmp_path), recipe(16)).reuse is None
 
 
 def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):

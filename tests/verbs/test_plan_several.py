@@ -11,7 +11,6 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli import app
-from cachekit.cli.plan_text import dollars
 from cachekit.compilers.neuron import host
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.prepare import prepare
@@ -25,7 +24,7 @@ from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.verbs.session import Session
 from tests.compilers.neuron.test_plan import outside
-from tests.support.cli_session import RECIPE, golden, the_error
+from tests.support.cli_session import golden, the_error
 from tests.support.standins import make_record
 from tests.support.standins import publish as publish_made
 
@@ -147,12 +146,6 @@ def test_coverage_of_the_zoo_needs_no_instance(command, monkeypatch, store):
     assert max(map(len, command("coverage", "--all", "--toolchain", NEW).out.splitlines())) <= 80
 
 
-def test_graphs_of_another_compiler_are_no_hint_of_what_is_needed(command, store):
-    warm_under(store, "bert", NEW, 700.0)
-    (found,) = json_of(command, "coverage", "bert", "--compiler", "inductor")["recipes"]
-    assert (found["basis"], found["graphs"]) == ("unknown", None)
-
-
 @pytest.mark.feature("F8")
 def test_what_only_the_team_has_goes_cold_as_well(capsys, store, tmp_path):
     record = warm_under(store, "bert", OLD, 700.0)
@@ -197,19 +190,6 @@ def test_dollars_are_seconds_times_the_price(capsys, store, said, per_hour, mach
     assert (hit["status"], hit["dollars"]) == ("hit", 0.0)
 
 
-def test_without_a_price_nothing_is_said_of_dollars(capsys, store):
-    document = answer(capsys, "bert", "--instance", "trn2.48xlarge")
-    assert (document["price"], document["dollars"], document["elsewhere"]) == (None, None, "trn2.48xlarge")
-    assert answer(capsys, "bert", "--target", "inf2")["elsewhere"] == "inf2.xlarge", "the smallest"
-
-
-@pytest.mark.parametrize(
-    "amount, words", [(None, "?"), (0, "$0.00"), (0.0123, "$0.012"), (3.456, "$3.46"), (12345.6, "$12,345.60")]
-)
-def test_dollars_for_people(amount, words):
-    assert dollars(amount) == words
-
-
 # The zoo, and what is printed
 
 
@@ -246,15 +226,6 @@ def test_a_table_for_people(several, command):
     assert quiet[-1] == "failed nobody"
 
 
-@pytest.mark.feature("M3")
-def test_several_under_require_warm(several, command):
-    words = [word for word in several if word != "nobody"]
-    answered = command("plan", *words, "--require-warm", "--format", "json", code=3)
-    assert answered.json["error"]["code"] == "not-warm"
-    assert [row["status"] for row in answered.json["plans"]] == ["miss", "miss", "hit", "miss", "miss"]
-    assert command("plan", "vit", "vit", "--toolchain", NEW, "--require-warm").code == 0
-
-
 @pytest.mark.feature("P2")
 def test_a_whole_zoo_needs_neither_sdk_nor_torch(tmp_path):
     """Modules of these names would be found, and say so."""
@@ -267,15 +238,3 @@ def test_a_whole_zoo_needs_neither_sdk_nor_torch(tmp_path):
     done = outside("-c", look, "plan", "--task", "translation", "--toolchain", NEW, PYTHONPATH=path)
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] == "set()"
-
-
-def test_more_is_told_of_a_recipe_of_ones_own(tmp_path, capsys, monkeypatch):
-    """Files and names together; overrides are for all of them."""
-    (tmp_path / "tiny.yaml").write_text(RECIPE)
-    monkeypatch.chdir(tmp_path)
-    words = ("tiny.yaml", "bert", "--instance", MACHINE, "--set", "training.max_seq_length=16")
-    rows = answer(capsys, *words)["plans"]
-    assert [row["source"] for row in rows] == [
-        "tiny.yaml --set training.max_seq_length=16", "bert --set training.max_seq_length=16"
-    ]  # fmt: skip
-    assert {row["ingredients"]["hard"]["training.max_seq_length"] for row in rows} == {16}

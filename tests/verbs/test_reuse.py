@@ -11,13 +11,13 @@ from msgspec import UNSET, structs
 from cachekit.compilers import Watch
 from cachekit.errors import CompileError, DataError
 from cachekit.remotes.folder import FolderStorage
-from cachekit.store.record import Reuse, decode, encode
+from cachekit.store.record import decode, encode
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import memory_folder
-from tests.support.standins import StandIn, Watched, compiles, make_record, module_files, overwrite, recipe, runs, tree
+from tests.support.standins import StandIn, Watched, module_files, overwrite, recipe, runs
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -97,13 +97,6 @@ def test_the_new_record_has_what_was_used_of_the_nearest_record_and_what_compile
     assert_whole(home, recipe(**NEAR), second.record, tmp_path / "output", compiler=StandIn())
 
 
-def test_what_was_not_used_of_the_nearest_record_stays_out_of_the_record(home, log):
-    warmed(home, recipe(), compiler=Telling(graphs=3))
-    _, second = warmed(home, recipe(**NEAR), compiler=Telling(graphs=1))
-    assert (second.compiled, second.reused.graphs) == (0, 1)
-    assert len(second.record.modules) == 1
-
-
 def test_a_near_record_of_which_nothing_is_used_leaves_no_trace(home, log):
     warmed(home, recipe(8))
     watched, second = warmed(home, recipe(16))
@@ -131,13 +124,6 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     assert third.record.cold_seconds == 20.0, "and so on, from record to record"
 
 
-def test_a_record_of_a_cold_compile_is_written_as_ever():
-    record, _ = make_record()
-    assert b"reused" not in encode(record)
-    again = structs.replace(record, reused=Reuse(record.key, 2, 3.5))
-    assert decode(encode(again)) == again
-
-
 @pytest.mark.parametrize("limit, reuses", [(0, False), (1000, False), (1_000_000, True)])
 def test_the_budget(home, log, limit, reuses):
     warmed(home, recipe())
@@ -145,13 +131,6 @@ def test_the_budget(home, log, limit, reuses):
     assert (second.reused is not None) is reuses
     assert second.compiled == (0 if reuses else 3)
     assert bool(watched.told("reuse.restored")) is reuses
-
-
-def test_a_smaller_record_reuses_where_the_nearest_is_beyond_the_budget(home, log):
-    warmed(home, recipe(), compiler=StandIn(graphs=1))
-    warmed(home, recipe(per_device_eval_batch_size=99), compiler=StandIn(graphs=3), limit=0)
-    _, third = warmed(home, recipe(per_device_eval_batch_size=99, gradient_accumulation_steps=2), limit=25_000)
-    assert third.reused.graphs == 1
 
 
 def test_no_reuse_across_compilers_and_versions(home, log):
@@ -214,15 +193,6 @@ def test_an_error_that_is_the_recipes_own_is_not_tried_twice(home, log):
     assert len(runs(log)) == 1
 
 
-def test_a_compile_that_fails_by_itself_fails_and_leaves_nothing(home, log, monkeypatch):
-    warmed(home, recipe())
-    before = tree(home)
-    monkeypatch.setenv("STANDIN_FAIL", "compile")
-    with pytest.raises(CompileError):
-        warmed(home, recipe(**NEAR))
-    assert tree(home) == before
-
-
 EDITS = st.fixed_dictionaries(
     {},
     optional={
@@ -253,15 +223,6 @@ def test_whatever_was_warm_before_every_record_stands_alone(edits, telling):
             shutil.rmtree(copy)
 
 
-def test_a_hit_and_a_strict_run_restore_no_near_record(home, log):
-    warmed(home, recipe())
-    warmed(home, recipe(**NEAR))
-    watched, again = warmed(home, recipe(**NEAR))
-    assert again.plan.hit
-    assert not watched.told("reuse.restored")
-    assert len(compiles(log)) == 1
-
-
 # From a remote
 
 
@@ -279,28 +240,6 @@ def test_a_near_record_on_a_shared_cache_reuses_as_well(tmp_path, log):
     assert second.reused.remote == bob.session.remotes.readable[0].name
     assert second.record.reused.key == first.record.key
     assert_whole(tmp_path / "bob", recipe(**NEAR), second.record, tmp_path / "output")
-
-
-def test_a_shared_record_beyond_the_budget_is_not_fetched(tmp_path, log):
-    ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
-    warm(ann.session, ann.prepare(recipe()))
-    bob.limit(1000)
-    assert warm(bob.session, bob.prepare(recipe(**NEAR))).compiled == 3
-    assert not bob.told("pull.start")
-
-
-def test_of_two_records_the_nearer_one_is_reused_wherever_it_is(tmp_path, log):
-    ann, bob = member(tmp_path, "ann"), member(tmp_path, "bob")
-    warm(ann.session, ann.prepare(recipe(8)))
-    alone = Watched(tmp_path / "bob")
-    warm(alone.session, alone.prepare(recipe(4)))
-    done = warm(bob.session, bob.prepare(recipe(8, **NEAR, gradient_accumulation_steps=2)))
-    assert (done.compiled, done.reused.remote) == (0, bob.session.remotes.readable[0].name)
-
-
-def test_a_shared_cache_that_fails_stops_no_warm(tmp_path, log):
-    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "nowhere"), "r")])
-    assert warm(bob.session, bob.prepare(recipe())).compiled == 3
 
 
 def test_a_shared_record_whose_bytes_are_gone_is_told_and_everything_compiles(tmp_path, log, monkeypatch):

@@ -153,18 +153,6 @@ print("code", code, b"tty True True True" in b"".join(heard), b"read hello" in b
     terminal.process.wait(LIMIT)
 
 
-def test_a_command_that_a_signal_ends_gives_the_shells_code(user):
-    (user.work / "train.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    assert user.run("python", "train.py", code=137)["exit_code"] == 137
-    (user.work / "train.py").write_text("raise SystemExit(130)")
-    assert user.run("python", "train.py", code=130)["exit_code"] == 130
-
-
-def test_the_command_reads_what_is_typed(user):
-    done = user("run", "-q", "--", *TRAIN, "--ask", feed="hello\n")
-    assert done.stdout.splitlines()[-1] == "read hello"
-
-
 def test_a_strict_run_stops_as_a_compile_begins(user):
     user.run(*TRAIN)
     # The graphs change, and nothing that can be known of the command does.
@@ -205,15 +193,6 @@ def test_what_one_machine_compiled_another_finds_in_the_shared_cache(user, tmp_p
     assert other.said == ["forward found", "backward found"]
     shutil.rmtree(tmp_path / "shared")
     other.run(*TRAIN)
-    assert other.said == ["forward found", "backward found"]
-
-
-def test_what_was_compiled_before_there_was_a_shared_cache_is_put_there(user, tmp_path):
-    user.run(*TRAIN)
-    (tmp_path / "shared").mkdir()
-    user.run(*TRAIN, options=("--cache", f"local:rw,{tmp_path / 'shared'}:rw"))
-    other = User(tmp_path / "another place")
-    other.run(*TRAIN, options=("--cache", f"local:rw,{tmp_path / 'shared'}:r"))
     assert other.said == ["forward found", "backward found"]
 
 
@@ -261,8 +240,3 @@ def test_what_cannot_run_is_told_before_anything_happens(user, tmp_path):
     message, cause = the_error_of(user("run", "--", str(other), "train.py", code=2))[1:3]
     assert "/opt/another" in message
     assert "versions" in cause
-
-
-def test_a_command_that_compiles_nothing_leaves_no_record(user):
-    assert user.run("true")["kept"] is False
-    assert json.loads(user("store", "ls", "-f", "json").stdout) == []

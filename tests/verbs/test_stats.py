@@ -12,7 +12,7 @@ from cachekit.api import schema
 from cachekit.errors import CachekitError, UnknownNameError, UsageError
 from cachekit.events import Journal
 from cachekit.recipe import zoo
-from cachekit.recipe.price import Price, machine, read
+from cachekit.recipe.price import machine, read
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.layout import Layout
 from cachekit.verbs.stats import Figures, Stats, since_day, stats
@@ -89,19 +89,6 @@ def test_real_runs_are_counted_as_they_went(tmp_path):
     assert (remote.name, remote.figures.graphs_found) == (team.name, 3)
 
 
-def test_parts_add_up_to_the_whole(tmp_path):
-    for number, name in enumerate(["bert", "vit", "bert"]):
-        warm(tmp_path, name, 1_790_000_000 + number * 90_000, seed=number)
-        train(tmp_path, name, 1_790_040_000 + number * 90_000, remote="hf://team/cache")
-    found = stats(Layout(tmp_path), price=Price(36.0, "USD", "", "me"))
-    whole = figures(found.total)
-    for parts in (found.recipes, found.periods):
-        for name in set(whole) - {"bypasses"}:
-            assert sum(getattr(part.figures, name) for part in parts) == pytest.approx(whole[name]), name
-    assert [part.name for part in found.periods] == sorted(part.name for part in found.periods)
-    assert {part.name: part.figures.hits for part in found.recipes} == {"bert": 2, "vit": 1}
-
-
 @pytest.mark.feature("D4")
 @pytest.mark.parametrize(
     ("said", "instance", "per_hour"),
@@ -119,13 +106,6 @@ def test_dollars_are_hours_saved_at_the_price(tmp_path, said, instance, per_hour
     assert found.total.saved_seconds == 3 * (3600 - 7 - 9)
     assert found.total.saved_dollars == pytest.approx((3 * 3584) / 3600 * per_hour, abs=0.01)
     assert found.price.per_hour == per_hour
-
-
-def test_what_cost_time_is_shown_negative(tmp_path, command):
-    train(tmp_path, "bert", 1_790_000_000, recorded=2.0)
-    answer = command("stats", "--home", str(tmp_path), "--price", "360")
-    assert re.search(r"^saved +-14 s +-14 s$", answer.out, re.MULTILINE)
-    assert re.search(r"^saved money +-\$1\.40 +-\$1\.40$", answer.out, re.MULTILINE)
 
 
 def test_people_and_programs_are_told_the_same(tmp_path, command):
@@ -190,15 +170,6 @@ def test_one_run_by_its_name(tmp_path):
         stats(layout, run="last", since="7d")
     with pytest.raises(UnknownNameError, match="no last run"):
         stats(Layout(tmp_path / "none"), run="last")
-
-
-def test_a_clock_that_goes_back_changes_no_figure(tmp_path):
-    run = Written(tmp_path, "warm", 1_790_000_000)
-    run.tell(5, "plan", recipe="bert", key="k", status="hit", remote="local")
-    run.tell(-90_000, "warm.end", recipe="bert", key="k", compiled=0, graphs=2, compile_seconds=60, seconds=1)
-    run.end(-90_000)
-    found = stats(Layout(tmp_path))
-    assert (found.total.saved_seconds, [part.name for part in found.periods]) == (59, ["2026-09-21"])
 
 
 def test_hostile_names_stay_words(tmp_path, command):

@@ -51,24 +51,6 @@ def test_train_compiles_nothing_wherever_the_cache_dir_and_the_store_lie(home, o
     assert compiles(log) == []
 
 
-def test_train_on_a_cold_key_warms_first(home, output, log):
-    watched = Watched(home)
-    done = train(watched.session, watched.prepare(), output_dir=output)
-    assert [(run["mode"], run["found"], run["compiled"]) for run in runs(log)] == [("trial", 0, 3), ("train", 3, 0)]
-    assert (done.status, done.compiled) == ("warmed", 0)
-    assert len(kept(home).modules) == 3
-    assert done.compile_seconds == 30.0
-    assert leftovers_of(home) == set()
-
-
-@pytest.mark.feature("M2")
-def test_train_with_recache_compiles_first(home, output, log, warmed):
-    watched = Watched(home)
-    done = train(watched.session, watched.prepare(), output_dir=output, recache=True)
-    assert [(run["mode"], run["compiled"]) for run in runs(log)] == [("trial", 3), ("train", 0)]
-    assert done.status == "warmed"
-
-
 def damage_after_plan(watched, record):
     """Damage a blob at the moment between the plan and the restore."""
     path = blob(watched, record)
@@ -129,16 +111,6 @@ def test_what_compiles_in_training_all_the_same_is_added_to_the_record(home, out
     assert len(compiles(log)) == 1
 
 
-def test_two_trainings_that_both_compile_more_harm_nothing(home, output, warmed):
-    for extra in (1, 2):
-        watched = Watched(home, compiler=StandIn(extra=extra))
-        train(watched.session, watched.prepare(), output_dir=output)
-    fresh = Watched(home)
-    record = fresh.lookup(fresh.prepare())
-    assert len(record.modules) == len({module.name for module in record.modules}) == 5
-    assert fresh.restored(record.key, record) == module_files(fresh.prepare(), StandIn(extra=2), mode="train")
-
-
 def during_training(watched, action):
     """Have something happen while the training's worker runs."""
     told = []
@@ -169,14 +141,6 @@ def test_a_recache_meanwhile_is_not_undone(home, output, warmed):
     names = {module.name for module in kept(home).modules}
     assert len(names) == 4
     assert names > again, "what was compiled anew is there still, with what this training added"
-
-
-def test_graphs_that_the_record_counts_already_are_not_counted_twice(home, output, warmed):
-    watched = Watched(home)
-    watched.store.publish(structs.replace(warmed, modules=warmed.modules[:1]), {})
-    done = train(watched.session, watched.prepare(), output_dir=output)
-    record = kept(home)
-    assert (done.compiled, len(record.modules), record.graphs) == (2, 3, 3)
 
 
 def add_module(home, record, number):
@@ -252,13 +216,3 @@ def test_a_strict_training_says_that_the_record_is_damaged(home, output, warmed)
     with pytest.raises(MissError, match="cannot be used") as caught:
         train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
     assert caught.value.cause == "its record cannot be restored: model.code is missing"
-
-
-def test_a_damaged_record_is_compiled_anew(home, output, log, warmed):
-    watched = Watched(home)
-    path = watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key)
-    spoil(path)
-    done = train(watched.session, watched.prepare(), output_dir=output)
-    assert done.status == "warmed"
-    assert watched.damage() == [str(path)]
-    assert len(kept(home).modules) == 3

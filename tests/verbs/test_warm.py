@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from cachekit.errors import CompileError, MissError, StoreError, TrainingError
+from cachekit.errors import CompileError, MissError, TrainingError
 from cachekit.events import Journal, read
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
@@ -63,25 +63,6 @@ def test_what_a_warm_returns(home):
     assert (document["compile_seconds"], document["saved_seconds"]) == (0.0, 30.0)
 
 
-def test_a_warm_leaves_nothing_but_the_entry(home, log):
-    watched = Watched(home)
-    warm(watched.session, watched.prepare())
-    assert leftovers_of(home) == set()
-    assert {path.suffix for path in (home / "v1" / "locks").iterdir()} == {".lock"}
-
-
-def test_half_written_modules_are_not_harvested(home):
-    class HalfDone(StandIn):
-        def harvest(self, cache_dir, before, fingerprint, workspace, observed=None):
-            half = cache_dir / "MODULE_half"
-            half.mkdir()
-            (half / "model.code").write_bytes(b"half")
-            return super().harvest(cache_dir, before, fingerprint, workspace)
-
-    watched = Watched(home, compiler=HalfDone())
-    assert len(warm(watched.session, watched.prepare()).record.modules) == 3
-
-
 @pytest.mark.feature("K1")
 def test_another_compiler_version_misses_everything_and_the_same_hits_everything(home, log, monkeypatch):
     batches = range(1, 6)
@@ -113,14 +94,6 @@ def test_recache_compiles_again_and_replaces(home, log):
     assert fresh.restored(prepared.key, found) == module_files(prepared, after.compiler)
 
 
-def test_a_recache_that_fails_keeps_the_old_entry(home, warmed, monkeypatch):
-    monkeypatch.setenv("STANDIN_FAIL", "compile")
-    watched = Watched(home)
-    with pytest.raises(CompileError):
-        warm(watched.session, watched.prepare(), recache=True)
-    assert Watched(home).lookup(watched.prepare()) == warmed
-
-
 @pytest.mark.feature("M3")
 @pytest.mark.parametrize("action", ["warm", "train"])
 def test_require_warm_fails_instead_of_compiling(home, output, log, action):
@@ -133,14 +106,6 @@ def test_require_warm_fails_instead_of_compiling(home, output, log, action):
     assert runs(log) == [], "no worker was started"
     assert watched.told("worker.start") == []
     assert not home.exists(), "and nothing written"
-
-
-@pytest.mark.feature("M3")
-def test_require_warm_lets_a_hit_pass(home, output, log, warmed):
-    watched = Watched(home)
-    assert warm(watched.session, watched.prepare(), require_warm=True).compiled == 0
-    assert train(watched.session, watched.prepare(), output_dir=output, require_warm=True).compiled == 0
-    assert compiles(log) == []
 
 
 @pytest.mark.feature("M3")
@@ -169,15 +134,6 @@ def test_a_compile_that_fails_leaves_nothing_and_is_tried_again(home, log, monke
     monkeypatch.delenv("STANDIN_FAIL")
     again = Watched(home, wait=0)
     assert warm(again.session, again.prepare()).compiled == 3
-
-
-def test_a_store_that_cannot_be_written_is_found_out_before_compiling(tmp_path, log):
-    (tmp_path / "file").write_bytes(b"")
-    watched = Watched(tmp_path / "file" / "home", live=tmp_path / "live")
-    with pytest.raises(StoreError) as caught:
-        warm(watched.session, watched.prepare())
-    assert caught.value.hint
-    assert runs(log) == []
 
 
 def test_a_run_is_told_in_its_journal(home, log, output):

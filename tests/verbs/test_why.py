@@ -9,16 +9,13 @@ from pathlib import Path
 import pytest
 
 from cachekit.cli import why_text
-from cachekit.events import Journal
-from cachekit.remotes import document, nearest
+from cachekit.remotes import document
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.nearest_on import Budget
-from cachekit.store import Store
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
-from tests.remotes.test_nearest import fill, made_from, others
-from tests.remotes.watched_storages import Broken, Counted
+from tests.remotes.test_nearest import made_from
+from tests.remotes.watched_storages import Broken
 from tests.support.cli_session import golden, publish, the_error
 from tests.support.standins import Watched
 
@@ -105,15 +102,6 @@ def test_without_any_record_it_says_where_it_looked(command, home, machine, shar
     assert asked.split() == f"tiny: miss; there is no record to compare with in the store or {shared}".split()
 
 
-def test_damage_is_the_reason_where_there_is_any(command, home, machine):
-    record = publish(home)
-    Store(home, Journal(None, "")).layout.blob(record.files[0].sha256).unlink()
-    publish(home, EDIT[1])
-    out = " ".join(command("why", "tiny.yaml").out.split())
-    assert out.startswith("tiny: miss: its record cannot be restored")
-    assert "→" not in out
-
-
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):
     publish(home, "training.gradient_accumulation_steps=4")
     many = [f"--set=environment.XLA_FLAGS={'--xla_flag ' * 40}", "--set=training.per_device_train_batch_size=32"]
@@ -122,32 +110,6 @@ def test_several_changes_and_long_values_fit_the_screen(command, home, machine, 
     golden("why-several", steady(answer.out))
     monkeypatch.setenv("COLUMNS", "120")
     assert max(len(line) for line in command("why", "tiny.yaml", *EDIT, *many).out.splitlines()) > 80
-
-
-@pytest.mark.feature("W3")
-def test_of_a_hundred_records_only_the_difference_to_the_near_one_is_told(tmp_path):
-    (tmp_path / "shared").mkdir()
-    me = Watched(tmp_path / "me", shared=[(FolderStorage(tmp_path / "shared"), "r")])
-    wanted = me.prepare()
-    near = made_from(wanted, **{"training.optim": "sgd"})
-    fill(FolderStorage(tmp_path / "shared"), [*others(wanted, 99), near])
-    found = why(me.session, wanted)
-    assert [told.name for told in found.changes] == ["training.optim"]
-    lines = why_text.of_recipe(found.as_dict())
-    assert [line for line in lines[-3:] if "training." in line] == ["  training.optim: sgd → adamw_torch"]
-
-
-def test_a_second_why_asks_nobody(tmp_path):
-    (tmp_path / "shared").mkdir()
-    wanted = Watched(tmp_path / "any").prepare()
-    fill(FolderStorage(tmp_path / "shared"), others(wanted, 2))
-    told = []
-    for _ in range(2):
-        storage = Counted(FolderStorage(tmp_path / "shared"))
-        me = Watched(tmp_path / "me", shared=[(storage, "r")])
-        told.append((why(me.session, wanted).as_dict()["changes"], storage.calls))
-    assert told[0][0] == told[1][0] != []
-    assert told[1][1] == []
 
 
 def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
@@ -164,20 +126,6 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
     (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
     assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
-
-
-def test_a_cache_with_too_many_records_to_compare_is_told_of(command, machine, shared, tmp_path, monkeypatch):
-    share(shared, publish(tmp_path / "other"), publish(tmp_path / "other", "training.optim=sgd"))
-    monkeypatch.setattr(nearest.search, "__kwdefaults__", {"budget": Budget(read=1)})
-    answer = command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r")
-    assert f"{shared} was not searched to the end: it has more records than are read for one search" in answer.err
-    assert "was not searched" not in answer.out
-
-
-def test_offline_it_works_with_what_is_here(command, home, machine):
-    publish(home)
-    found = command("why", "tiny.yaml", *EDIT, "--offline", "--cache", "local:rw,hf://team/cache:r", "-f", "json").json
-    assert (found["nearest"]["remote"], found["looked"]) == ("local", [])
 
 
 # Two
@@ -220,17 +168,6 @@ def test_set_changes_the_second(command, home, machine):
     assert code == "usage"
     assert "is no recipe" in message
     assert hint
-
-
-def test_a_record_on_a_shared_cache_is_compared_too(command, home, machine, shared, tmp_path):
-    record = publish(tmp_path / "other")
-    share(shared, record)
-    cache = ("--cache", f"local:rw,{shared}:r", "--format", "json")
-    found = command("why", record.key[:8], "tiny.yaml", *EDIT, *cache).json
-    assert (found["old"]["remote"], [change["name"] for change in found["changes"]]) == (
-        str(shared),
-        ["training.max_seq_length"],
-    )
 
 
 @pytest.mark.parametrize(

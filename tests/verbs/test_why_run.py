@@ -10,7 +10,6 @@ from msgspec import structs
 
 from cachekit.cli.why_text import of_run
 from cachekit.compilers.neuron.explain import module_name
-from cachekit.errors import UnknownNameError
 from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.record import File, Module
@@ -64,10 +63,6 @@ def test_what_of_a_modules_name_is_new(name, relation, words):
     found = module_name(name, [B, A])
     assert found.relation == relation
     assert words in found.words[0]
-
-
-def test_without_records_every_module_is_the_first():
-    assert module_name(A, []).relation == "first"
 
 
 def test_flags_that_differ_are_told_in_words():
@@ -166,19 +161,6 @@ def test_the_modules_of_a_run_are_compared_with_those_recorded_before(home):
     assert found.as_dict()["bypassed"] == {"remote-offline": 1}
 
 
-def test_a_run_is_named_by_its_beginning(home):
-    for status in ("hit", "miss"):
-        journal = Journal(home / "v1" / "journal", "warm")
-        journal.emit("plan", recipe="toy", key="f" * 64, status=status)
-        journal.close()
-    store = Store(home, Journal(None, ""))
-    assert why_run(store, journal.run).planned == "miss"
-    with pytest.raises(UnknownNameError, match="2 runs begin"):
-        why_run(store, journal.run[:4])
-    with pytest.raises(UnknownNameError, match="no runs begin"):
-        why_run(store, "1999")
-
-
 def test_the_last_run_is_one_that_could_compile(home):
     first = Journal(home / "v1" / "journal", "train")
     first.emit("plan", recipe="toy", key="f" * 64, status="hit")
@@ -189,12 +171,6 @@ def test_the_last_run_is_one_that_could_compile(home):
     second.emit("push.start")
     second.close()
     assert why_run(Store(home, Journal(None, ""))).verb == "train"
-
-
-def test_where_nothing_ran_it_says_so(home):
-    with pytest.raises(UnknownNameError, match="no run is recorded here") as caught:
-        why_run(Store(home, Journal(None, "")))
-    assert caught.value.hint
 
 
 def test_a_run_that_failed_says_what_ended_it(home):
@@ -251,15 +227,3 @@ def test_a_run_that_has_not_ended_is_not_said_to_have_compiled_nothing(home):
     assert "it was killed, or runs still" in text
     journal.close()
     assert "killed" not in " ".join(of_run(why_run(store).as_dict()))
-
-
-def test_a_run_that_failed_while_compiling_is_not_said_to_have_compiled_nothing(home):
-    journal = Journal(home / "v1" / "journal", "warm")
-    journal.emit("plan", recipe="toy", key="f" * 64, status="miss")
-    journal.emit("worker.start", mode="trial")
-    journal.emit("run.failed", error="CompileError", message="the compiler failed")
-    journal.close()
-    found = why_run(Store(home, Journal(None, "")))
-    assert (found.ended, found.untold) == (True, True)
-    text = " ".join(" ".join(of_run(found.as_dict())).split())
-    assert "nobody knows what it compiled: it ended before it told it failed: the compiler failed" in text

@@ -97,19 +97,9 @@ class Inductor(TreeCompiler):
 
         if run.kind == "command":
             return CommandWatch(run)
-        threads = str(self._threads(run.recipe))
-        environment: dict[str, str | None] = {
-            **facts.FORCED,
-            facts.CACHE_DIR: str(run.cache_dir),
-            facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
-            facts.THREADS: threads,
-            facts.MKL_THREADS: threads,
-            # What finds everything need not prepare the header that compiling needs.
-            facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
-        }
         # A trial on another key's files: what the trial uses of them belongs into its own record.
         another = run.kind == "trial" and run.restored
-        return InductorWatch(run, environment, self.contents(run.cache_dir) if another else frozenset())
+        return InductorWatch(run, self._threads(run.recipe), self.contents(run.cache_dir) if another else frozenset())
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """All options but `threads`, which is a variable."""

@@ -21,8 +21,9 @@ PRECOMPILE_HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"
 PRECOMPILE_HEADERS_CONFIG = "cpp_cache_precompile_headers"
 # It is also a macro on the command line by which each kernel is named, and taken out of there for the same reason.
 PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
-# How the C++ compiler is called, in Inductor's key: its version, an ingredient, says what it is.
-CXX_CONFIG = "cpp.cxx"
+# What is taken out of Inductor's key: the header's switch, and how the C++ compiler is called, whose version is an
+# ingredient.
+IGNORED = (PRECOMPILE_HEADERS_CONFIG, "cpp.cxx")
 
 # Every variable that the packages of PyTorch's compiler read is in one of the lists below:
 # tests/compilers/inductor/test_facts.py reads their source, and fails where a new torch has one that nobody has thought

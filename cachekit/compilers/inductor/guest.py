@@ -34,7 +34,7 @@ def join(*, found: bool) -> list[str]:
 
 def _configure(config: Any, *, found: bool) -> None:
     with suppress(portable.NotPortableError):  # then keys hold for this environment only
-        portable.leave_out_of_the_key(config, (facts.PRECOMPILE_HEADERS_CONFIG, facts.CXX_CONFIG))
+        portable.leave_out_of_the_key(config, facts.IGNORED)
     if hasattr(config, facts.PRECOMPILE_HEADERS_CONFIG):
         setattr(config, facts.PRECOMPILE_HEADERS_CONFIG, not found)
 

@@ -14,9 +14,8 @@ from torch._dynamo.utils import counters as dynamo_counters
 
 from cachekit.compilers.inductor import portable
 from cachekit.compilers.inductor.facts import (
-    CXX_CONFIG,
+    IGNORED,
     IRRELEVANT_OPTIONS,
-    PRECOMPILE_HEADERS_CONFIG,
     PRECOMPILE_HEADERS_MACRO,
     THREADS,
 )
@@ -47,7 +46,7 @@ def prepare(settings: Mapping[str, Any]) -> None:
     if (threads := os.environ.get(THREADS, "")).isdecimal():
         torch.set_num_threads(int(threads))
     try:
-        portable.leave_out_of_the_key(inductor, (PRECOMPILE_HEADERS_CONFIG, CXX_CONFIG))
+        portable.leave_out_of_the_key(inductor, IGNORED)
     except portable.NotPortableError as error:
         raise CompilerUnavailableError(
             f"cachekit does not know where Inductor of torch {torch.__version__} keeps its list of ignored settings",

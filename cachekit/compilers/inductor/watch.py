@@ -23,12 +23,13 @@ class InductorWatch(Watch):
 
     Args:
         run: The run.
-        environment: Variables for the worker.
-        restored: The finished files in the compiler cache dir, where it matters which of them the run reads.
+        threads: How many the worker has.
+        restored: The finished files in the compiler cache dir, if it matters which of them the run reads.
     """
 
-    def __init__(self, run: Run, environment: Mapping[str, str | None], restored: frozenset[str]) -> None:
-        super().__init__(environment)
+    def __init__(self, run: Run, threads: int, restored: frozenset[str]) -> None:
+        counts = {facts.THREADS: str(threads), facts.MKL_THREADS: str(threads)}
+        super().__init__({**facts.FORCED, **_places(run), **counts})
         self._run, self._restored = run, restored
         self._reads: AccessTimes | None = None
 
@@ -50,6 +51,15 @@ class InductorWatch(Watch):
             raise not_warm(f"a graph began to compile in: {event.get('phase') or 'start'}")
 
 
+def _places(run: Run) -> dict[str, str]:
+    return {
+        facts.CACHE_DIR: str(run.cache_dir),
+        facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
+        # What finds everything need not prepare the header that compiling needs.
+        facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
+    }
+
+
 def _stem(name: str) -> str:
     folder, _, last = name.rpartition("/")
     return f"{folder}/{last.partition('.')[0]}"
@@ -66,22 +76,20 @@ class CommandWatch(Watch):
         self._root, self._strict = run.cache_dir, run.strict
         self._reports = run.cache_dir.with_name("reports")
         self._reports.mkdir(exist_ok=True)
-        self._sources = self._files(facts.SOURCE_SUFFIXES) if run.strict else frozenset()
+        self._before = self._sources() if run.strict else frozenset()
         self._graphs = self._count()
         path = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH", "")])]
         super().__init__(
             {
                 **{name: value for name, value in facts.FORCED.items() if name not in facts.OWN},
-                facts.CACHE_DIR: str(run.cache_dir),
-                facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
-                facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
+                **_places(run),
                 facts.REPORTS: str(self._reports),
                 "PYTHONPATH": os.pathsep.join(path),
             }
         )
 
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
-        if self._strict and self._files(facts.SOURCE_SUFFIXES) - self._sources:
+        if self._strict and self._sources() - self._before:
             raise not_warm("the command began to compile a graph")
         return ()
 
@@ -98,12 +106,12 @@ class CommandWatch(Watch):
         compiled = max(compiled, self._count() - self._graphs)
         return Observed(found, compiled, seconds, exact=bool(reports))
 
-    def _files(self, suffixes: tuple[str, ...]) -> frozenset[str]:
+    def _sources(self) -> frozenset[str]:
         return frozenset(
             str(Path(folder, name))
             for folder, _, names in os.walk(self._root)
             for name in names
-            if name.endswith(suffixes)
+            if name.endswith(facts.SOURCE_SUFFIXES)
         )
 
     def _count(self) -> int:

@@ -27,7 +27,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 _WORD = re.compile(r"(bos|eos|pad|unk|sep|cls|mask)_token$")  # a tokenizer's
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
-SHORTEST = 6  # characters of a secret; `USE_TOKEN=1` is none
+SHORTEST = 6  # characters of a secret: the value of `USE_TOKEN=1` is not one
 UNKNOWN = "no field of a recipe stands for it"
 
 

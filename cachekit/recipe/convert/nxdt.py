@@ -168,7 +168,7 @@ def _training(tree: Tree, draft: RecipeDraft) -> None:
     for name, paths in tables().nxdt.numbers.items():
         value = tree.number(*paths)
         counts = name.endswith(("_steps", "_epochs", "_limit")) and name != "training.warmup_steps"
-        if value is not None and (value > 0 or not counts):  # -1 is none of them
+        if value is not None and (value > 0 or not counts):  # -1 stands for no limit
             draft.set(name, value)
     if draft.get("training.save_steps") is not None:
         draft.set("training.save_strategy", "steps")

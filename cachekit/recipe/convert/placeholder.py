@@ -1,4 +1,4 @@
-"""Places that wait for a value: `$MODEL`, `{model_name}`, `<your-model>`. None of them is ever taken for a value."""
+"""Places that wait for a value: `$MODEL`, `{model_name}`, `<your-model>`. A placeholder is never taken for a value."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def has_placeholder(value: Any) -> bool:
 
 
 def refuse(places: Iterable[tuple[str, Any]], where: str, hint: str) -> None:
-    """Refuse placeholders among values, each of which comes with what it is called.
+    """Refuse placeholders among named values; `where` is what holds the values.
 
     Raises:
-        RecipeError: The cause names each of them.
+        RecipeError: The cause names each placeholder.
     """
     found = [f"{name} is {short(value)}" for name, value in places if has_placeholder(value)]
     if found:

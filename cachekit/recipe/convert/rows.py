@@ -46,14 +46,14 @@ def _data_set(draft: RecipeDraft, script: str, options: Tree) -> None:
         draft.set("data.id", "nyu-mll/glue")
         draft.set("data.config", task.lower())
         if not _known(draft, options, "glue", task):
-            why = _REGRESSION if task.lower() == "stsb" else "no task of GLUE that is known"
+            why = _REGRESSION if task.lower() == "stsb" else "GLUE has no task of that name"
             draft.must(f"--task_name {task}", why)
     elif script == "run_xnli":
         spoken, trained = options.take("language"), options.take("train_language")
         draft.set("data.id", "facebook/xnli")
         draft.set("data.config", trained or spoken or "en")
         if trained and spoken and spoken != trained:
-            why = "a recipe's splits are of one data set: rows to judge by are of the language that it trains on"
+            why = "a recipe has one data set, so evaluation rows are in the language of the training rows"
             draft.drop("--language", f"{why}, data.config", spoken)
         _known(draft, options, "xnli")
     elif isinstance(name, str) and name.startswith(("/", ".", "~")):

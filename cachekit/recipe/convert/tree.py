@@ -34,7 +34,7 @@ class Tree:
         return None
 
     def take(self, *paths: str) -> Any:
-        """The same, and none of them is left."""
+        """The same value, and all of these paths count as taken."""
         value = self.look(*paths)
         for path in paths:
             for leaf in [leaf for leaf in self._leaves if leaf == path or leaf.startswith(f"{path}.")]:
@@ -42,7 +42,7 @@ class Tree:
         return value
 
     def number(self, *paths: str) -> int | float | None:
-        """The same, if it is a number; what is none stays there."""
+        """The same value, if it is a number; anything else stays untaken."""
         value = plain(self.look(*paths))
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None

@@ -36,8 +36,8 @@ def decode(value: Any, where: str, folder: Path) -> Any:
         else:
             raise DataError(
                 f"{where} has no image",
-                cause=f"it has {type(value).__name__}",
-                hint="an image, its bytes, or a file's path; check data.image_column",
+                cause=f"the column holds {type(value).__name__}",
+                hint="give an image, its bytes, or the path of a file; check data.image_column",
             )
         opened.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

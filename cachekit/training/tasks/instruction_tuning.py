@@ -87,7 +87,7 @@ def messages(value: Any, where: str) -> list[dict[str, str]]:
         if not isinstance(message, dict) or not all(isinstance(message.get(name), str) for name in ("role", "content")):
             raise DataError(f"{where}: a message has no role or no content", hint=f"data.messages_column holds {form}")
     if not any(message["role"] == RESPONDER for message in chat):
-        raise DataError(f"{where}: nobody answers: no message is the {RESPONDER}'s", hint=f"a chat is {form}")
+        raise DataError(f"{where}: no message has the role {RESPONDER}", hint=f"a chat is {form}")
     return [{"role": message["role"], "content": message["content"]} for message in chat]
 
 

@@ -82,7 +82,7 @@ def numbering(
         raise DataError(
             f"some labels are names, and some are numbers: {name!r} in {found[name]}, {number!r} in {found[number]}",
             cause=f"labels are {listed(labels)}",
-            hint="use the one or the other in all the data",
+            hint="use names in all of the data, or numbers in all of the data",
         )
     if any(by_name[text] != by_number[text] for text in named if text in by_number):
         tell(_said(chosen is by_name, next((text for text in found if text not in by_name), ""), found, labels))

@@ -129,8 +129,8 @@ def _choices(row: Mapping[str, Any], recipe: Recipe, count: int, where: str) -> 
     texts, names = rows.choices(row[columns[0]], columns[0], where)
     if len(texts) != count:
         raise DataError(
-            f"{where} has {len(texts)} choices, and not {count}",
-            cause="their number shapes the batch: it is one for all rows",
+            f"{where} has {len(texts)} choices instead of {count}",
+            cause="the number of choices shapes the batch, so all rows have the same",
             hint="leave such rows out, or check data.num_choices",
         )
     return texts, names

@@ -62,7 +62,7 @@ class QuestionAnswering(Task):
             if elsewhere == total:
                 raise DataError(
                     said,
-                    cause="it counts characters from 0",
+                    cause="answer_start counts characters from 0",
                     hint="check data.context_column and data.answers_column",
                 )
             tell(said)
@@ -122,9 +122,8 @@ def answers_of(value: Any, column: str, where: str) -> list[tuple[str, int]]:
         else:
             pairs = [(one["text"], one["answer_start"]) for one in value]
         found = [(text, start) for text, start in pairs if text.strip()]
-        cause = (
-            "" if all(isinstance(start, int) and start >= 0 for _, start in found) else "an answer_start is no place"
-        )
+        positions = all(isinstance(start, int) and start >= 0 for _, start in found)
+        cause = "" if positions else "an answer_start is not a position"
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         found, cause = [], f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
     if cause:

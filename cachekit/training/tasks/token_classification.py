@@ -40,8 +40,8 @@ class TokenClassification(Task):
         )
         if not _are_chunks(job.labels):
             tell(
-                f"the labels {labels.listed(job.labels)} are no chunks (O, B-PER, I-PER): "
-                "only accuracy is told, not seqeval's precision, recall and F1"
+                f"the labels {labels.listed(job.labels)} are not labels of chunks (O, B-PER, I-PER): "
+                "only the accuracy is reported, not seqeval's precision, recall and F1"
             )
 
         def read(row: Mapping[str, Any], where: str) -> Feature:
@@ -171,7 +171,7 @@ def _list_of(value: Any, column: str, field: str, where: str) -> Sequence[Any]:
     found = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(found, list | tuple) or any(isinstance(one, list | dict) for one in found):
         raise DataError(
-            f"{where}: {column} is no list of one value a word",
+            f"{where}: {column} is not a list with one value for each word",
             hint=f"if another column is meant, name it with data.{field}",
         )
     return found

@@ -49,7 +49,7 @@ class Translation(Seq2Seq):
             if named and tasks.columns(job.recipe).get("translation_column") is None:
                 raise RecipeError(
                     f"{named[0]} means nothing here",
-                    cause="the rows have a column a language, and the tokenizer knows no languages",
+                    cause="the rows have one column for each language, and the tokenizer knows no languages",
                     hint=f"remove {' and '.join(named)}",
                 )
             return

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from cachekit.compilers.inductor import facts, options
-from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.inductor.compiler import Inductor, torn
 from cachekit.compilers.port import Observed, Run
 from cachekit.compilers.prepare import prepare
 from cachekit.compilers.tree_watch import keeps_access_times
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
 from tests.compilers.inductor.torch_variables import read_by_torch
+from tests.verbs.run_user import a_library
 
 TEXT = """
 name: toy
@@ -247,7 +248,15 @@ def test_tracing_reaches_no_code_but_for_provenance():
     assert key('compiler.options={"trace.provenance_tracking_level": 1}') != plain
 
 
-# The watch
+# The watch, and what a run leaves
+
+
+def test_whole_machine_code_is_whole(tmp_path):
+    library = Path(a_library())
+    assert not torn(library)
+    cut = tmp_path / "cut.so"
+    cut.write_bytes(library.read_bytes()[:-1000])
+    assert torn(cut)
 
 
 @pytest.mark.feature("M3")

@@ -136,8 +136,8 @@ def test_rows_without_room_for_a_response_are_told(tmp_path, uncompiled):
 @pytest.mark.parametrize(
     "chat, said",
     [
-        ([], "nobody answers"),
-        ([{"role": "user", "content": "the sea"}], "nobody answers"),
+        ([], "no message has the role assistant"),
+        ([{"role": "user", "content": "the sea"}], "no message has the role assistant"),
         ([{"from": "human", "value": "the sea"}], "a message has no role or no content"),
         ([{"role": "user", "content": ["the"]}, CHAT[1]], "a message has no role or no content"),
     ],

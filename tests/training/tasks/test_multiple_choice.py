@@ -161,7 +161,7 @@ def test_local_files_are_looked_at_before_a_worker_starts(tmp_path):
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"choices": ["a", "b", "c"]}, "train row 3 has 3 choices, and not 4"),
+        ({"choices": ["a", "b", "c"]}, "train row 3 has 3 choices instead of 4"),
         ({"choices": ["a"]}, "train row 3: choices is not a list of two"),
         ({"choices": [["a"], "b"]}, "train row 3: choices is not a list of two"),
         ({"choices": {"text": ["a", "b"], "label": ["A"]}}, "train row 3: choices is not a list of two"),

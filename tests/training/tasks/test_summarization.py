@@ -220,7 +220,7 @@ def test_tokenizers_that_cannot_serve_are_refused(tmp_path):
         return select(TASK).ready(job, spelling, model, {}, {})
 
     job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK)))
-    with pytest.raises(RecipeError, match="puts no end to a text"):
+    with pytest.raises(RecipeError, match="does not mark the end of a text"):
         ready(tokenizer(words("a b"), "$A"), model_of("t5"))
     with pytest.raises(RecipeError, match="the tokenizer has 24 tokens, the model embeds 20"):
         ready(tokenizer([str(number) for number in range(20)]), model_of("t5"))

@@ -119,7 +119,7 @@ def test_labels_that_are_no_chunks_have_an_accuracy_only(tmp_path, monkeypatch):
     splits = {name: [{"tokens": ["a", "b"], "ner_tags": [n % 2, 1]} for n in range(8)] for name in ("train", "test")}
     done = Watched(rows_job(tmp_path, TASK, splits, labels=("NOUN", "VERB")), monkeypatch)
     assert done.result.metrics["test"].keys() == {"accuracy", "loss", "rows", "words", "words_cut"}
-    assert any("only accuracy" in note for note in done.notes)
+    assert any("only the accuracy" in note for note in done.notes)
 
 
 def test_labels_are_read_from_a_local_file(tmp_path):
@@ -138,9 +138,17 @@ def test_labels_are_read_from_a_local_file(tmp_path):
             "train row 2: 2 words in tokens, and 1 labels in ner_tags",
             "label",
         ),
-        ({"tokens": [["a"], "b"], "ner_tags": ["O", "O"]}, "tokens is no list of one value a word", "tokens_column"),
-        ({"tokens": {"a": "b"}, "ner_tags": ["O"]}, "tokens is no list of one value a word", "tokens_column"),
-        ({"tokens": ["a"], "ner_tags": [["O"]]}, "ner_tags is no list of one value a word", "label_column"),
+        (
+            {"tokens": [["a"], "b"], "ner_tags": ["O", "O"]},
+            "tokens is not a list with one value for each word",
+            "tokens_column",
+        ),
+        (
+            {"tokens": {"a": "b"}, "ner_tags": ["O"]},
+            "tokens is not a list with one value for each word",
+            "tokens_column",
+        ),
+        ({"tokens": ["a"], "ner_tags": [["O"]]}, "ner_tags is not a list with one value", "label_column"),
         ({"tokens": ["a"], "ner_tags": ["X"]}, "train row 2: unknown label 'X'", "data.labels"),
         ({"tokens": ["a"], "ner_tags": [None]}, "train row 2 has no label", "label_column"),
         ({"tokens": "a b", "ner_tags": ["O", "O"]}, "tokens is one value", "data.tokens_column"),

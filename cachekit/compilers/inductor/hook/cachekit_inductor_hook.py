@@ -29,8 +29,7 @@ def _install() -> None:
     folder = os.environ.get(facts.REPORTS)
     if not folder:
         return
-    ignored = (facts.PRECOMPILE_HEADERS_CONFIG, facts.CXX_CONFIG)
-    portable.after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, ignored))
+    portable.after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, facts.IGNORED))
     portable.after(
         "torch._inductor.cpp_builder",
         lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
