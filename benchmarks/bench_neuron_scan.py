@@ -33,7 +33,9 @@ def main() -> int:
         ours = seconds(lambda: scan(root), REPEATS)
         # The same question to `find`: which regular files are there. With sizes, both ask once more for each file.
         theirs = seconds(lambda: process(["find", folder, "-type", "f"]), REPEATS)
-        sizes = seconds(lambda: sum(file.size for entry in scan(root).entries for file in entry.files()), REPEATS)
+        sizes = seconds(
+            lambda: sum(file.st_size for entry in scan(root).entries for file in entry.files().values()), REPEATS
+        )
         listed = seconds(lambda: process(["find", folder, "-type", "f", "-printf", "%s\n"]), REPEATS)
     results = [
         limit(f"scan of {MODULES:,} modules", ours, 2.0),

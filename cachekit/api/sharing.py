@@ -210,8 +210,8 @@ def _by_name(recipes: Sequence[AnyRecipe]) -> list[Variant]:
     found = [variant(recipe) for recipe in recipes]
     if any(isinstance(one.recipe, Recipe) for one in found):
         raise UsageError(
-            "a lock file names its recipes, and this one is a value",
-            hint="give its path, or its name in the zoo, and what is changed as a Variant of that",
+            "a lock file names its recipes, and a Recipe has no path or name",
+            hint="give the recipe's path or its name in the zoo; for changes, a Variant of that",
         )
     return found
 

@@ -200,7 +200,7 @@ def _lock_left(seen: Evidence) -> Observation:
     if not locked:
         return Observation(fits=False, words="no module has a lock")
     entry = locked[0]
-    sizes = {file.size for file in entry.files() if file.name in entry.locks}
+    sizes = {file.st_size for name, file in entry.files().items() if name in entry.locks}
     fits = entry.locks == (f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}",) and sizes == {0} and entry.state == "locked"
     return Observation(fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,15 +22,6 @@ from cachekit.errors import CompileError
 State = Literal["success", "failed", "locked", "empty", "done-without-neff", "neff-without-done"]
 STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-without-neff", "neff-without-done")
 OURS = ".cachekit-"  # how the names of our own unfinished work begin
-
-
-@dataclass(frozen=True, slots=True)
-class EntryFile:
-    """A file of a module; the times are those of the file that a link leads to."""
-
-    name: str
-    size: int
-    modified: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +55,13 @@ class CacheEntry:
         """Whether it is whole and nobody works on it. A lock beside a whole one may be of a compile that begins."""
         return self.state == "success" and not self.locks
 
-    def files(self) -> tuple[EntryFile, ...]:
-        """Its files with sizes and times, as they are now; those that vanished are left out."""
-        found = []
+    def files(self) -> dict[str, os.stat_result]:
+        """Its files as they are now, of a link what it leads to; those that vanished are left out."""
+        found = {}
         for name in self.names:
-            try:
-                status = os.stat(os.path.join(self.place, name))  # noqa: PTH116, PTH118 - called 100,000 times
-            except OSError:
-                continue
-            found.append(EntryFile(name, status.st_size, status.st_mtime))
-        return tuple(found)
+            with suppress(OSError):
+                found[name] = os.stat(os.path.join(self.place, name))  # noqa: PTH116, PTH118 - called 100,000 times
+        return found
 
 
 @dataclass(frozen=True, slots=True)

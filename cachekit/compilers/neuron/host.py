@@ -219,7 +219,8 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)}) to compile for another machine",
         )
     cores = (seen.cores if seen else None) or (known.cores if known else 0)
-    lnc = _number(os.environ.get(facts.LNC)) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
+    said = os.environ.get(facts.LNC, "")
+    lnc = (int(said) if said.isdecimal() else 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
     return NeuronHost(found, target, cores, lnc, name, here=True)
 
 
@@ -294,7 +295,3 @@ def _devices() -> devices.Devices | None:
         return devices.list_devices()
     except devices.DeviceListError:
         return None
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() else 0

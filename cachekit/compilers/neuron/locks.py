@@ -64,7 +64,7 @@ def _read(entry: CacheEntry, path: Path, now: float) -> Lock | None:
         return None  # released meanwhile
     if not stat.S_ISREG(status.st_mode):
         return None
-    last = max([folder.st_mtime, *(file.modified for file in entry.files())])
+    last = max([folder.st_mtime, *(file.st_mtime for file in entry.files().values())])
     return Lock(
         path, entry, now - status.st_mtime, status.st_ino, status.st_mtime_ns, status.st_size, status.st_uid, now - last
     )

@@ -147,8 +147,10 @@ def test_every_state_is_recognised(tmp_path, state):
     assert (entry.compiler, entry.name) == (COMPILER, module_name(0))
     assert entry.module == f"{COMPILER}/{module_name(0)}"
     assert entry.finished == (state == "success")
-    assert [file.name for file in entry.files()] == sorted(FILES[state])
-    assert sum(file.size for file in entry.files()) == sum(path.stat().st_size for path in entry.path.iterdir())
+    assert [*entry.files()] == sorted(FILES[state])
+    assert sum(file.st_size for file in entry.files().values()) == sum(
+        path.stat().st_size for path in entry.path.iterdir()
+    )
 
 
 NAMES = ("model.neff", "model.done", "model.log", "model.hlo_module.pb.lock", "model.hlo_module.pb")
@@ -217,7 +219,7 @@ def test_links_to_files_count_and_dead_ones_do_not(tmp_path):
     (dead / "model.neff").symlink_to(tmp_path / "nothing")
     one, two = scan(tmp_path / "root").entries
     assert one.state == "success"
-    assert sum(file.size for file in one.files()) > (tmp_path / "blob").stat().st_size
+    assert sum(file.st_size for file in one.files().values()) > (tmp_path / "blob").stat().st_size
     assert (two.state, two.odd) == ("done-without-neff", ("model.neff",))
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.compilers.neuron.neuron_machine import end, until
+from tests.compilers.neuron.neuron_machine import LIMIT, end, until
 from tests.support.neuron_sdk import SCRIPTS, NeuronHost, neuron_host
 from tests.support.places import real_dir
 
@@ -34,7 +34,7 @@ def run(host: NeuronHost, *command: object, **variables: str) -> tuple[int, str]
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=LIMIT,
         check=False,
     )
     return done.returncode, done.stdout
