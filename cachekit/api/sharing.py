@@ -149,16 +149,8 @@ class Sharing(Shared):
         """
         from cachekit.verbs.lock import lock_recipes
 
-        return lock_recipes(
-            self._open,
-            _lock_file(lock_file),
-            _by_name(recipes),
-            dry_run=dry_run,
-            compiler=self._config().compiler,
-            toolchain=self.toolchain or "",
-            target=self.target or "",
-            instance=self.instance or "",
-        )
+        where = self._elsewhere()
+        return lock_recipes(self._open, _lock_file(lock_file), _by_name(recipes), where, dry_run=dry_run)
 
     def check_lock(self, *recipes: str | Path, lock_file: str | Path | None = None) -> CheckedLock:
         """Whether recipes changed since they were locked. `cachekit store lock --check`.
