@@ -223,7 +223,7 @@ class Keeping(Shared):
         from cachekit.verbs.export_bundle import check_warm
 
         if entries and all_of:
-            raise UsageError("what to export is not clear", hint="name entries, or all_of")
+            raise UsageError("both entries and all_of were given", hint="give one of them")
         said = {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
         machine = [word for option, value in said.items() if value for word in (option, value)]
         with self.session() as opened:

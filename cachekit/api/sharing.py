@@ -149,16 +149,8 @@ class Sharing(Shared):
         """
         from cachekit.verbs.lock import lock_recipes
 
-        return lock_recipes(
-            self._open,
-            _lock_file(lock_file),
-            _by_name(recipes),
-            dry_run=dry_run,
-            compiler=self._config().compiler,
-            toolchain=self.toolchain or "",
-            target=self.target or "",
-            instance=self.instance or "",
-        )
+        where = self._elsewhere()
+        return lock_recipes(self._open, _lock_file(lock_file), _by_name(recipes), where, dry_run=dry_run)
 
     def check_lock(self, *recipes: str | Path, lock_file: str | Path | None = None) -> CheckedLock:
         """Whether recipes changed since they were locked. `cachekit store lock --check`.
@@ -218,8 +210,8 @@ def _by_name(recipes: Sequence[AnyRecipe]) -> list[Variant]:
     found = [variant(recipe) for recipe in recipes]
     if any(isinstance(one.recipe, Recipe) for one in found):
         raise UsageError(
-            "a lock file names its recipes, and this one is a value",
-            hint="give its path, or its name in the zoo, and what is changed as a Variant of that",
+            "a lock file names its recipes, and a Recipe has no path or name",
+            hint="give the recipe's path or its name in the zoo; for changes, a Variant of that",
         )
     return found
 

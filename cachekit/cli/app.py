@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         if not hasattr(error, "format_message") and type(error).__name__ != "Abort":
             if isinstance(error, FileNotFoundError) and not _has_working_directory():
                 return out.error(
-                    UsageError("the working directory is not there any more", hint="cd to a folder that exists")
+                    UsageError("the working directory no longer exists", hint="cd to a folder that exists")
                 )
             if isinstance(error, OSError) and PRINTED_BY_THE_PARSER & set(arguments):
                 return out.error(out.unwritable(error))

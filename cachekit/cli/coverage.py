@@ -46,7 +46,7 @@ def command(
     """
     if bool(recipes) == everything:
         raise UsageError(
-            "recipes are named, and --all says every one" if everything else "no recipe was named",
+            "recipes and --all were both given" if everything else "no recipe was named",
             hint="cachekit coverage RECIPE, or --all",
         )
     names = api.names("recipes") if everything else recipes or ()

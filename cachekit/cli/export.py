@@ -66,7 +66,7 @@ def command(
     Example:  cachekit store export /var/tmp/neuron-compile-cache 3f2a91c0
     """
     if everything + bool(names) + bool(all_of) != 1:
-        raise UsageError("what to export is not clear", hint="name recipes or keys, or give --all-of DIR, or --all")
+        raise UsageError("it is unclear what to export", hint="name recipes or keys, or give --all-of DIR, or --all")
     entries, folder = options.variants(names, overrides, tiny=tiny), all_of or ""
     if goal == "-" or api.is_bundle(goal):
         file = None if goal == "-" else goal

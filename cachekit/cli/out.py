@@ -112,7 +112,9 @@ def _print(words: str) -> None:
 def unwritable(error: OSError) -> UsageError:
     """What is told of a stdout that takes nothing more; from now on it leads nowhere."""
     _to_nowhere(sys.stdout)
-    return UsageError("standard output cannot be written", cause=error.strerror or str(error), hint="see where it goes")
+    return UsageError(
+        "standard output cannot be written", cause=error.strerror or str(error), hint="check where standard output goes"
+    )
 
 
 def _tell(line: str) -> None:

@@ -46,7 +46,7 @@ def command(
     if not names and not listing:
         raise UsageError("nothing to pin", hint="name a recipe or a key, or --list")
     if names and listing:
-        raise UsageError("--list pins nothing", hint="leave it out, or the names")
+        raise UsageError("names and --list were both given", hint="leave out one of them")
     if listing:
         return Shown(cache.pins(), listed, keys)
     return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny)), human, keys)

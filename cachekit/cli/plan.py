@@ -80,13 +80,13 @@ def command(
     if chosen:
         if names:
             raise UsageError(
-                "recipes are named, and chosen from the zoo as well",
+                "recipes and options that choose from the zoo were both given",
                 hint="cachekit plan RECIPE..., or cachekit plan --all",
             )
         own = [one for one in paid if "=" in one]
         names = [row["name"] for row in api.zoo_rows(task=task, model=model, max_price=max_price, price=own)]
         if not names:
-            raise UsageError("the zoo has no recipe of that kind", hint="`cachekit zoo ls` lists them")
+            raise UsageError("no recipe of the zoo matches these options", hint="`cachekit zoo ls` lists them")
     if not names:
         raise UsageError("no recipe was named", hint="cachekit plan RECIPE..., or --all for every recipe of the zoo")
     if chosen or len(names) > 1:

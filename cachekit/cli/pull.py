@@ -70,7 +70,10 @@ def command(
     names = recipes or []
     if locked or lock_file:
         if overrides or tiny or module or all_of or cache.toolchain or cache.target or cache.instance:
-            raise UsageError("--locked takes recipes, and nothing else", hint="the lock file says the rest")
+            raise UsageError(
+                "--locked takes recipes, and none of --set, --tiny, --module, --all-of or another machine",
+                hint="the lock file has all of these",
+            )
         failures = list[CachekitError]()
         done = cache.pull_locked(*names, lock_file=lock_file, dry_run=dry_run, failures=failures)
         return _shown(done, next(iter(failures), None))

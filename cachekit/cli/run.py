@@ -62,7 +62,7 @@ def command(
     """
     api.check_contradiction(require_warm=require_warm, recache=recache)
     if not words:
-        raise UsageError("no command is given", hint="cachekit run -- python train.py --lr 1e-4")
+        raise UsageError("no command was given", hint="cachekit run -- python train.py --lr 1e-4")
     declared, soft = _declared(ingredients or ()), soft_arguments or ()
     if dry_run:
         planned = cache.plan_run(words, ingredients=declared, soft_args=soft)

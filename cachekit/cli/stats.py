@@ -76,7 +76,7 @@ def command(
     Example:  cachekit stats --run last --trace trace.json
     """
     if trace and not run:
-        raise UsageError("--trace is of one run", hint="--run last, or the beginning of a run's name")
+        raise UsageError("--trace needs --run", hint="--run last, or the beginning of a run's name")
     priced = replace(cache, instance=instance or None)
     found = priced.stats(run=run, since=since, by=by, price=price or (), cost=cost)
     notes = []

@@ -123,7 +123,7 @@ def write(path: Path, text: str, beginning: str) -> None:
                 head = source.read(len(beginning.encode()))
             if head and head != beginning.encode():
                 raise UsageError(
-                    f"{path} is there, and not a file that this command wrote",
+                    f"{path} exists, and this command did not write it",
                     hint="name another file, or remove it",
                 )
         replace(path, text.encode("utf-8"))

@@ -57,13 +57,13 @@ GROUPS = {
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 STORE = {
-    "ls": Verb("ls", "List the records of the store, newest first."),
-    "show": Verb("show", "Show a record: its ingredients, its modules, and who made it."),
+    "ls": Verb("records", "List the records of the store, newest first.", "ls"),
+    "show": Verb("records", "Show a record: its ingredients, its modules, and who made it.", "show"),
     "verify": Verb("verify", "Check every record and every file of the store."),
     "gc": Verb("gc", "Remove what is no longer needed from the store."),
     "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit store gc` has."),
     "unpin": Verb("pin", "Let `cachekit store gc` remove a pinned record again.", "unpin"),
-    "rm": Verb("rm", "Remove records from the store, with the files that only they name."),
+    "rm": Verb("records", "Remove records from the store, with the files that only they name.", "rm"),
     "export": Verb("export", "Write records as one file for a machine without a network, or as a Neuron cache."),
     "import": Verb("import_cache", "Take a bundle, or the finished modules of a Neuron cache."),
     "lock": Verb("lock", "Pin the exact artifacts of recipes in cachekit.lock."),

@@ -58,12 +58,12 @@ def command(
     """
     if check_build and (recache or require_warm or dry_run or matrix):
         raise UsageError(
-            "--check-build compiles one recipe, and keeps nothing",
-            cause="--recache, --require-warm, --dry-run and --matrix want something else",
-            hint="leave them out",
+            "--check-build was given with an option that contradicts it",
+            cause="it compiles one recipe and keeps nothing: no --recache, --require-warm, --dry-run or --matrix",
+            hint="leave out one of them",
         )
     if recipe is not None and matrix is not None:
-        raise UsageError("a recipe and --matrix are both given", hint="put the recipe into the list")
+        raise UsageError("a recipe and --matrix were both given", hint="put the recipe into the list")
     changes = overrides or ()
     if matrix is not None:
         every = cache.warm_all(matrix, changes, tiny=tiny, recache=recache, require_warm=require_warm, dry_run=dry_run)

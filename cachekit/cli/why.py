@@ -67,7 +67,7 @@ def command(
     changed = bool(overrides or tiny or cache.toolchain or cache.target or cache.instance)
     if run is not None:
         if recipe or changed:
-            raise UsageError("--run is about a run, and a recipe was given as well", hint="leave one of them out")
+            raise UsageError("--run and a recipe were both given", hint="leave one of them out")
         return Shown(
             cache.why_run(run), why_text.of_run, lambda said: "\n".join(one["name"] for one in said["modules"])
         )
@@ -76,14 +76,14 @@ def command(
     if other is not None:
         if changed and api.is_record(other):
             raise UsageError(
-                f"--set and the like change the second of the two, and {other} is no recipe",
+                f"--set and options like it change the second recipe, and {other} is a key",
                 hint=f"cachekit why {other} {recipe} ...",
             )
         return _compared(cache.compare(recipe, Variant(other, overrides or (), tiny)))
     if api.is_record(recipe) and not Path(recipe).expanduser().is_file():
         if changed:
             raise UsageError(
-                f"--set and the like change a recipe, and {recipe} is a key",
+                f"--set and options like it change a recipe, and {recipe} is a key",
                 hint=f"cachekit why {recipe} compares its record with the nearest one",
             )
         return _compared(cache.why_key(recipe))

@@ -63,7 +63,7 @@ def _top(
                   format=format, quiet=quiet, verbose=verbose)  # fmt: skip
     if format != "human" or quiet or verbose:
         raise UsageError(
-            "options stand after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
+            "options must stand after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
         )
     return 0
 

@@ -49,12 +49,12 @@ def command(
     """
     if bool(words) is (source is not None):
         raise UsageError(
-            "say a command line, or --from FILE",
-            cause="both are given" if words else "neither is given",
+            "give a command line or --from FILE",
+            cause="both were given" if words else "neither was given",
             hint="cachekit zoo new --from train.sh, or cachekit zoo new -- COMMAND",
         )
     if goal is not None and goal.exists() and not force:
-        raise UsageError(f"{goal} is there already", hint="name another file with --output, or say --force")
+        raise UsageError(f"{goal} exists already", hint="name another file with --output, or add --force")
     made = api.new_recipe(source or words or ())
     if goal is not None:
         try:

@@ -209,7 +209,7 @@ class Attachment:
         if self._strict and self._state != "attended" and (seen := self._seen()).compiled:
             raise MissError(
                 "a graph was not warm, although its record was found",
-                cause=f"{seen.compiled} compiled",
+                cause=f"{seen.compiled} graphs compiled",
                 hint="run once without require_warm, which adds it to the record",
             )
 
@@ -277,14 +277,14 @@ def this_command(name: str = "") -> CommandLine:
     """
     if name:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-            raise UsageError(f"{name!r} is no name", hint="letters, digits, dots and dashes")
+            raise UsageError(f"{name!r} cannot be a name", hint="a name consists of letters, digits, dots and dashes")
         return CommandLine((name,), ())
     found = command_line.read(sys.orig_argv)
     if not (found.script or found.module or found.code) or "ipykernel" in sys.modules:
         raise UsageError(
-            "this process runs no script to know it by",
-            cause="a notebook, or a prompt",
-            hint='give it a name: attach("my-model", ingredients={"batch": "8"})',
+            "this process runs no script, so it needs a name",
+            cause="it is a notebook or a prompt",
+            hint='attach("my-model", ingredients={"batch": "8"})',
         )
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -142,26 +142,8 @@ class CheckedLock(Answer, frozen=True):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToLock:
-    """A recipe as it stands in the file, and the machine that it is locked for; empty is this one."""
-
-    variant: Variant
-    toolchain: str
-    target: str
-    instance: str
-
-
 def lock_recipes(
-    opening: Opening,
-    path: Path,
-    recipes: Sequence[Variant],
-    *,
-    dry_run: bool = False,
-    compiler: str = "auto",
-    toolchain: str = "",
-    target: str = "",
-    instance: str = "",
+    opening: Opening, path: Path, recipes: Sequence[Variant], where: Elsewhere, *, dry_run: bool = False
 ) -> LockFile:
     """Pin the exact artifacts of recipes in a file.
 
@@ -169,11 +151,8 @@ def lock_recipes(
         opening: Opens a session.
         path: The file; made if need be.
         recipes: As they are named here; none means all that are in the file.
+        where: The machine that they are locked for. What this leaves open stays as the file says.
         dry_run: Write nothing.
-        compiler: What the settings say.
-        toolchain: A release of Neuron's SDK, for a machine that is not this one.
-        target: Its chip.
-        instance: Its type.
 
     Raises:
         MissError: A recipe is not warm. Nothing was written.
@@ -181,23 +160,16 @@ def lock_recipes(
         RemoteError, AuthError: A remote could not be asked.
     """
     held = lock_file.read(path) if path.exists() else []
-    if recipes:
-        variants = (Variant(in_file(one.name, path), tuple(one.words), one.tiny) for one in recipes)
-        wanted = [ToLock(one, toolchain, target, instance) for one in dict.fromkeys(variants)]
-    else:
-        wanted = [
-            ToLock(
-                Variant(entry.recipe, entry.overrides, entry.tiny),
-                toolchain or entry.toolchain,
-                target,
-                instance or ("" if target else entry.instance),
-            )
-            for entry in chosen(held, [], path)
-        ]
+    variants = (Variant(in_file(one.name, path), tuple(one.words), one.tiny) for one in recipes)
+    wanted = [(one, where) for one in dict.fromkeys(variants)]
+    for entry in chosen(held, [], path) if not recipes else ():
+        instance = where.instance or ("" if where.target else entry.instance)
+        same = Elsewhere(where.toolchain or entry.toolchain, where.target, instance, where.compiler)
+        wanted.append((Variant(entry.recipe, entry.overrides, entry.tiny), same))
     fresh = []
-    for one in wanted:
-        with _opened(opening, path, one, compiler) as (session, prepared, machine):
-            fresh.append(lock(session, prepared, one.variant, toolchain=one.toolchain, instance=machine))
+    for variant, machine in wanted:
+        with _opened(opening, path, variant, machine) as (session, prepared, instance):
+            fresh.append(lock(session, prepared, variant, toolchain=machine.toolchain, instance=instance))
     anew = {entry.name for entry in fresh}
     everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
@@ -217,8 +189,8 @@ def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler
     checked = []
     for entry in chosen(held, recipes, path):
         variant = Variant(entry.recipe, entry.overrides, entry.tiny)
-        one = ToLock(variant, entry.toolchain, "", entry.instance)
-        with _opened(opening, path, one, compiler) as (_, prepared, _):
+        where = Elsewhere(entry.toolchain, "", entry.instance, compiler)
+        with _opened(opening, path, variant, where) as (_, prepared, _):
             checked.append(check(entry, prepared))
     return CheckedLock(path, tuple(checked))
 
@@ -249,13 +221,15 @@ def pull_lock(
 
 
 @contextmanager
-def _opened(opening: Opening, path: Path, one: ToLock, compiler: str) -> Iterator[tuple[Session, Prepared, str]]:
+def _opened(
+    opening: Opening, path: Path, variant: Variant, where: Elsewhere
+) -> Iterator[tuple[Session, Prepared, str]]:
     """With the type of another machine, as it goes into the file."""
-    variant = replace(one.variant, recipe=from_here(one.variant.name, path))
-    loaded = variant.load()
-    machine = Elsewhere(one.toolchain, one.target, one.instance, compiler).machine(loaded, guess=False)
-    with opening(loaded, toolchain=one.toolchain, instance=machine) as session:
-        yield session, prepare(loaded, session.compiler, variant.typed({})), machine
+    here = replace(variant, recipe=from_here(variant.name, path))
+    loaded = here.load()
+    instance = where.machine(loaded, guess=False)
+    with opening(loaded, toolchain=where.toolchain, instance=instance) as session:
+        yield session, prepare(loaded, session.compiler, here.typed({})), instance
 
 
 # One recipe

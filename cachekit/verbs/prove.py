@@ -94,7 +94,7 @@ def assumed() -> Subject:
     """
     found = next(filter(None, (adapter.assumed() for adapter in every())), None)
     if found is None:
-        raise CompilerUnavailableError("nothing is assumed of any compiler that is here")
+        raise CompilerUnavailableError("no compiler on this machine has assumptions that could be proved")
     return found
 
 

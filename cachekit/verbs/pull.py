@@ -211,13 +211,15 @@ def _cache_of(name: str) -> ForeignCache:
     what = "module of a compiler's cache"
     if "/" not in name:
         what, examples = "compiler's folder", [example.partition("/")[0] for example in examples]
-    raise UsageError(f"{name!r} is no {what}", hint=f"name it as {', or '.join(reversed(examples))}")
+    raise UsageError(f"{name!r} is not a {what}", hint=f"name it as {', or '.join(reversed(examples))}")
 
 
 def _check_names(names: Sequence[str], folder: str) -> None:
     for name in names:
         if "/" not in name:
-            raise UsageError(f"{name!r} is no module of a compiler's cache", hint="for a compiler's folder: --all-of")
+            raise UsageError(
+                f"{name!r} is not a module of a compiler's cache", hint="for a compiler's folder: --all-of"
+            )
         _cache_of(name)
     if folder:
         _cache_of(folder)

@@ -140,9 +140,9 @@ def stats(
         UsageError: That is no day, or no period; or both a run and a day were given.
     """
     if by not in PERIODS:
-        raise UsageError(f"by {by[:40]}: no such table", hint=f"one of {', '.join(PERIODS)}")
+        raise UsageError(f"--by {by[:40]} is not a period", hint=f"one of {', '.join(PERIODS)}")
     if run and since:
-        raise UsageError("--run and --since are both given", hint="a run is of one moment: leave --since out")
+        raise UsageError("--run and --since are both given", hint="a run has one time: leave --since out")
     known = history(layout)
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
     youngest = next(reversed(known.runs), None)
@@ -201,7 +201,9 @@ def since_day(words: str, today: datetime) -> str:
             return datetime.strptime(words, "%Y-%m-%d").replace(tzinfo=timezone.utc).date().isoformat()
     except ValueError:
         pass
-    raise UsageError(f"--since {words[:40]}: no day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w")
+    raise UsageError(
+        f"--since {words[:40]} is not a day", hint="a day in UTC, 2026-11-01, or 7d for seven days, 2w, 12w"
+    )
 
 
 def run_named(known: History, wanted: str) -> str:

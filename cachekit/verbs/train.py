@@ -234,5 +234,5 @@ def check_output(folder: Path) -> None:
         raise UsageError(
             f"the output folder {folder} cannot be written",
             cause=error.strerror or str(error),
-            hint="name another with --output-dir",
+            hint="choose another folder with --output-dir",
         ) from error

@@ -7,28 +7,20 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, structs
 
-from cachekit.compilers import Observed
-from cachekit.compilers.cachedir import CacheDir
-from cachekit.compilers.keep import new_record
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
-from cachekit.remotes.lease import Lease
-from cachekit.remotes.lease.fleet import fleet_lease
 from cachekit.remotes.nearest import Near
-from cachekit.remotes.remote import Found
-from cachekit.store.compile_lock import CompileLock, Holder
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
 from cachekit.store.record import Record, Reuse
-from cachekit.training import Result
-from cachekit.training.run import run_job
 from cachekit.verbs.plan import (
     Plan,
     as_miss,
@@ -40,6 +32,14 @@ from cachekit.verbs.plan import (
 )
 from cachekit.verbs.planned import Reused
 from cachekit.verbs.session import Session, holding
+
+if TYPE_CHECKING:  # a hit needs none of these
+    from cachekit.compilers import Observed
+    from cachekit.compilers.cachedir import CacheDir
+    from cachekit.remotes.lease import Lease
+    from cachekit.remotes.remote import Found
+    from cachekit.store.compile_lock import Holder
+    from cachekit.training import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,9 @@ def warm(
     planned = as_miss(planned, session.store, session.remotes, reuse_bytes) if planned.found else planned
     if require_warm:
         raise miss_error(planned)
+    from cachekit.remotes.lease import Lease
+    from cachekit.store.compile_lock import CompileLock
+
     check_package(prepared.recipe)
     try:
         session.store.check_writable(prepared.place)
@@ -130,7 +133,7 @@ def warm(
             meanwhile = session.store.lookup(place.key, place.directory, place.model_type)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-        with nullcontext(Lease[Found]()) if recache else _lease(session, prepared, planned) as mine:
+        with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared, planned) as mine:
             if mine.found and (record := session.fetch(mine.found)):
                 done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
             else:
@@ -141,6 +144,8 @@ def warm(
 
 
 def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
+    from cachekit.remotes.lease.fleet import fleet_lease
+
     return fleet_lease(
         session.remotes,
         session.journal,
@@ -185,6 +190,8 @@ def _try(
         shared: The compiler's own root, where it is not a private one.
         begun: When that was begun to be fetched, by the monotonic clock.
     """
+    from cachekit.training.run import run_job
+
     with session.cache_dir(prepared.key, near.record if near else None, shared) as live:
         if near:
             session.journal.emit(
@@ -262,6 +269,8 @@ def _assess(session: Session, near: Near, live: CacheDir, seen: Observed) -> Reu
 
 
 def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, reused: Reuse | None) -> Record:
+    from cachekit.compilers.keep import new_record
+
     # What was used of the other record belongs to this one as well; where nobody knows what that was, all of it.
     used = live.before if reused and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:

@@ -198,7 +198,7 @@ BAD_INPUT = {
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),
     "too many recipes": ("warm tiny.yaml more.yaml", 2, "usage", "more.yaml", "", "cachekit warm --help"),
     "no recipe": ("plan", 2, "usage", "no recipe was named", "", "--all"),
-    "named and chosen": ("plan tiny.yaml --task translation", 2, "usage", "chosen from the zoo", "", "plan --all"),
+    "named and chosen": ("plan tiny.yaml --task translation", 2, "usage", "choose from the zoo", "", "plan --all"),
     "no task to plan for": ("plan --task nothing", 2, "usage", "no task 'nothing'", "", "one of"),
     "a price of no number": ("plan tiny.yaml --price trn1.2xlarge=much", 2, "usage", "no price", "", "--price 0.40"),
     "a price below nothing": ("plan tiny.yaml --price=-1", 2, "usage", "no price", "", "--price 0.40"),

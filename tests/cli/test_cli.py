@@ -59,12 +59,6 @@ def test_help_has_a_short_form(command):
     assert command("plan", "-h").out == command("plan", "--help").out
 
 
-def test_help_cuts_no_sentence_short(command):
-    """A list of verbs whose explanations end in dots explains nothing."""
-    verbs = command("--help").out.partition("-h, --help")[2].splitlines()
-    assert [line for line in verbs if line.endswith("...")] == []
-
-
 def test_nothing_said_means_help(command):
     answer = command()
     assert answer.out == command("--help").out

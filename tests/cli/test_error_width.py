@@ -48,10 +48,6 @@ def test_a_cause_is_folded_on_a_terminal(shown):
         assert any(whole in line for line in cause)
 
 
-def test_in_a_file_it_is_one_line(shown):
-    assert shown(terminal=False)[1] == f"  cause: {CAUSE}"
-
-
 @pytest.mark.parametrize("columns", ["20", "60", "79", "200", "1000"])
 def test_nothing_of_it_is_lost_at_any_width(shown, columns):
     lines = shown(terminal=True, columns=columns)

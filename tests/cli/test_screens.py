@@ -89,18 +89,6 @@ def test_a_table_of_long_names_fits(work, home, command, arguments):
     assert record.directory in command(*arguments).out, "what is no terminal gets all of it"
 
 
-@pytest.mark.feature("U2")
-@pytest.mark.parametrize("changes", [{"NO_COLOR": "1"}, {"NO_COLOR": None, "TERM": "dumb"}])
-def test_no_colour_where_none_is_wanted(work, home, changes):
-    """Escape codes are taken out above: here they must not be there at all."""
-    run = subprocess.run(
-        ["script", "-qec", f"{sys.executable} -m cachekit plan nobody", "/dev/null"],
-        env=environment(**{"TERM": "xterm", **changes}), capture_output=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
-    assert b"error[unknown-name]" in run.stdout
-    assert b"\x1b" not in run.stdout
-
-
 def test_what_goes_to_a_file_stays_as_it_is(command):
     text = zoo.recipes()["bert"].read_text(encoding="utf-8")
     assert command("zoo", "show", "bert").out.endswith(text)

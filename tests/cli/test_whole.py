@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from cachekit.cli.app import app
 from cachekit.cli.verbs import VERBS
 from tests.support import command_words
 from tests.support.cli_session import golden, normal_help, process
@@ -137,12 +136,6 @@ def test_a_format_that_is_none_is_refused_before_anything_else(command, path):
     answer = command(*path, *needed, *required, "--format", "nonsense", code=2)
     assert answer.out == ""
     assert "hint: one of human, json, quiet" in answer.err
-
-
-def test_the_top_has_no_verb_without_a_module():
-    assert app.info.name == "cachekit"
-    for path in WALKED:
-        assert path[0] in VERBS
 
 
 # The program's own end, after each of the verbs was loaded: a module takes its name in the package.

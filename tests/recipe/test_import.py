@@ -297,7 +297,8 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     assert load_text(document["text"]).name == document["name"] == "train"
     assert {"what": "--weird a b", "why": "no field of a recipe stands for it"} in document["not_carried_over"]
     assert load_text(command("zoo", "new", "--from", "train.sh").out).task == "text-classification"
-    assert "there already" in the_error(command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2))[1]
+    refused = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2)
+    assert "exists already" in the_error(refused)[1]
     command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", "--force")
 
 

@@ -74,8 +74,8 @@ def test_the_library_takes_rows_of_ones_own_in_small_as_the_command_does():
     from cachekit import api
 
     said = {"data.path": "/mine"}
-    by_value = api.load_recipe(load(zoo.recipes()["bert"]), said, tiny=True)
-    assert by_value.data == api.load_recipe("bert", said, tiny=True).data
+    by_value = api.load_recipe(api.Variant(load(zoo.recipes()["bert"]), said, tiny=True))
+    assert by_value.data == api.load_recipe(api.Variant("bert", said, tiny=True)).data
     assert by_value.data.path == "/mine"
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
+from cachekit.recipe.variant import Variant
 from cachekit.remotes import address, trust
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.remote import Remote
@@ -302,11 +303,11 @@ def test_it_is_not_the_nearest_record(bob):
 
 def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(strange), "rw")], trust_all=True)
-    locked = lock(ann.session, ann.prepare(), "toy")
+    locked = lock(ann.session, ann.prepare(), Variant("toy"))
     me = bob()
     for act in (
         lambda: pull_recipe(me.session, me.prepare()),
-        lambda: lock(me.session, me.prepare(), "toy"),
+        lambda: lock(me.session, me.prepare(), Variant("toy")),
         lambda: pull_locked(me.session, locked),
     ):
         with pytest.raises(UntrustedError) as raised:

@@ -152,7 +152,7 @@ def test_runs_since_a_day(tmp_path):
 
 @pytest.mark.parametrize("words", ["yesterday", "2026-13-01", "7", "-1d", "2026-11-1", "0x7d", " 7d"])
 def test_no_day(words):
-    with pytest.raises(UsageError, match="no day"):
+    with pytest.raises(UsageError, match="is not a day"):
         since_day(words, datetime(2026, 11, 20, tzinfo=timezone.utc))
 
 

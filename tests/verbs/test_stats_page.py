@@ -78,7 +78,7 @@ def test_only_what_this_command_wrote_is_written_over(tmp_path, command, option)
     def write(output, code=0):
         return command("stats", "--home", str(home), "--run", run, option, str(output), code=code).err
 
-    assert "train.py is there, and not a file that this command wrote" in write(script, code=2)
+    assert "train.py exists, and this command did not write it" in write(script, code=2)
     assert script.read_text() == "print('years of work')"
     assert "cannot be written" in write(pipe, code=2)
     assert pipe.is_fifo()
@@ -126,7 +126,7 @@ def test_who_compiled_what_when_and_how_parallel(tmp_path, command):
         assert all(a["ts"] + a["dur"] <= b["ts"] + 10 for a, b in pairwise(row)), "two at once in a row"
     assert [*spans(trace(Layout(tmp_path), "last"))] == ["train bert, trn-1, process 1"]
     command("stats", "--home", str(tmp_path), "--run", "nobody", "--trace", str(target), code=2)
-    assert "--trace is of one run" in command("stats", "--home", str(tmp_path), "--trace", str(target), code=2).err
+    assert "--trace needs --run" in command("stats", "--home", str(tmp_path), "--trace", str(target), code=2).err
 
 
 def test_torn_journals_and_turned_clocks_draw_something(tmp_path):

@@ -166,7 +166,7 @@ def test_set_changes_the_second(command, home, machine):
     record = publish(home)
     code, message, _, hint = the_error(command("why", "tiny.yaml", record.key[:8], *EDIT, code=2))
     assert code == "usage"
-    assert "is no recipe" in message
+    assert "is a key" in message
     assert hint
 
 

@@ -213,8 +213,8 @@ def test_programs_read_json_and_one_number(command, cache, tmp_path):
 @pytest.mark.feature("U2")
 def test_exit_codes_and_errors(command, cache, tmp_path):
     assert "holds no compiler's cache" in command("store", "import", tmp_path, code=2)[1]
-    assert "not clear" in command("store", "export", tmp_path / "out", code=2)[1]
-    assert "not clear" in command("store", "export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
+    assert "unclear" in command("store", "export", tmp_path / "out", code=2)[1]
+    assert "unclear" in command("store", "export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
     command("store", "import", cache)
     store = Watched(tmp_path / "home").store
     blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)

@@ -1,4 +1,4 @@
-"""`cachekit store show`: one record whole."""
+"""`cachekit store ls`, `show` and `rm`: what records the store has, one of them whole, and away with some."""
 
 from __future__ import annotations
 
@@ -25,18 +25,50 @@ Key = Annotated[
         autocompletion=options.complete_key,
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Remove pinned records too, and those in use.")]
+
+
+@verb("home", answers="list[Listed]")
+def ls(cache: Cache) -> Shown:
+    """List the records of the store, newest first.
+
+    Example:  cachekit store ls --format json
+    """
+    where = str(next(one.value for one in cache.settings() if one.name == "home"))
+    return Shown(cache.ls(), lambda rows: listed(rows, where), lambda rows: "\n".join(row.key for row in rows))
+
+
+def listed(found: list[Any], home: str) -> list[str]:
+    """Records as a table; they are taken out of the list, so that of 100,000 no two forms lie in memory."""
+    if not found:
+        return [f"the store at {home} has no records; next: cachekit warm RECIPE"]
+    found.reverse()
+    rows, same = [], dict[str, str]()
+    while found:
+        row = found.pop()
+        cells = [
+            row.key[:12],
+            row.recipe,
+            row.directory,
+            str(row.graphs),
+            out.size(row.bytes),
+            out.duration(row.compile_seconds),
+            row.created[:10],
+        ]
+        rows.append([cells[0], *(same.setdefault(cell, cell) for cell in cells[1:])])
+    return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], cut=(1, 2))
 
 
 @verb("home")
-def command(cache: Cache, key: Key) -> Shown:
+def show(cache: Cache, key: Key) -> Shown:
     """Show a record: its ingredients, its modules, and who made it.
 
     Example:  cachekit store show 3f2a91c0
     """
-    return Shown(cache.show(key), human, lambda found: str(found["key"]))
+    return Shown(cache.show(key), shown, lambda found: str(found["key"]))
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def shown(document: dict[str, Any]) -> list[str]:
     """A record for people."""
     made = document["provenance"]
     agrees = (
@@ -85,3 +117,34 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "(none)"
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+@verb("home", "compiler", answers="list[Deleted]")
+def rm(
+    cache: Cache,
+    names: options.RecipesOrKeys,
+    overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
+    force: Force = False,
+    dry_run: options.DryRun = False,
+) -> Shown:
+    """Remove records from the store, with the files that only they name. Remotes keep theirs.
+
+    Example:  cachekit store rm 3f2a91c0 --dry-run
+    """
+    done = cache.rm(*options.variants(names, overrides, tiny=tiny), force=force, dry_run=dry_run)
+    return Shown(done, removed, lambda found: "\n".join(one["key"] for one in found))
+
+
+def removed(found: list[dict[str, Any]]) -> list[str]:
+    """What went, for people."""
+    lines = []
+    for one in found:
+        would = "would remove" if one["dry_run"] else "removed"
+        name = " ".join(filter(None, [one["key"][:12], one["recipe"], f"({one['directory']})"]))
+        lines.append(f"{would} {name}: {out.count(len(one['files']), 'file')}, {out.size(one['bytes'])}")
+        if one["shared_bytes"]:
+            lines.append(f"  {out.size(one['shared_bytes'])} stay: other records name them, or a process uses them")
+        if one["unpinned"]:
+            lines.append("  it was pinned, and is no longer")
+    return lines
