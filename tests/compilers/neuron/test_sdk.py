@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.compilers.neuron.neuron_machine import LIMIT, end, until
+from tests.compilers.neuron.neuron_machine import LIMIT, until
 from tests.support.neuron_sdk import SCRIPTS, NeuronHost, neuron_host
 from tests.support.places import real_dir
 
@@ -71,7 +73,7 @@ def test_a_lock_is_an_empty_file_that_its_waiters_wait_for_and_a_killed_compile_
         [*map(str, ASK), "17"], env=host.environment, stdout=subprocess.DEVNULL, start_new_session=True
     )
     until(lambda: host.events("failed"), "the compiler hangs")
-    end(process)
+    os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert files(host) == {"17": EXTRACTED | {"model.hlo_module.pb.lock"}}
     (lock,) = host.root.rglob("*.lock")
