@@ -82,9 +82,10 @@ class Calls:
         self._hanging = hanging
         self._lock = threading.Lock()
         self._idle: list[_Box] = []
-        self._stuck = 0
+        self._busy = self._stuck = 0
         self._pid = os.getpid()
         weakref.finalize(self, _dismiss, self._idle).atexit = False
+        _made.add(self)
 
     def run(
         self,
@@ -168,6 +169,7 @@ class Calls:
         def run() -> None:
             job.run()
             with self._lock:
+                self._busy -= 1
                 self._idle.append(box)
                 if given_up:
                     self._stuck -= 1
@@ -179,6 +181,8 @@ class Calls:
                     given_up = True
                     self._stuck += 1
 
+        with self._lock:
+            self._busy += 1
         box.put(run)
         return job, leave
 
@@ -186,7 +190,8 @@ class Calls:
         with self._lock:
             if self._pid != os.getpid():  # threads do not survive a fork
                 self._idle.clear()
-                self._stuck, self._pid = 0, os.getpid()
+                self._busy = self._stuck = 0
+                self._pid = os.getpid()
             if self._stuck >= self._hanging:
                 cause = f"{self._stuck} calls to it hang already"
                 raise RemoteError(f"{self._said(what)}: no answer", cause=cause, hint=self._hint)
@@ -206,6 +211,14 @@ class Calls:
 
     def _said(self, what: str) -> str:
         return f"{self._name}: {what}" if what else self._name
+
+
+_made: weakref.WeakSet[Calls] = weakref.WeakSet()
+
+
+def under_way() -> bool:
+    """Whether a thread of this process is inside a client's code: in a call that runs, or that was given up."""
+    return any(one._busy for one in _made)  # noqa: SLF001
 
 
 def _serve(box: _Box) -> None:

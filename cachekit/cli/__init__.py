@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+from contextlib import suppress
 from gc import freeze, set_threshold  # by their names: `cachekit.cli.gc` is a verb, and takes the module's place
 
 from cachekit.cli import stop
@@ -15,6 +17,9 @@ def main() -> None:
     set_threshold(50_000, 20, 100)
     _open_missing()
     stop.listen()
+    code = 1
+    # It is registered first, and so runs after all that others have to do at the end.
+    atexit.register(lambda: _end(code))
     try:
         code = _run(sys.argv[1:])
     except KeyboardInterrupt:  # while the verbs were loaded: what one of them does answers for itself
@@ -27,6 +32,19 @@ def main() -> None:
     exec("")  # noqa: S102
     freeze()  # nor among what is left at the end
     sys.exit(code)
+
+
+def _end(code: int) -> None:
+    """End a process that has a thread inside a client's code, and leave out what the C libraries do at the end.
+
+    OpenSSL throws away its locks then. A thread that takes one of these ends the process by SIGSEGV.
+    """
+    calls = sys.modules.get("cachekit.calls")
+    if calls is not None and calls.under_way():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
 
 def _open_missing() -> None:

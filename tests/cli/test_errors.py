@@ -248,3 +248,31 @@ def test_an_unforeseen_error_is_called_a_bug(command, machine, monkeypatch):
     told = command("plan", "tiny.yaml", "-vv", code=1).err
     assert "Traceback (most recent call last)" in told
     assert "RuntimeError: the moon is full" in told
+
+
+GIVEN_UP = """
+import ssl
+from contextlib import suppress
+from cachekit import cli
+from cachekit.calls import Calls
+from cachekit.errors import RemoteError
+
+def client():
+    while True:
+        ssl.create_default_context()
+
+for _ in range(4):
+    with suppress(RemoteError):
+        Calls("remote").run(client, 0.05)
+cli.main()
+"""
+
+
+def test_the_exit_code_stands_although_a_client_is_inside_of_openssl(work):
+    """Every second process crashed, as OpenSSL's locks go before its users do: four do not get off by chance."""
+    command = [sys.executable, "-c", GIVEN_UP, "plan", "absent.yaml"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    for one in started:
+        said = one.communicate(timeout=DEADLINE)[1]
+        assert one.returncode == 2, said
+        assert said.startswith("error[bad-recipe]")
