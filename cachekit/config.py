@@ -22,7 +22,7 @@ from cachekit.text import has_secret, redact, redacted
 from cachekit.units import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
-ONLY_HERE = ("local:rw",)  # the chain where nobody names a remote
+ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 _OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
 TRUE_WORDS = {"1", "true", "yes", "on"}
@@ -355,7 +355,7 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
             raw = values["home"] / "v1" / "live"
         if name == "home" and raw is None:
             raise UsageError(
-                "there is no folder for the store: this user has no home directory directory",
+                "there is no folder for the store: this user has no home directory",
                 cause="HOME is not set, and the system does not know this user's home directory",
                 hint="set CACHEKIT_HOME to a folder, or pass --home DIR",
             )
