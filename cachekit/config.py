@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from msgspec import Struct
 
+from cachekit import files
 from cachekit.errors import UsageError
 from cachekit.text import has_secret, redact, redacted
 from cachekit.units import or_none, parse_age, parse_size
@@ -225,7 +226,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return parse(path.read_text(encoding="utf-8"), path)
+        return parse(files.read(path).decode("utf-8"), path)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
     except OSError as error:
@@ -240,11 +241,11 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     """
     for folder in (start, *start.parents):
         own = folder / "cachekit.toml"
-        if _is_file(own):
+        if _is_there(own):
             return own, _read_toml(own)
         shared = folder / "pyproject.toml"
         # Reading every pyproject.toml as TOML costs; most don't have a table of ours, however it is written.
-        if _is_file(shared) and re.search(_OURS, _glance(shared)):
+        if _is_there(shared) and re.search(_OURS, _glance(shared)):
             tool = _read_toml(shared).get("tool")
             table = tool.get("cachekit") if isinstance(tool, dict) else None
             if isinstance(table, dict):
@@ -252,16 +253,17 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def _is_file(path: Path) -> bool:
+def _is_there(path: Path) -> bool:
+    """Whether a file has the name, or a pipe, which is refused when it is read; a folder is passed over."""
     try:
-        return path.is_file()
+        return path.exists() and not path.is_dir()
     except OSError:  # in a folder that is closed to this user: after `sudo -u`, HOME may still be another's
         return False
 
 
 def _glance(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return files.read(path).decode("utf-8", "replace")
     except OSError:  # somebody else's, and most likely about other things
         return ""
 
@@ -327,7 +329,7 @@ def load(
         raise TypeError(f"no setting is called {', '.join(sorted(unknown))}")
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
-    if (own := user_file()) and _is_file(own):
+    if (own := user_file()) and _is_there(own):
         found |= _from_file(own, _read_toml(own))
     if project := project_file(cwd or Path.cwd()):
         found |= _from_file(*project)

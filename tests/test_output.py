@@ -76,7 +76,7 @@ def test_records_of_others_are_listed_harmlessly(command, tmp_path):
     "name",
     ["neuronxcc-2.1\udcff", "neuronxcc-2.1\nEVIL", "neuronxcc-2\x1b[31m", "neuronxcc-2 .. x", "neuronxcc-2" * 20],
 )
-def test_a_folder_with_a_name_that_no_compiler_has_is_a_stranger(command, tmp_path, name):
+def test_a_folder_with_a_name_that_no_compiler_has_is_no_module(command, tmp_path, name):
     """One of them ended the whole import."""
     folder = make(tmp_path / "cache")
     shutil.copytree(folder, tmp_path / "cache" / name / module_name(1))

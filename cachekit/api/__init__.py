@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cachekit.api.keeping import Keeping
 from cachekit.api.names import is_bundle, is_file, is_record, schema
+from cachekit.api.opened import AnyEntry, AnyRecipe, Progress, load_recipe
 from cachekit.api.runs import Runs
-from cachekit.api.shared import AnyEntry, AnyRecipe, Progress, load_recipe
 from cachekit.api.sharing import Sharing
+from cachekit.api.upkeep import Upkeep
 from cachekit.api.zoo import check_recipes, names, neffs, new_recipe, recipe_schema, zoo_entry, zoo_rows
 from cachekit.recipe.variant import Variant
 from cachekit.verbs.entry import check_contradiction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cache(Runs, Sharing, Keeping):
+class Cache(Runs, Sharing, Upkeep):
     """A cache, with the options that all functions share; each function of the library is a method of it, too.
 
     It is frozen, and opens and reads nothing before a method is called.

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachekit.api.shared import AnyEntry, AnyRecipe, Price, Shared, prices, variant
+from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, Price, prices, variant
 from cachekit.recipe import Recipe
 from cachekit.store.record import Record
 from cachekit.verbs import session as opening
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.why_run import RunWhy
 
 
-class Questions(Shared):
+class Questions(Opened):
     """The verbs that only look."""
 
     def plan(self, recipe: AnyRecipe, *, price: Price = ()) -> Planned:

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachekit.api.opened import AnyRecipe
 from cachekit.api.questions import Questions
-from cachekit.api.shared import AnyRecipe
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.text import typed
 from cachekit.verbs import entry as naming

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit.api.shared import AnyEntry, AnyRecipe, Shared, listed, variant
+from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, listed, variant
 from cachekit.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.push import Pushes
 
 
-class Sharing(Shared):
+class Sharing(Opened):
     """The verbs of remotes and of lock files. A lock file is the nearest `cachekit.lock`, where none is named."""
 
     def pull(self, recipe: AnyRecipe, *, dry_run: bool = False, guess: bool = False) -> Outcome:

@@ -79,7 +79,7 @@ def human(document: dict[str, Any]) -> list[str]:
         key = f", key {record['key'][:16]}" if record["key"] else ""
         lines.append(f"  {record['compiler']}: {counts}{key}")
     lines += _some("left", [f"{item['module']}: {item['reason']}" for item in document["left"]])
-    lines += _some("not modules", [f"{item['path']}: {item['reason']}" for item in document["strangers"]])
+    lines += _some("not modules", [f"{item['path']}: {item['reason']}" for item in document["unknown"]])
     return lines
 
 

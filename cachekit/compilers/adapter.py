@@ -171,7 +171,7 @@ class Adapter:
         return {}
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
-        """What a file of a record would tell strangers; it may be the archive of a whole warm."""
+        """What a file of a record would tell others; it may be the archive of a whole warm."""
         from cachekit.store.leaks import of_archive, of_file
 
         return of_archive(path) if archive else of_file(path)

@@ -48,12 +48,12 @@ class Scanned(Struct, frozen=True):
     Attributes:
         groups: One for each compiler version.
         left: Units that are not taken.
-        strangers: What else lies there: paths, and what they are.
+        unknown: What else lies there: paths, and what they are.
     """
 
     groups: tuple[Units, ...]
     left: tuple[Unfit, ...] = ()
-    strangers: tuple[tuple[Path, str], ...] = ()
+    unknown: tuple[tuple[Path, str], ...] = ()
 
 
 class Taken(Struct, frozen=True):
@@ -65,7 +65,7 @@ class Taken(Struct, frozen=True):
         size: The units' bytes.
         harvest: The modules; None if nothing was taken, or only looked at.
         left: Units that turned out unfit.
-        strangers: Other paths among the units' files, and what they are.
+        unknown: Other paths among the units' files, and what they are.
     """
 
     names: tuple[str, ...]
@@ -73,7 +73,7 @@ class Taken(Struct, frozen=True):
     size: int
     harvest: Harvest | None = None
     left: tuple[Unfit, ...] = ()
-    strangers: tuple[tuple[Path, str], ...] = ()
+    unknown: tuple[tuple[Path, str], ...] = ()
 
 
 class ForeignCache(Protocol):

@@ -18,7 +18,7 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.store import Store
-from cachekit.store.bundle import Member, Reader, Totals
+from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
 from cachekit.store.partial import Partial
 from cachekit.store.record import DamagedRecordError, File, Record
@@ -49,7 +49,7 @@ class TakenBundle(Struct, frozen=True):
 
     records: tuple[tuple[Record, State], ...]
     size: int
-    totals: Totals
+    totals: BundleSum
 
 
 class _Source:

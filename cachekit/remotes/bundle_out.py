@@ -21,7 +21,7 @@ from cachekit.remotes.draft import Comparison, Draft
 from cachekit.remotes.port import Entry, Storage, Upload
 from cachekit.remotes.push import offer
 from cachekit.store import Store
-from cachekit.store.bundle import BLOCK, INDEX, PIECE, Member, Totals, Writer, header
+from cachekit.store.bundle import BLOCK, INDEX, PIECE, BundleSum, Member, Writer, header
 from cachekit.store.durable import sync_folder
 from cachekit.store.record import File, Record
 
@@ -47,7 +47,7 @@ class Written(Struct, frozen=True):
 
     records: tuple[Record, ...]
     members: tuple[Member, ...]
-    totals: Totals | None
+    totals: BundleSum | None
 
 
 def write_bundle(store: Store, records: Sequence[Record], target: Path | None, *, dry_run: bool = False) -> Written:
@@ -85,7 +85,7 @@ def _members(drafted: Draft) -> tuple[Member, ...]:
     return (*documents, *(Member(file.path, file.size, file.sha256) for file in files))
 
 
-def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> Totals:
+def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> BundleSum:
     documents = {write.path: write.data or b"" for write in drafted.records}
     files = {file.path: file for file in drafted.files}
     counted = counting(store, "export.progress", members)

@@ -64,7 +64,7 @@ class Fetch:
 
     Args:
         store: Gets what arrives.
-        remote: Where from.
+        storage: Where from.
         revision: The remote's state.
         workspace: A private folder for files that came inside a record; it has to stay until they are published.
         spoiled: Gets the paths of files that are not what they should be.

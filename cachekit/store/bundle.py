@@ -45,7 +45,7 @@ class Member(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class BundleSum:
     """What was read or written: bytes of the whole bundle, and their SHA-256."""
 
     size: int
@@ -84,10 +84,10 @@ class Writer:
             raise IntegrityError(f"{member.path} changed while it was read", hint="run the same command again")
         self._put(_padding(size))
 
-    def finish(self) -> Totals:
+    def finish(self) -> BundleSum:
         """Write the end."""
         self._put(_end(self._size))
-        return Totals(self._size, self._sha256.hexdigest())
+        return BundleSum(self._size, self._sha256.hexdigest())
 
     def _put(self, data: bytes) -> None:
         self._sha256.update(data)
@@ -117,7 +117,7 @@ class Reader:
         self._sha256 = hashlib.sha256()
         self._size = 0
         self.members = self._index()
-        self.totals: Totals | None = None
+        self.totals: BundleSum | None = None
 
     def each(self) -> Iterator[tuple[Member, Iterator[bytes]]]:
         """Members with their bytes, to be taken in this order; digests are the caller's business.
@@ -140,7 +140,7 @@ class Reader:
         end = _end(self._size)
         if self._take(len(end)) != end or self._source.read(1):
             raise self.damaged("it does not end where its members end")
-        self.totals = Totals(self._size, self._sha256.hexdigest())
+        self.totals = BundleSum(self._size, self._sha256.hexdigest())
 
     def damaged(self, reason: str) -> IntegrityError:
         """The error for something that is not as it must be."""

@@ -156,7 +156,7 @@ class _Plan:
         self.orphans: dict[Path, int] = {}
         self._before = sum(row.size for row in rows)
         for found in scanned(layout, index):
-            self._before += sum(found.blobs.values()) + sum(found.strangers.values())
+            self._before += sum(found.blobs.values()) + sum(found.unknown.values())
             own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._held.blobs}
             self.orphans |= own
         self._before += sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
@@ -269,7 +269,7 @@ class ScannedBlobs(Struct, frozen=True):
 
     blobs: dict[str, int]
     orphans: dict[str, int]
-    strangers: dict[Path, int]
+    unknown: dict[Path, int]
 
 
 def scanned(layout: Layout, index: Index) -> Iterator[ScannedBlobs]:
@@ -280,7 +280,7 @@ def scanned(layout: Layout, index: Index) -> Iterator[ScannedBlobs]:
         return
     for folder in folders:
         found: dict[str, int] = {}
-        strangers: dict[Path, int] = {}
+        unknown: dict[Path, int] = {}
         try:
             with os.scandir(folder) as items:
                 for item in items:
@@ -289,11 +289,11 @@ def scanned(layout: Layout, index: Index) -> Iterator[ScannedBlobs]:
                     if is_blob and item.is_file(follow_symlinks=False):
                         found[item.name] = size
                     else:
-                        strangers[Path(item.path)] = size
+                        unknown[Path(item.path)] = size
         except FileNotFoundError:
             continue
         named = index.named_below(folder.name) if found else set()
-        yield ScannedBlobs(found, {digest: size for digest, size in found.items() if digest not in named}, strangers)
+        yield ScannedBlobs(found, {digest: size for digest, size in found.items() if digest not in named}, unknown)
 
 
 def _bytes(layout: Layout, index: Index, rows: Iterable[IndexRow]) -> int:

@@ -151,7 +151,7 @@ def _append(layout: Layout, lines: Iterable[_Line]) -> None:
         path = folder(layout) / f"{month}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         # Begins with a newline: whoever was killed before may have left half a line.
-        with path.open("ab", buffering=0) as target:
+        with files.appending(path) as target:
             data = memoryview(b"\n".join([b"", *texts, b""]))
             while data:
                 data = data[target.write(data) :]

@@ -152,7 +152,7 @@ def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Exam
     told = all(row.state for row in index.flawed())
     for found in scanned(layout, index):
         orphans += found.orphans.values() if told else []
-        notes += [f"{path} is no blob, and lies among them" for path in sorted(found.strangers)]
+        notes += [f"{path} is no blob, and lies among them" for path in sorted(found.unknown)]
     done = Verified(
         depth == "there",
         records=len(keys),

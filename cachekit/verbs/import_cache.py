@@ -51,7 +51,7 @@ class UnfitModule(Struct, frozen=True):
     reason: str
 
 
-class Stranger(Struct, frozen=True):
+class UnknownFile(Struct, frozen=True):
     """Something in a cache that is no module."""
 
     path: Path
@@ -69,7 +69,7 @@ class Imported(Answer, frozen=True):
         bytes: Of what was added.
         records: By compiler version.
         left: Modules that were not taken.
-        strangers: What else lies in the cache.
+        unknown: What else lies in the cache.
     """
 
     folder: Path
@@ -79,7 +79,7 @@ class Imported(Answer, frozen=True):
     bytes: int
     records: tuple[Group, ...]
     left: tuple[UnfitModule, ...] = ()
-    strangers: tuple[Stranger, ...] = ()
+    unknown: tuple[UnknownFile, ...] = ()
 
 
 def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imported:
@@ -118,13 +118,13 @@ def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sin
     folder = folder.resolve()
     adapter, cache = _found(folder)
     scanned = cache.scan(folder, known_units(store, adapter, cache), tell)
-    left, strangers = [*scanned.left], [*scanned.strangers]
+    left, unknown = [*scanned.left], [*scanned.unknown]
     groups = []
     for group in scanned.groups:
         taken, key, size = _take(store, adapter, cache, group, tell, dry_run=dry_run)
         groups.append(Group(group.directory, key, taken.names, group.known, size))
         left += taken.left
-        strangers += taken.strangers
+        unknown += taken.unknown
     left.sort(key=lambda one: (one.name, str(one.path)))
     return Imported(
         folder=folder,
@@ -134,7 +134,7 @@ def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sin
         bytes=sum(group.bytes for group in groups),
         records=tuple(groups),
         left=tuple(UnfitModule(one.name, one.state, one.path, one.reason) for one in left),
-        strangers=tuple(Stranger(path, reason) for path, reason in strangers),
+        unknown=tuple(UnknownFile(path, reason) for path, reason in unknown),
     )
 
 

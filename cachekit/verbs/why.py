@@ -30,7 +30,7 @@ from cachekit.verbs.session import Session
 DIGITS = frozenset("0123456789abcdef")
 
 
-class Nearest(Struct, frozen=True, kw_only=True):
+class ComparedRecord(Struct, frozen=True, kw_only=True):
     """The record that a recipe misses by least.
 
     Attributes:
@@ -69,7 +69,7 @@ class Why(Answer, frozen=True, kw_only=True):
     directory: str
     remote: str
     flaw: str
-    nearest: Nearest | None
+    nearest: ComparedRecord | None
     changes: tuple[Told, ...] = ()
     looked: tuple[Looked, ...] = ()
 
@@ -96,9 +96,9 @@ def why(session: Session, prepared: Prepared) -> Why:
     )
 
 
-def _nearest(near: Near) -> Nearest:
+def _nearest(near: Near) -> ComparedRecord:
     known = near.known
-    return Nearest(
+    return ComparedRecord(
         key=known.key,
         recipe=known.recipe,
         remote=near.place,

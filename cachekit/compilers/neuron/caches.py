@@ -54,17 +54,17 @@ class ModuleCache:
             had = tuple(sorted({entry.module for entry in entries if entry.module in known}))
             fresh = [entry for entry in entries if entry.module not in known]
             groups.append(Units(compiler, tuple(entry.module for entry in fresh), had, fresh))
-        strangers = tuple((stranger.path, stranger.reason) for stranger in found.strangers)
-        return Scanned(tuple(groups), tuple(left), strangers)
+        unknown = tuple((one.path, one.reason) for one in found.unknown)
+        return Scanned(tuple(groups), tuple(left), unknown)
 
     def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
         found = modules.collect(self._told(group, tell), workspace, fit.check)
-        strangers = tuple((path, _AMONG) for path in found.beside)
+        unknown = tuple((path, _AMONG) for path in found.beside)
         if found.harvest is None:
-            return Taken((), (), 0, None, found.left, strangers)
+            return Taken((), (), 0, None, found.left, unknown)
         names = tuple(module.name for module in found.harvest.modules)
         size = sum(file.size for one in found.harvest.modules for file in one.files)
-        return Taken(names, names, size, found.harvest if workspace else None, found.left, strangers)
+        return Taken(names, names, size, found.harvest if workspace else None, found.left, unknown)
 
     def _told(self, group: Units, tell: Sink) -> Iterator[CacheEntry]:
         for number, entry in enumerate(group.found):

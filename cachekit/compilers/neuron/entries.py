@@ -65,7 +65,7 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class Unknown:
     """Something in a cache that is no module."""
 
     path: Path  # where it lies
@@ -78,7 +78,7 @@ class Scan:
 
     root: Path
     entries: tuple[CacheEntry, ...]  # its modules
-    strangers: tuple[Stranger, ...]  # the rest
+    unknown: tuple[Unknown, ...]  # the rest
     compilers: tuple[str, ...] = ()  # the compilers' folders, those without modules too
 
 
@@ -104,57 +104,57 @@ def scan(root: Path) -> Scan:
         OSError: The folder itself cannot be listed.
     """
     entries: list[CacheEntry] = []
-    strangers: list[Stranger] = []
+    unknown: list[Unknown] = []
     compilers: list[str] = []
     with os.scandir(root) as found:  # the root itself must be there; one of its folders may be unreadable
         items = list(found)
     if facts.COMPILER_DIRECTORY.fullmatch(root.name):
         compilers, items = [root.name], []
-        _scan_compiler(os.fspath(root), root.name, entries, strangers)
+        _scan_compiler(os.fspath(root), root.name, entries, unknown)
     for item in items:
         name = item.name
         if name.startswith(".") or name == facts.ROOT_LOCK:
             continue
         if not item.is_dir(follow_symlinks=False):
-            strangers.append(Stranger(Path(item.path), _what(item)))
+            unknown.append(Unknown(Path(item.path), _what(item)))
         elif facts.COMPILER_DIRECTORY.fullmatch(name):
             compilers.append(name)
-            _scan_compiler(item.path, name, entries, strangers)
+            _scan_compiler(item.path, name, entries, unknown)
         elif name.startswith(facts.MODULE_PREFIX):
-            strangers.append(Stranger(Path(item.path), "a module outside of a compiler's folder"))
+            unknown.append(Unknown(Path(item.path), "a module outside of a compiler's folder"))
         else:
-            strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
+            unknown.append(Unknown(Path(item.path), "not of Neuron's cache"))
     entries.sort(key=lambda entry: (entry.compiler, entry.name))
-    strangers.sort(key=lambda stranger: stranger.path)
-    return Scan(root, tuple(entries), tuple(strangers), tuple(sorted(compilers)))
+    unknown.sort(key=lambda one: one.path)
+    return Scan(root, tuple(entries), tuple(unknown), tuple(sorted(compilers)))
 
 
-def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], strangers: list[Stranger]) -> None:
+def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], unknown: list[Unknown]) -> None:
     try:
         with os.scandir(folder) as found:
             items = list(found)
     except OSError as error:
-        strangers.append(_unreadable(folder, error))
+        unknown.append(_unreadable(folder, error))
         return
     for item in items:
         name = item.name
         if name.startswith(".") or name in {facts.ROOT_LOCK, facts.REGISTRY_DIRECTORY}:
             continue
         if not name.startswith(facts.MODULE_PREFIX):
-            strangers.append(Stranger(Path(item.path), "not of Neuron's cache"))
+            unknown.append(Unknown(Path(item.path), "not of Neuron's cache"))
         elif not item.is_dir(follow_symlinks=False):
-            strangers.append(Stranger(Path(item.path), _what(item, " where a module's folder is expected")))
+            unknown.append(Unknown(Path(item.path), _what(item, " where a module's folder is expected")))
         elif facts.MODULE_DIRECTORY.fullmatch(name) is None:
-            strangers.append(Stranger(Path(item.path), "not a name that Neuron gives a module"))
+            unknown.append(Unknown(Path(item.path), "not a name that Neuron gives a module"))
         else:
             try:
                 entries.append(read_entry(item.path, compiler, name))
             except OSError as error:
-                strangers.append(_unreadable(item.path, error))
+                unknown.append(_unreadable(item.path, error))
 
 
-def _unreadable(path: str, error: OSError) -> Stranger:
-    return Stranger(Path(path), f"unreadable: {error.strerror}")
+def _unreadable(path: str, error: OSError) -> Unknown:
+    return Unknown(Path(path), f"unreadable: {error.strerror}")
 
 
 def read_entry(place: str, compiler: str, name: str) -> CacheEntry:

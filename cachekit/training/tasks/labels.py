@@ -73,9 +73,9 @@ def numbering(
     by_number = {text: int(text) for text in found if _is_number(text) and int(text) < len(labels)}
     named = [text for text in found if text in by_name]
     chosen = by_name if len(named) == len(found) else by_number
-    strangers = [text for text in found if text not in by_name and text not in by_number]
-    if strangers:
-        raise _unknown(strangers[0], found[strangers[0]], labels)
+    unknown = [text for text in found if text not in by_name and text not in by_number]
+    if unknown:
+        raise _unknown(unknown[0], found[unknown[0]], labels)
     if any(text not in chosen for text in found):
         name = next(text for text in named if text not in by_number)
         number = next(text for text in by_number if text not in by_name)

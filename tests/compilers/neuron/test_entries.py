@@ -198,7 +198,7 @@ def test_what_is_no_module_is_told_and_never_followed(tmp_path):
     (root / "USER_neuroncc-2.7.0.40+f7c6cf2a3" / "MODULE_1").mkdir(parents=True)
     found = scan(root)
     assert [entry.path for entry in found.entries] == [good]
-    assert {str(stranger.path.relative_to(root)): stranger.reason for stranger in found.strangers} == {
+    assert {str(one.path.relative_to(root)): one.reason for one in found.unknown} == {
         f"{COMPILER}/MODULE_77+f7f529f3": "a file where a module's folder is expected",
         f"{COMPILER}/MODULE_88+f7f529f3": "a link, not followed",
         f"{COMPILER}/MODULE_0_SyncTensorsGraph.1_2_host": "not a name that Neuron gives a module",
@@ -232,7 +232,7 @@ def test_unreadable_folders_are_told(tmp_path):
     finally:
         folder.chmod(0o755)
     assert found.entries == ()
-    assert [stranger.reason for stranger in found.strangers] == ["unreadable: Permission denied"]
+    assert [one.reason for one in found.unknown] == ["unreadable: Permission denied"]
 
 
 def test_a_compilers_folder_can_be_looked_at_alone(tmp_path):
@@ -259,4 +259,4 @@ def test_a_real_listing_is_understood(tmp_path):
         path.write_bytes(b"\0" * int(size))
     found = scan(tmp_path / "cache")
     assert [entry.state for entry in found.entries] == ["success", "success"]
-    assert {stranger.path.name for stranger in found.strangers} == {"model.pt", "neuron_config.json"}
+    assert {one.path.name for one in found.unknown} == {"model.pt", "neuron_config.json"}

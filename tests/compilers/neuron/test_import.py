@@ -35,7 +35,7 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
         if state != "success"
     }
     assert all(item.reason for item in imported.left)
-    assert [one.path.name for one in imported.strangers] == ["notes.txt"]
+    assert [one.path.name for one in imported.unknown] == ["notes.txt"]
     rows = store.listed()
     assert sorted((row.recipe, row.directory, row.modules) for row in rows) == [
         ("import", OTHER, 1),
@@ -93,7 +93,7 @@ def test_what_is_none_of_a_modules_files_and_links_out_of_it_are_left(tmp_path, 
     imported = import_cache(store, tmp_path / "cache")
     assert planned.as_dict() | {"dry_run": False} == imported.as_dict()
     assert added(imported) == [f"{COMPILER}/{module_name(1)}"]
-    assert [(one.path, one.reason) for one in imported.strangers] == [
+    assert [(one.path, one.reason) for one in imported.unknown] == [
         (beside / "secret.txt", "in a module's folder, and not one of its files")
     ]
     assert [item.path for item in imported.left] == [linked]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachekit.api.shared import AnyEntry, Shared, listed
+from cachekit.api.opened import AnyEntry, Opened, listed
 from cachekit.store.record import Record
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.session import Session
 
 
-class Keeping(Shared):
+class Upkeep(Opened):
     """The verbs of `cachekit store`. An entry is a record, a recipe, or a key by its first digits."""
 
     def records(self) -> list[Record]:

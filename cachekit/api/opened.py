@@ -48,7 +48,7 @@ def variant(recipe: AnyRecipe) -> Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shared:
+class Opened:
     """The options of a `Cache`, and what is made of them; see there."""
 
     home: str | Path | None = None
