@@ -63,7 +63,7 @@ class Fetch:
 
     Args:
         store: Gets what arrives.
-        remote: Where from.
+        storage: Where from.
         revision: The remote's state.
         spoiled: Gets the paths of files that are not what they should be.
     """

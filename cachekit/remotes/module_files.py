@@ -77,7 +77,7 @@ class ModuleFiles:
 
     Args:
         store: The store.
-        remote: The cache.
+        storage: The cache.
         revision: Its state.
         said: What its records say.
     """
