@@ -8,29 +8,70 @@
 
 What stands in `__all__` is the library; each name is loaded when it is used, so that `import cachekit` costs nothing.
 See `cachekit.api` for what the functions have in common, and `Cache` for what can be said to all of them.
-
-`__init__.pyi` is the one list of what there is: for type checkers, and, read when a name is asked for, for Python.
 """
 
 from typing import Any
 
 __version__ = "0.1.0"
 
+# Where each name is. `__init__.pyi` says the same to type checkers, and does not reach every place that a wheel does.
+_NAMES = {
+    "cachekit.api": "Cache load_recipe",
+    "cachekit.config": "Setting",
+    "cachekit.errors": """
+        AuthError CachekitError CompileError CompilerUnavailableError DataError IntegrityError InterruptedRunError
+        MissError RecipeError RemoteError StoreError TrainingError UnknownNameError UsageError WaitedTooLongError
+    """,
+    "cachekit.recipe": "Recipe",
+    "cachekit.recipe.variant": "Variant",
+    "cachekit.remotes.push": "Pushed",
+    "cachekit.store": "Store",
+    "cachekit.store.gc": "Collected",
+    "cachekit.store.index_rows": "Listed",
+    "cachekit.store.record": "Record",
+    "cachekit.store.verify": "Verified",
+    "cachekit.trainer_callback": "CacheCallback",
+    "cachekit.verbs.attach": "Attached Attachment",
+    "cachekit.verbs.check_build": "CheckedBuild",
+    "cachekit.verbs.coverage": "Coverage CoverageOfAll",
+    "cachekit.verbs.doctor": "Diagnosis",
+    "cachekit.verbs.export_bundle": "Bundled",
+    "cachekit.verbs.export_cache": "Exported",
+    "cachekit.verbs.forecast": "Forecast",
+    "cachekit.verbs.hub": "RemoteContents Used",
+    "cachekit.verbs.import_bundle": "Unbundled",
+    "cachekit.verbs.import_cache": "Imported",
+    "cachekit.verbs.lock": "CheckedLock LockFile",
+    "cachekit.verbs.pins": "Pinned",
+    "cachekit.verbs.planned": "Planned Warmed",
+    "cachekit.verbs.prove": "Contract",
+    "cachekit.verbs.pull": "Outcome Pulls",
+    "cachekit.verbs.push": "Pushes",
+    "cachekit.verbs.remove": "Deleted",
+    "cachekit.verbs.run": "Ran",
+    "cachekit.verbs.session": "Session",
+    "cachekit.verbs.stats": "Stats",
+    "cachekit.verbs.train": "Trained",
+    "cachekit.verbs.warm_matrix": "WarmedAll",
+    "cachekit.verbs.why": "Compared Why",
+    "cachekit.verbs.why_run": "RunWhy",
+    "cachekit.verbs.zoo_check": "Checked",
+}
+# Methods of a `Cache` that is told nothing but what the settings say.
+_METHODS = """
+    attach check_build check_lock compare coverage coverage_all doctor export_bundle export_neuron_cache gc
+    hub_create hub_use import_bundle import_neuron_cache keys last lock ls neuron_contract open_store pin pins plan
+    plan_all plan_run pull pull_locked pull_modules push records remote_contents rm run session settings show stats
+    trace train unpin verify warm warm_all why why_key why_run
+"""
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
+_WHERE |= dict.fromkeys(_METHODS.split(), "")
 
-def _names() -> dict[str, str]:
-    """Where each name is: a module, or empty for a method of `Cache`."""
-    import re
-    from pathlib import Path
-
-    stub = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-    found = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as", stub, re.MULTILINE)}
-    return found | dict.fromkeys(re.findall(r"^(\w+) = _settings\.", stub, re.MULTILINE), "")
+__all__ = sorted({"__version__", *_WHERE})  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return sorted({"__version__", *_names()})
-    where = None if name.startswith("_") else _names().get(name)
+    where = _WHERE.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -41,4 +82,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_names()})
+    return sorted({*globals(), *_WHERE})

@@ -31,8 +31,17 @@ def read(path: Path | str) -> bytes:
         return source.read()
 
 
+def appending(path: Path | str) -> BinaryIO:
+    """A file to append to, unbuffered; made where it is missing.
+
+    Raises:
+        OSError: It cannot be written, or is a pipe, a socket or a device.
+    """
+    return open(path, "ab", buffering=0, opener=_opener)
+
+
 def _opener(path: str, flags: int) -> int:
-    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # whoever opens a folder is told by `open` itself
         return handle
@@ -88,7 +97,7 @@ def hold(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int | None:
     Raises:
         OSError: It cannot be opened, or the file system has no locks.
     """
-    handle = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(handle), path.stat()):

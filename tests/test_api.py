@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import sys
+import zipfile
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +49,32 @@ def test_no_name_but_the_callback_loads_anything_heavy():
 def test_a_plan_loads_nothing_heavy(work, home):
     code = "import cachekit\nassert cachekit.plan('tiny.yaml').as_dict()['status'] == 'miss'"
     assert loaded_by(code).isdisjoint(HEAVY)
+
+
+def test_type_checkers_are_told_the_same_names():
+    stub = Path(cachekit.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    classes, methods = {}, set()
+    for line in ast.parse(stub).body:
+        if isinstance(line, ast.ImportFrom):
+            classes |= {name.asname: line.module for name in line.names}
+        elif isinstance(line, ast.Assign):
+            assert ast.unparse(line.value) == f"_settings.{line.targets[0].id}"
+            methods.add(line.targets[0].id)
+    assert sorted({"__version__", *classes, *methods}) == cachekit.__all__
+    del classes["CacheCallback"]  # loads transformers
+    for name, module in classes.items():
+        assert getattr(cachekit, name) is getattr(import_module(module), name)
+    for name in methods:
+        assert getattr(cachekit, name).__func__ is getattr(cachekit.Cache, name)
+
+
+def test_the_names_are_found_in_a_zip(tmp_path):
+    package = Path(cachekit.__file__).parent
+    with zipfile.ZipFile(tmp_path / "wheel.zip", "w") as packed:
+        for path in package.glob("*.py*"):
+            packed.write(path, f"cachekit/{path.name}")
+    code = f"import sys\nsys.path.insert(0, {str(tmp_path / 'wheel.zip')!r})\nfrom cachekit import MissError, errors"
+    assert process(program=("-c", f"{code}\nprint(errors.__file__)")).out.startswith(str(tmp_path))
 
 
 def test_every_name_is_documented_and_typed():

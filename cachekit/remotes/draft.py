@@ -74,7 +74,7 @@ class Comparison:
     """Compares offers with what lies on a remote; what it learns about files holds for all tries of one push.
 
     Args:
-        remote: The remote.
+        storage: The remote.
         offers: What is to be there.
         spoiled: Paths of files that are known not to be what the records there say.
         read: Read those of which the remote tells no digest.

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import bypass
+from cachekit.files import read
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
 from cachekit.remotes.lease import Lease
@@ -112,7 +113,7 @@ def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
     tiny, room = {}, INLINE  # the smallest first: the others are fetched as large ones are
     for file in sorted(files.values(), key=lambda file: (file.size, file.sha256)):
         if file.size <= min(TINY, room):
-            tiny[file.sha256] = store.layout.blob(file.sha256).read_bytes()
+            tiny[file.sha256] = read(store.layout.blob(file.sha256))
             room -= file.size
     sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
     return Offer(Shared(record, tiny), sources, replaces=replaces)

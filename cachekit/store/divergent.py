@@ -123,7 +123,7 @@ def builder(record: Record) -> dict[str, Any]:
 def noted(layout: Layout, key: str) -> list[dict[str, Any]]:
     """What has been told of a key's builds, the oldest first."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(layout.builds(key).read_bytes())
+        found = json.loads(files.read(layout.builds(key)))
         if isinstance(found, list):
             return [note for note in found if isinstance(note, dict)]
     return []

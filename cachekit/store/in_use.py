@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.files import hold
+from cachekit.files import hold, read
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
 
@@ -126,7 +126,7 @@ def held(layout: Layout) -> Held:
                 os.close(handle)
                 dead.append(path)
                 continue
-            text = path.read_text(encoding="ascii", errors="replace")
+            text = read(path).decode("ascii", "replace")
         except OSError:
             continue  # gone meanwhile
         for is_key, name in _HELD.findall(text):

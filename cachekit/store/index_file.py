@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import stat
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -142,7 +143,7 @@ class IndexFile:
                 weakref.finalize(self, self._memory.close)
 
     def _discard(self) -> None:
-        for path in (self._layout.index.with_name(f"{self._layout.index.name}-journal"), self._layout.index):
+        for path in _files(self._layout.index):
             try:
                 path.unlink()
             except FileNotFoundError:
@@ -172,6 +173,8 @@ def _connect(path: Path | str) -> sqlite3.Connection:
     import sqlite3
 
     in_memory = path == ":memory:"
+    if isinstance(path, Path):
+        _check_regular(path)
     database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not in_memory)
     try:
         _prepare(database)
@@ -181,15 +184,39 @@ def _connect(path: Path | str) -> sqlite3.Connection:
     return database
 
 
+def _files(path: Path) -> tuple[Path, ...]:
+    """The files that SQLite opens for an index, the index itself last."""
+    return (*(path.with_name(f"{path.name}-{end}") for end in ("journal", "wal", "shm")), path)
+
+
+def _check_regular(path: Path) -> None:
+    """SQLite waits for a pipe without end. A folder is left to SQLite, which says at once that it cannot open one.
+
+    Raises:
+        sqlite3.DatabaseError: A file of the index is a pipe, a socket or a device.
+    """
+    import sqlite3
+
+    for one in _files(path):
+        try:
+            mode = one.stat().st_mode
+        except OSError:
+            continue
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise sqlite3.DatabaseError(f"{one} is not a regular file")
+
+
 def _copied(path: Path) -> sqlite3.Connection | None:
     """A copy of an index in memory; None where the file cannot be read."""
     import sqlite3
 
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source:
-        source.backup(memory)
-        if _version(memory) == VERSION:
-            return memory
+    with suppress(sqlite3.Error):
+        _check_regular(path)
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source:
+            source.backup(memory)
+            if _version(memory) == VERSION:
+                return memory
     memory.close()
     return None
 

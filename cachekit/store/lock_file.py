@@ -148,7 +148,7 @@ def write(path: Path, entries: Sequence[Locked]) -> bool:
     """
     fresh = text(entries)
     try:
-        if path.exists() and path.read_text(encoding="utf-8", errors="replace") == fresh:
+        if path.exists() and files.read(path) == fresh.encode():
             return False
         files.replace(path, fresh.encode())
     except OSError as error:

@@ -107,5 +107,5 @@ def _read(path: Path, kind: type[Note]) -> Note | None:
     """A note; None if it is missing or cannot be read."""
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if path.stat().st_size <= _LARGEST:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return msgspec.json.decode(files.read(path), type=kind)
     return None

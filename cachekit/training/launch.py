@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from cachekit.training.job import Job, Result
 POLL = 0.1  # seconds between two looks at the worker
 TICK = 1.0  # seconds between two signs that a run goes on, for whoever shows the time
 _BLOCK = 1 << 20
+_LONGEST = 1 << 24  # bytes of one line of events that are read into memory
 GRACE = 10.0  # seconds that a worker gets to end after it was asked to
 
 
@@ -120,10 +121,11 @@ def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Tail:
-    """A file that grows: what comes after `position`."""
+    """A file that grows: what comes after `position`, which may be inside of a line that is skipped."""
 
     path: Path
     position: int = 0
+    skipping: bool = False
 
     def read(self) -> bytes:
         """What is new; nothing while there is no file."""
@@ -134,11 +136,18 @@ class _Tail:
             return block
         return b""
 
-    def lines(self) -> list[bytes]:
-        """Whole lines that are new."""
-        whole, _, rest = self.read().rpartition(b"\n")
-        self.position -= len(rest)
-        return whole.splitlines()
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines that are new, but for those of more than `_LONGEST` bytes."""
+        with suppress(FileNotFoundError), self.path.open("rb") as stream:
+            stream.seek(self.position)
+            while line := stream.readline(_LONGEST):
+                whole = line.endswith(b"\n")
+                if not whole and len(line) < _LONGEST:
+                    break  # the worker is still writing the line
+                self.position += len(line)
+                if whole and not self.skipping:
+                    yield line
+                self.skipping = not whole
 
 
 def _follow(child: subprocess.Popen[bytes], log: _Tail, events: _Tail, sink: Sink, watch: Watch) -> bool:
@@ -149,10 +158,9 @@ def _follow(child: subprocess.Popen[bytes], log: _Tail, events: _Tail, sink: Sin
         while block := log.read():  # first: a compile is told before the step that it belongs to ends
             for event in watch.output(block):
                 sink(dict(event))
-        while lines := events.lines():
-            for line in lines:
-                with suppress(ValueError):
-                    sink(json.loads(line))
+        for line in events.lines():
+            with suppress(ValueError):
+                sink(json.loads(line))
         if not running:
             return False
         if watch.finished():

@@ -171,6 +171,7 @@ NXDT = textwrap.dedent("""\
     precision: {type: mixed_precision}
     compiler_flags: [--model-type, transformer]
 """)
+CHECKPOINTS = "exp_manager: {checkpoint_callback_params: {every_n_train_steps: 1e2}}\n"
 TOKENS = "data_prefix: [1.0, /data/x_text_document]"
 FLOW = "data_store: {{hf_dataset_name: {}}}\nmodel_store: {{hf_model_name: {}}}\ntraining: {{{}}}\n"
 # Variants of the two trainers: a text, fields of its recipe, and what the notes say.
@@ -193,6 +194,9 @@ YAMLS: list[tuple[str, dict, list[str]]] = [
     (NXDT.replace("devices: 32, ", ""), {}, ["data.global_batch_size 1024: trainer.devices"]),
     (NXDT.replace("num_layers: 4", "max_position_embeddings: ${.encoder_seq_length}"),
      {"model.config": {"max_position_embeddings": 4096}}, []),
+    # Whole numbers that are written as floats; YAML reads 1e2 as a string.
+    (NXDT.replace("max_steps: 100", "max_steps: 1.0e+3") + CHECKPOINTS,
+     {"training.max_steps": 1000, "training.save_steps": 100, "training.save_strategy": "steps"}, []),
     (f"{NXDT}model_source: megatron\n", {"model.config": {}}, []),
     (NXDT.replace("[--model-type, transformer]", "[--x, 3]"), {"compiler.flags": ()}, ["compiler_flags --x 3"]),
     (FLOW.format("wikicorpus, hf_dataset_config_name: raw_en, block_size: 4096", "x/llama",

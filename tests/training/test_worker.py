@@ -14,7 +14,7 @@ import pytest
 
 from cachekit import start
 from cachekit.errors import CompilerUnavailableError, TrainingError
-from cachekit.training import Job, ProcessLauncher
+from cachekit.training import Job, ProcessLauncher, launch
 from cachekit.training.events import Events
 from cachekit.training.failure import full_disk, of_exception
 from tests.support.standins import recipe
@@ -158,6 +158,20 @@ def test_when_a_disk_is_full(tmp_path, monkeypatch, found, full):
     monkeypatch.setattr(os, "statvfs", lambda path: asked.append(path) or found)
     assert full_disk([tmp_path / "not" / "there"]) == (tmp_path / "not" / "there" if full else None)
     assert asked == [tmp_path], "what is not there yet will be on its parent's disk"
+
+
+@pytest.mark.parametrize("length, told", [(1 << 20, True), (launch._LONGEST, False), (2 * launch._LONGEST, False)])
+def test_what_follows_a_long_line_is_told(job, length, told):
+    """A line that is too long for memory is skipped; no line hides the next ones."""
+    script = (
+        "import json, pathlib, sys\n"
+        "job = json.loads(pathlib.Path(sys.argv[1]).read_bytes())\n"
+        f"lines = ['', json.dumps({{'event': 'note', 'note': 'x' * {length}}}), json.dumps({{'event': 'graphs'}})]\n"
+        "pathlib.Path(job['events']).write_text(''.join(line + '\\n' for line in lines))\n"
+        "pathlib.Path(job['result']).write_text('{}')\n"
+    )
+    events = [event["event"] for event in run(job, [sys.executable, "-c", script]) if event["event"] != "tick"]
+    assert events == (["note", "graphs"] if told else ["graphs"])
 
 
 # What it leaves when it dies

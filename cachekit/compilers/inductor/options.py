@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,13 @@ def canonical(compiler: Compiler) -> dict[str, Any]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse options that the installed Inductor does not have; the worker checks again, and their classes and values.
+    """Refuse options that the installed Inductor does not have; the worker checks again, and their values.
 
     Raises:
         RecipeError: It has no option of that name.
     """
+    known = _installed()
     for name in names:
-        known = [f"{name[: name.rfind('.') + 1]}{last}" for last in _installed()]
         if known and name not in known:
             raise unknown(name, known)
 
@@ -93,7 +94,7 @@ def unknown(name: str, known: Iterable[str], cause: str = "") -> RecipeError:
 
 @cache
 def _installed() -> frozenset[str]:
-    """The last part of each option's name, read from torch's source (30 ms): importing it takes seconds.
+    """The options' names, read from torch's source (30 ms): importing it takes seconds.
 
     Empty where the source cannot be read.
     """
@@ -103,9 +104,26 @@ def _installed() -> frozenset[str]:
         tree = ast.parse(Path(folder, "_inductor", "config.py").read_text(encoding="utf-8"))
     except (ImportError, OSError, ValueError, SyntaxError, StopIteration):
         return frozenset()
-    plain = [target for node in ast.walk(tree) if isinstance(node, ast.Assign) for target in node.targets]
-    typed = [node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and not _alias(node.value)]
-    return frozenset(target.id for target in (*plain, *typed) if isinstance(target, ast.Name))
+    return frozenset(_names(tree))
+
+
+def _names(part: ast.AST, prefix: str = "") -> Iterator[str]:
+    """What a module and the classes in it set, as `name` and `class.name`."""
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for node in ast.iter_child_nodes(part):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign) and not _alias(node.value):
+            targets = [node.target]
+        yield from (f"{prefix}{target.id}" for target in targets if isinstance(target, ast.Name))
+        if isinstance(node, ast.ClassDef):
+            # `class cuda(cutlass)`, `@inherit_fields_from(cutlass)`: it has the options of a class before it, too.
+            heads = [name for head in (*node.bases, *node.decorator_list) for name in ast.walk(head)]
+            before = [classes.get(name.id, []) for name in heads if isinstance(name, ast.Name)]
+            classes[node.name] = [node, *chain.from_iterable(before)]
+            for one in classes[node.name]:
+                yield from _names(one, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _names(node, prefix)
 
 
 def _alias(value: ast.expr | None) -> bool:

@@ -162,7 +162,7 @@ def _read(path: Path) -> Remembered | None:
     try:
         if path.stat().st_size > _LARGEST:
             return None
-        entry = msgspec.json.decode(path.read_bytes(), type=Remembered)
+        entry = msgspec.json.decode(files.read(path), type=Remembered)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return entry if entry.schema == SCHEMA and entry.kind in CLASSES and CLASSES[entry.kind].deterministic else None

@@ -89,7 +89,7 @@ class RecipeDraft(Struct):
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
         if names_secret(name) and not _WORD.search(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
-        words = "" if value is None else " " + placeholder.short(hide_tokens(_words(value)))
+        words = "" if value is None else " " + placeholder.short(hide_tokens(placeholder.words(value)))
         note = Note(one_line(what + words), why)
         if note not in self.notes:
             self.notes.append(note)
@@ -179,10 +179,6 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(
     list, lambda dumper, value: dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=True)
 )
-
-
-def _words(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def grouped(notes: Iterable[Note]) -> list[str]:

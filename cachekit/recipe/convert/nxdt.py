@@ -169,7 +169,7 @@ def _training(tree: Tree, draft: RecipeDraft) -> None:
         value = tree.number(*paths)
         counts = name.endswith(("_steps", "_epochs", "_limit")) and name != "training.warmup_steps"
         if value is not None and (value > 0 or not counts):  # -1 stands for no limit
-            draft.set(name, value)
+            draft.set(name, int(value) if counts and value % 1 == 0 else value)  # `1e2` is a float
     if draft.get("training.save_steps") is not None:
         draft.set("training.save_strategy", "steps")
     betas = tree.take("model.optim.betas")

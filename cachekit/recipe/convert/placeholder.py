@@ -38,5 +38,10 @@ def refuse(places: Iterable[tuple[str, Any]], where: str, hint: str) -> None:
 
 def short(value: Any) -> str:
     """A value as words, cut where it is long."""
-    words = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return words if len(words) <= LONGEST else words[: LONGEST - 3] + "..."
+    text = words(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def words(value: Any) -> str:
+    """A value as words; those of a list with spaces between them."""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

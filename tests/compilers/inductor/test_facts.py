@@ -212,6 +212,11 @@ def test_threads_that_are_no_number_are_answered_with_what_helps(threads):
     [
         ("epilogue_fuson", "did you mean epilogue_fusion?"),
         ("cpp.simdlenn", "did you mean cpp.simdlen?"),
+        ("cudagraphs", "did you mean triton.cudagraphs?"),
+        ("cpp.cudagraphs", "did you mean triton.cudagraphs?"),
+        ("cxx", "did you mean cpp.cxx?"),
+        ("nonsense.max_autotune", "did you mean max_autotune?"),
+        ("env_name", "see torch._inductor.config"),
         ("force_disable_caches", ""),  # an alias of another module's
     ],
 )

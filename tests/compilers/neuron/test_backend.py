@@ -1,20 +1,21 @@
-"""The backend for split models, with optimum-neuron absent or of another kind; `test_trainer` runs it."""
+"""The backend for split models, with optimum-neuron absent, of another kind, or stood in for; see `test_trainer`."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, make_dataclass
 from importlib import metadata
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from msgspec import structs
 
 from cachekit.compilers.neuron import split
 from cachekit.errors import CompilerUnavailableError
-from cachekit.recipe.schema import Parallel
+from cachekit.recipe.schema import Parallel, Training
 from cachekit.training import split as training_split
-from cachekit.training.events import Events
+from cachekit.training.events import CounterWatch, Events
+from cachekit.training.tasks.port import Work
 from tests.training.test_training_model import job as toy
 
 
@@ -31,10 +32,21 @@ def around(tmp_path):
     events.close()
 
 
-def installed(monkeypatch, arguments):
+def theirs(recipe, told):
+    """Arguments of the kind that is known; `told` gets their values."""
+    known = training_split.arguments(recipe, precision="fp32", output_dir="", trial=False)
+    return make_dataclass(
+        "Theirs",
+        [(name, object, None) for name in known],
+        namespace={"__post_init__": lambda self: told.update(vars(self))},
+    )
+
+
+def installed(monkeypatch, arguments, trainer=None):
     for name in ("optimum", "optimum.neuron", "optimum.neuron.trainers"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["optimum.neuron.trainers"].NeuronTrainingArguments = arguments
+    sys.modules["optimum.neuron.trainers"].NeuronTrainer = trainer
     monkeypatch.setattr(metadata, "version", lambda _: "0.9.0")
 
 
@@ -58,18 +70,34 @@ def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypat
 
 def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tmp_path):
     given = {}
-    known = training_split.arguments(around[0].recipe, precision="fp32", output_dir="", trial=False)
-    theirs = make_dataclass(
-        "Theirs",
-        [(name, object, None) for name in known],
-        namespace={"__post_init__": lambda self: given.update(vars(self))},
-    )
-    installed(monkeypatch, theirs)
+    installed(monkeypatch, theirs(around[0].recipe, given))
     made = training_split.Backend(*around)
     assert (made.copies, made.evaluates) == (4, False)
     assert (given["tensor_parallel_size"], given["zero_1"], given["skip_cache_push"]) == (2, False, True)
     assert given["output_dir"] == str(tmp_path / "out")
     assert "no evaluation here" in (tmp_path / "events.jsonl").read_text()
+
+
+def test_only_whole_steps_are_taken(around, monkeypatch):
+    """Four copies take two rows each: of 19 rows, the last three fill no step."""
+    taken = []
+
+    class Trainer:
+        state = SimpleNamespace(global_step=2)
+
+        def __init__(self, *, train_dataset, **_):
+            taken.extend(train_dataset)
+
+        def train(self):
+            pass
+
+    job, *others = around
+    recipe = structs.replace(job.recipe, training=Training(per_device_train_batch_size=2))
+    installed(monkeypatch, theirs(recipe, {}), Trainer)
+    made = training_split.Backend(structs.replace(job, mode="trial", recipe=recipe), *others)
+    work = Work({"train": range(19)}, filler=None, collate=None, score=None)
+    made.run(None, None, work, CounterWatch(made.events, lambda: {"found": 0, "compiled": 0}))
+    assert taken == list(range(16))
 
 
 @pytest.mark.parametrize(
