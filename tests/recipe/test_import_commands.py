@@ -44,6 +44,16 @@ def test_a_command_line_that_was_typed():
         (f'os.system("{CALL}")\n', "inside of quotes"),
         (f"{CALL} --source_prefix 'two\nlines'\n", "do not end on the line"),
         (f"neuron_parallel_compile {CALL} --max_steps 10\n", "neuron_parallel_compile"),
+        (f'[ -n "$X" ] && {CALL}\n', "only if the command before '&&' succeeds"),
+        (f"[ -n x ] &&\n\n  {CALL}\n", "only if the command before '&&' succeeds"),
+        (f"! cd x && {CALL}\n", "only if the command before '&&' succeeds"),
+        (f"test -d a && cd a && {CALL}\n", "only if the command before '&&' succeeds"),
+        (f"test -d a && (cd a; {CALL})\n", "only if the command before '&&' succeeds"),
+        (f"test -d out || {CALL}\n", "only if the command before '||' fails"),
+        (f"exit 0\n{CALL}\n", "after 'exit': it never runs"),
+        (f"cat <<EOF > later.sh\n{CALL}\nEOF\n", "in a here-document"),
+        (f"cat <<-'EOF'\nit's\n{CALL}\nEOF\n", "in a here-document"),
+        (f"echo {CALL}\n", "'echo' prints the call"),
     ],
 )
 def test_a_call_that_only_running_the_file_would_tell_is_refused(tmp_path, text, why):
@@ -52,6 +62,22 @@ def test_a_call_that_only_running_the_file_would_tell_is_refused(tmp_path, text,
     assert why in caught.value.cause
     assert "paste the command line" in caught.value.hint
     assert "cachekit zoo new --" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "set -e\ncd x && export A=1 && ",
+        "[ -d x ] && cd x\n",
+        "test -d a || (mkdir a; cd a); ",
+        '[ -z "$1" ] && exit 1\ncd x || exit 1\n',
+        "cat <<EOF\nexit 0\nif\nEOF\n",
+        "echo $((1 << 2))\n",
+    ],
+)
+def test_a_call_that_runs_is_taken_whatever_stands_before_it(before):
+    (found,) = command.find(before + CALL)
+    assert (found.script, found.trouble) == ("run_glue", "")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,28 @@ _CLOSED_BY = {
     "function": "}", "{": "}",
 }  # fmt: skip
 _BETWEEN = frozenset({"then", "do", "else", "elif", "!", "time"})
+# Commands that prepare a run: what stands behind `cd x &&` runs. After any other the call depends on how that one ends.
+_PREPARES = frozenset(
+    {
+        "cd",
+        "pushd",
+        "set",
+        "unset",
+        "source",
+        ".",
+        "mkdir",
+        "rm",
+        "cp",
+        "echo",
+        "printf",
+        "true",
+        ":",
+        "sleep",
+        "ulimit",
+    }
+    | {"module", "conda", "pip", "pip3", "apt-get", "git", "wget", "curl"}
+)
+_ENDS = frozenset({"exit", "return"})
 
 
 class Command(Struct, frozen=True):
@@ -88,6 +110,92 @@ class Command(Struct, frozen=True):
         placeholder.refuse(places, where, PASTE)
 
 
+class _Part(Struct):
+    """One command of a line.
+
+    Attributes:
+        operator: What stands before it, `&&`; empty at the beginning of a line.
+        words: Without redirections and comments.
+        documents: The words that end the here-documents it reads.
+    """
+
+    operator: str
+    words: list[str] = []
+    documents: list[str] = []
+
+
+class _Flow:
+    """What decides whether a command of a script runs: blocks, `&&`, `||`, `exit`, here-documents."""
+
+    def __init__(self, text: str) -> None:
+        self.blocks: list[str] = []  # conditions, loops and functions that are open
+        self._words = frozenset(re.split(r"[\s;)]+", text))
+        self._lines = frozenset(line.strip() for line in text.splitlines())
+        self._documents: list[str] = []
+        self._between = ""  # the operators since the last command
+        self._last: list[str] = []
+        self._guard = ""
+        self._depth = 0  # brackets that are open since the guard
+        self._ended = ""
+
+    def in_document(self, line: str) -> bool:
+        """Whether a line is text of a here-document, or ends one."""
+        if not self._documents:
+            return False
+        if line.strip() == self._documents[0]:
+            self._documents.pop(0)
+        return True
+
+    def follow(self, part: _Part) -> None:
+        """Take note of the next command, and of the blocks that it opens or closes."""
+        self._documents += [end for end in part.documents if end in self._lines]
+        self._between += part.operator or "\n"
+        words = part.words
+        if not words:
+            return
+        brackets = self._between.count("(") - self._between.count(")")
+        if "||" in self._between or ("&&" in self._between and not _prepares(self._last)):
+            self._guard = "||" if "||" in self._between else "&&"
+            self._depth = brackets
+        elif self._guard:
+            self._depth += brackets
+            if self._depth <= 0 and re.search(r"[\n;]|(?<!&)&(?!&)", self._between.replace("|&", "|")):
+                self._guard = ""
+        self._between, self._last = "", list(words)
+        if words[0] in _ENDS and len(words) <= 2 and not (self._guard or self.blocks):  # noqa: PLR2004 - and a status
+            self._ended = words[0]
+
+    def trouble(self, words: list[str]) -> str:
+        """Why a call in this command may not run; empty where it does."""
+        if self._documents:
+            return "the call stands in a here-document: it is text"
+        if self.blocks:
+            return f"the call stands inside of {self.blocks[-1]!r}"
+        if self._ended:
+            return f"the call stands after {self._ended!r}: it never runs"
+        if self._guard:
+            how = "succeeds" if self._guard == "&&" else "fails"
+            return f"the call runs only if the command before {self._guard!r} {how}"
+        return f"{words[0]!r} prints the call, and does not run it" if words[:1] in (["echo"], ["printf"]) else ""
+
+    def is_block(self, words: list[str]) -> bool:
+        """Whether a block opens or closes here; it is noted."""
+        if words[0] in _CLOSED_BY.values() and self.blocks:
+            self.blocks.pop()
+        elif _opens(words, self._words):
+            self.blocks.append("function" if words[0] == "{" else words[0])
+        else:
+            return False
+        return True
+
+
+def _prepares(words: list[str]) -> bool:
+    """Whether a command is one that nobody makes a condition of."""
+    if all(map(_ASSIGNED.match, words)) or words[0] in _EXPORT:
+        return not any("$(" in word or "`" in word for word in words)
+    return words[0] in _PREPARES or _call(words, {}, 0) is not None
+
+
 def typed(words: Sequence[str]) -> Command | None:
     """The call in a command whose words a shell has split; None where it calls no example script."""
     return _call(words, {}, 0)
@@ -96,35 +204,36 @@ def typed(words: Sequence[str]) -> Command | None:
 def find(text: str) -> list[Command]:
     """The calls of example scripts in a text: a shell script, or a README."""
     found: list[Command] = []
-    open_blocks: list[str] = []  # conditions, loops and functions
+    flow = _Flow(text)
     assigned: dict[str, str] = {}
     exported: set[str] = set()
-    text_words = frozenset(re.split(r"[\s;)]+", text))
     for number, line in _lines(text):
         try:
-            commands = list(_commands(line))
+            parts = list(_parts_of(line))
         except ValueError:
-            if match := _CALL.search(line):
+            if not flow.in_document(line) and (match := _CALL.search(line)):
                 found.append(Command(match[1], number, trouble="quotes or brackets do not end on the line of the call"))
             continue
-        for words in commands:
+        if flow.in_document(line):
+            found += [call for part in parts if (call := _call(part.words, {}, number, flow.trouble(part.words)))]
+            continue
+        for part in parts:
+            flow.follow(part)
+            words = part.words
             while words and words[0] in _BETWEEN:
                 words.pop(0)
-            if words and words[0] in _CLOSED_BY.values() and open_blocks:
-                open_blocks.pop()
-            elif words and _opens(words, text_words):
-                open_blocks.append("function" if words[0] == "{" else words[0])
-            elif words and (words[0] in _EXPORT or all(map(_ASSIGNED.match, words))):
+            if not words or flow.is_block(words):
+                continue
+            if words[0] in _EXPORT or all(map(_ASSIGNED.match, words)):
                 for word in words:
                     name, added, value = _parts(word)
                     if name != word:  # what only running the text would tell stays a placeholder
-                        assigned[name] = f"${name}" if added or open_blocks else value
+                        assigned[name] = f"${name}" if added or flow.blocks else value
                     if words[0] in _EXPORT:
                         exported.add(name)
-            elif words:
+            else:
                 variables = {name: assigned[name] for name in sorted(exported & assigned.keys())}
-                trouble = f"the call stands inside of {open_blocks[-1]!r}" if open_blocks else ""
-                if call := _call(words, variables, number, trouble):
+                if call := _call(words, variables, number, flow.trouble(words)):
                     found.append(call)
     return found
 
@@ -177,14 +286,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     yield began, pending
 
 
-def _commands(line: str) -> Iterator[list[str]]:
-    """The words of each command on a line; redirections and comments are left out.
+def _parts_of(line: str) -> Iterator[_Part]:
+    """The commands of a line.
 
     Raises:
         ValueError: A quote or a bracket does not end.
     """
-    words: list[str] = []
-    position, redirected = 0, False
+    part = _Part("")
+    position, redirected = 0, ""
     line = line.rstrip()
     while position < len(line):
         match = _TOKEN.match(line, position)
@@ -192,17 +301,22 @@ def _commands(line: str) -> Iterator[list[str]]:
             raise ValueError(line)
         if match["comment"]:
             break
-        redirects = bool(match["operator"] and set("<>") & set(match["operator"]))
-        if match["word"] and not redirected:
-            words.append(" ".join(shlex.split(match["word"])))
-        elif redirects and words and words[-1].isdecimal() and position == match.start("operator"):  # 2>&1
-            words.pop()
-        elif match["operator"] and not redirects:
-            yield words
-            words = []
+        operator = match["operator"] or ""
+        redirects = operator if set("<>") & set(operator) else ""
+        if match["word"]:
+            word = " ".join(shlex.split(match["word"]))
+            if not redirected:
+                part.words.append(word)
+            elif redirected == "<<":
+                part.documents.append(word.removeprefix("-"))
+        elif redirects and part.words and part.words[-1].isdecimal() and position == match.start("operator"):  # 2>&1
+            part.words.pop()
+        elif operator and not redirects:
+            yield part
+            part = _Part(operator)
         redirected = redirects
         position = match.end()
-    yield words
+    yield part
 
 
 def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
