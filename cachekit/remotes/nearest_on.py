@@ -91,7 +91,7 @@ class Catalogue:
         name = f"{short(folder)}.json"
         known, age = self._listings.read(name, _Listing), self._listings.age(name)
         if known is not None and age is not None:
-            fresh = age < REMEMBERED_SECONDS
+            fresh = age < REMEMBERED_SECONDS and self._remote.remembers(REMEMBERED_SECONDS)
             if fresh or (known.revision and known.revision == self._remote.revision()):
                 return known.entries
         revision = self._remote.revision()
