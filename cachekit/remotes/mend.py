@@ -88,7 +88,7 @@ class _Mender:
             if not self._bad():
                 return remote.name, ""
         if not self._remotes.readable:
-            self._reasons.append("no remote may be read")
+            self._reasons.append("no remote that can be read is configured")
         return "", "; ".join(dict.fromkeys(self._reasons)) or "no remote has it"
 
     def _bad(self) -> list[Problem]:
