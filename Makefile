@@ -141,7 +141,7 @@ test-s3: $(VENV)/npm/.installed
 
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed
-	$(NEURON_VENV)/bin/python -m pytest -m "xla and not slow" $(XLA)
+	$(NEURON_VENV)/bin/python -m pytest -m xla $(XLA)
 
 ## make test-jax   JAX's own cache under `cachekit run`, on the real JAX, on a CPU
 test-jax: $(JAX_VENV)/.installed

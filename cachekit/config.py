@@ -22,7 +22,7 @@ from cachekit.text import has_secret, redact, redacted
 from cachekit.units import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
-ONLY_HERE = ("local:rw",)  # the chain where nobody names a remote
+ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 _OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
 TRUE_WORDS = {"1", "true", "yes", "on"}
@@ -55,6 +55,7 @@ class Declared(Struct, frozen=True):
         help: One line for people; it names the unit, where the setting has one.
         read: Makes the checked value of what a file, a variable or an option says. Raises ValueError.
         default: The value if nothing sets it, as a file would say it.
+        example: A good value, as an option or a variable says it: for the hint of an error.
         option: The command line's option for it, where there is one.
     """
 
@@ -62,6 +63,7 @@ class Declared(Struct, frozen=True):
     read: Callable[[Any], Any]
     default: Any = None
     option: str = ""
+    example: str = ""
 
 
 def _folder(value: Any) -> Path:
@@ -77,21 +79,14 @@ def _name(value: Any) -> str:
 
 
 def _seconds(value: Any) -> float:
-    if isinstance(value, bool):
-        raise ValueError("a number of seconds, 0 or more")  # noqa: TRY004 - as above
-    seconds = float(value)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError("a number of seconds, 0 or more")
-    return seconds
+    return parse_age(value, "s")
 
 
 def _days(value: Any) -> int:
-    if isinstance(value, bool | float):
-        raise ValueError("a whole number of days, 0 or more")  # noqa: TRY004 - one kind of error for bad values
-    days = int(value)
-    if days < 0:
-        raise ValueError("a number of days, 0 or more")
-    return days
+    days = parse_age(value) / parse_age("1d")
+    if not days.is_integer():
+        raise ValueError(f"expected whole days, and {value} is {days:g} days")
+    return int(days)
 
 
 def _chain(value: Any) -> tuple[str, ...]:
@@ -116,8 +111,9 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
     for name, table in value.items():
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
             raise ValueError(f'expected url = "…" for {redact(str(name))}')
-        if not all(isinstance(option, str) for option in table.values()):
-            raise ValueError(f"expected texts for {redact(str(name))}")
+        if bad := [option for option, said in table.items() if not isinstance(said, str)]:
+            wanted = 'may only be "all"' if bad[0] == "trust" else "must be text in quotes"
+            raise ValueError(f"{redact(str(bad[0]))} of the remote {redact(str(name))} {wanted}")
     return {name: dict(table) for name, table in value.items()}
 
 
@@ -143,12 +139,20 @@ class Config(Struct, frozen=True, kw_only=True):
     compiler_cache_dir: Annotated[
         Path, Declared("where compilers read and write during a run; must be a local disk", _folder)
     ]  # by default `<home>/v1/live`, once home is known
-    compiler: Annotated[str, Declared("auto, or the name of a compiler", _name, "auto", option="--compiler")]
+    compiler: Annotated[
+        str, Declared("auto, or the name of a compiler", _name, "auto", option="--compiler", example="auto")
+    ]
     wait_seconds: Annotated[
         float,
-        Declared("how long to wait for another process that compiles the same key", _seconds, 3600.0, option="--wait"),
+        Declared(
+            "how long to wait for another process that compiles the same key",
+            _seconds,
+            3600.0,
+            option="--wait",
+            example="600",
+        ),
     ]
-    keep_logs: Annotated[int, Declared("days that run logs and journals are kept", _days, 90)]
+    keep_logs: Annotated[int, Declared("days that run logs and journals are kept", _days, 90, example="30d")]
     cache: Annotated[
         tuple[str, ...],
         Declared(
@@ -156,6 +160,7 @@ class Config(Struct, frozen=True, kw_only=True):
             _chain,
             ONLY_HERE,
             option="--cache",
+            example="local:rw",
         ),
     ]
     remotes: Annotated[
@@ -164,25 +169,35 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     lease_seconds: Annotated[
         float,
-        Declared("how long a silent machine keeps the right to compile a key for all; 0 chooses", _seconds, 0.0),
+        Declared(
+            "how long a silent machine keeps the right to compile a key for all; 0 chooses", _seconds, 0.0, example="60"
+        ),
     ]
-    push_seconds: Annotated[float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0)]
+    push_seconds: Annotated[
+        float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0, example="10min")
+    ]
     reuse_bytes: Annotated[
         int,
-        Declared("the largest record of another key that a warm reuses; 0 is never", parse_size, 2_000_000_000),
+        Declared(
+            "the largest record of another key that a warm reuses; 0 is never", parse_size, 2_000_000_000, example="2GB"
+        ),
     ]
     gc_max_size: Annotated[
         int | None,
         Declared(
-            "the size to which `gc` brings the store: 50GB; none is no limit", or_none(parse_size), option="--max-size"
+            "the size to which `cachekit store gc` brings the store: 50GB; none is no limit",
+            or_none(parse_size),
+            option="--max-size",
+            example="50GB",
         ),
     ]
     gc_max_age: Annotated[
         float | None,
         Declared(
-            "how long `gc` keeps a record that is not used: 30d; none is no limit",
+            "how long `cachekit store gc` keeps a record that is not used: 30d; none is no limit",
             or_none(parse_age),
             option="--max-age",
+            example="30d",
         ),
     ]
     settings: tuple[Setting, ...]
@@ -355,23 +370,39 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
             raw = values["home"] / "v1" / "live"
         if name == "home" and raw is None:
             raise UsageError(
-                "there is no folder for the store: this user has no home directory directory",
+                "there is no folder for the store: this user has no home directory",
                 cause="HOME is not set, and the system does not know this user's home directory",
                 hint="set CACHEKIT_HOME to a folder, or pass --home DIR",
             )
         try:
             values[name] = declared.read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            raw = redacted(raw)
-            said = f"{declared.option} {raw}" if origin == "flag" and declared.option else f"setting {name} = {raw!r}"
-            wanted = str(error) if "or more" in str(error) else f"{error}; wanted is {declared.help}"
+            shown = redacted(raw)
+            option = declared.option if origin == "flag" else ""
+            said = f"{option} {shown}" if option else f"setting {name}{'' if _has_table(raw) else f' = {shown!r}'}"
             raise UsageError(
                 f"{said} is not usable",
-                cause=f"from {origin}: {redact(wanted)}",
-                hint="give another value" if origin == "flag" else f"correct {origin.removeprefix('environment ')}",
+                cause=f"from {origin}: {redact(str(error))}",
+                hint=_hint(name, declared, origin),
             ) from error
         settings.append(Setting(name, values[name], origin, declared.help))
     return Config(**values, settings=tuple(settings))
+
+
+def _has_table(value: Any) -> bool:
+    """Whether a table is or is in the value: it is too long for a message, and its spelling would be Python's."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_has_table, value)))
+
+
+def _hint(name: str, declared: Declared, origin: str) -> str:
+    """How to set a setting right where it was set."""
+    place = origin.removeprefix("environment ")
+    if origin == "flag":
+        return f"for example {declared.option or name} {declared.example or 'DIR'}"
+    if not declared.example:
+        return f"correct {place}"
+    example = f'{name} = "{declared.example}"' if place == origin else f"{place}={declared.example}"
+    return f"correct {place}, for example {example}"
 
 
 def flag_from_environment(name: str, environ: Mapping[str, str] | None = None) -> bool:

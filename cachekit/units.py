@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,6 +15,7 @@ _BYTES: dict[str, int] = {"": 1, "B": 1} | {
 }
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
 _LONG = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "w", "year": "y"}
+_PLAIN = {"s": "seconds", "d": "days"}
 
 
 def parse_size(text: object) -> int:
@@ -29,23 +31,29 @@ def parse_size(text: object) -> int:
     return round(number * factor)
 
 
-def parse_age(text: object) -> float:
-    """Seconds: a number with a unit, as 90min, 12h, 30d, 4w; without one it is days.
+def parse_age(text: object, plain: str = "d") -> float:
+    """Seconds: a number with a unit, as 90min, 12h, 30d, 4w.
+
+    Args:
+        text: The amount.
+        plain: The unit of a number without one.
 
     Raises:
         ValueError: The text is not such an amount.
     """
-    number, unit = _split(text, "a time like 90min, 12h or 30d")
+    number, unit = _split(text, f"a number of {_PLAIN[plain]}, 0 or more, or a time like 90min, 12h or 30d")
     name = unit.lower()
-    factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or "d")
+    factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or plain)
     if factor is None:
         raise ValueError(f"{unit} is not a unit of time; use s, min, h, d or w")
     return number * factor
 
 
 def _split(text: object, wanted: str) -> tuple[float, str]:
+    if isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text < math.inf:
+        return float(text), ""
     found = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text))
-    if found is None:
+    if found is None or math.isinf(float(found[1])):
         raise ValueError(f"expected {wanted}")
     return float(found[1]), found[2]
 

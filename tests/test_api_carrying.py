@@ -292,6 +292,6 @@ def test_doctor_offline_asks_nobody(home, machine, monkeypatch):
 def test_the_contract_without_neuron(home):
     told = []
     found = cachekit.Cache(progress=told.append).neuron_contract()
-    assert (found.good, found.compiler, found.differing) == (False, "", ())
+    assert (found.good, found.compiler, found.promises, found.assumptions) == (False, "", (), ())
     assert found.problem
     assert told == []

@@ -234,3 +234,22 @@ def test_neither_yes_nor_no_is_refused(text):
     with pytest.raises(UsageError, match=f"CACHEKIT_X={text} is neither yes nor no") as caught:
         config.flag_from_environment("CACHEKIT_X", {"CACHEKIT_X": text})
     assert "CACHEKIT_X" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "name, said, value",
+    [
+        ("wait_seconds", "10m", 600),
+        ("wait_seconds", "90", 90),
+        ("push_seconds", "1.5h", 5400),
+        ("lease_seconds", "2 minutes", 120),
+        ("wait_seconds", 1e-5, 1e-5),
+        ("keep_logs", "30d", 30),
+        ("keep_logs", "4w", 28),
+        ("keep_logs", "48h", 2),
+        ("keep_logs", "7", 7),
+        ("gc_max_age", "7", 7 * 86_400),
+    ],
+)
+def test_a_time_has_a_unit_or_that_of_its_setting(place, name, said, value):
+    assert getattr(place.load({name: said}), name) == value

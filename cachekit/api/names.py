@@ -9,6 +9,8 @@ import msgspec
 
 from cachekit.errors import CachekitError, UsageError
 
+SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
+
 
 def is_record(name: str) -> bool:
     """Whether a name is the first digits of a key, or a file with a record: anything else is a recipe's."""
@@ -51,7 +53,7 @@ def schema(title: str, answers: Sequence[Any]) -> dict[str, Any]:
         answers: The types that the answer may be of.
     """
     made, parts = msgspec.json.schema_components(answers, schema_hook=_of, ref_template="#/$defs/{name}")
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "version": SCHEMA}
     return {**head, **(made[0] if len(made) == 1 else {"anyOf": list(made)}), "$defs": parts}
 
 

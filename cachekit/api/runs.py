@@ -205,11 +205,13 @@ class Runs(Questions):
         """What a command of your own will find; the arguments are those of `run`. `cachekit run --dry-run`."""
         from cachekit.compilers.command import compiler_of, prepare_command
         from cachekit.recipe import command as command_line
+        from cachekit.training.passthrough import check_program
         from cachekit.verbs.plan import plan
         from cachekit.verbs.run import foreseen
 
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
+        check_program(parsed.words[0], place)
         with self.session(verb="plan", preferred=compiler_of(parsed, place)) as opened:
             prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
             return foreseen(plan(prepared, opened.store, opened.remotes))

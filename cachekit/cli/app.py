@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import typer
 
 from cachekit import __version__
 from cachekit.cli import out, stop
-from cachekit.cli.verbs import Verbs
+from cachekit.cli.verbs import STORE, Verbs
 from cachekit.errors import EXIT_CODES, CachekitError, InterruptedRunError, UsageError
 
 EPILOG = "Start with `cachekit zoo`, then `cachekit plan bert`.\n\nExit codes: {}.".format(
@@ -68,6 +69,10 @@ def run(arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         if context is not None:
             hint = f"{context.command_path} --help"
+            if context.parent is None:
+                hint = _moved(arguments) or hint
+        if hasattr(error, "possibilities") and hasattr(error, "option_name"):  # `--verbose` is nothing like `--bogus`
+            error.possibilities = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         words: str = getattr(error, "format_message", error.__str__)()
         out.setup_early(arguments)
         return out.error(UsageError(words.rstrip("."), hint=hint))
@@ -76,6 +81,14 @@ def run(arguments: Sequence[str]) -> int:
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
         return _interrupted(arguments)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _moved(arguments: Sequence[str]) -> str:
+    """What to type for a verb that stands elsewhere; empty for others."""
+    verb = next((word for word in arguments if not word.startswith("-")), "")
+    if verb in STORE:
+        return f"cachekit store {verb}"
+    return "cachekit doctor" if verb == "env" else ""
 
 
 def _interrupted(arguments: Sequence[str]) -> int:

@@ -91,7 +91,7 @@ def _full(one: dict[str, Any]) -> list[str]:
         lines.append(f"  {one['cached']} of {out.count(one['needed'], 'module')} cached{graphs}{where}")
     else:
         about = f"; the nearest record has {out.count(one['graphs'], 'graph')}" if one["graphs"] else ""
-        lines.append(f"  nothing is cached, and nobody has told what is needed{about}")
+        lines.append(f"  nothing is cached, and no run has recorded which modules are needed{about}")
     if one["basis"] == "trial":
         lines.append("  what is needed was told by a trial that failed; there may be more")
     lines += _trouble(one)

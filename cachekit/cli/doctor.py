@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cachekit.api import Cache
 
 SHOWN = 12  # findings of one check, for people
+LABEL = len("compiler_cache_dir ")  # the longest name of what a machine has
 
 Contract = Annotated[
     bool, typer.Option("--neuron-contract", help="Check whether this host's Neuron does what cachekit promises.")
@@ -46,13 +47,13 @@ def human(document: dict[str, Any]) -> list[str]:
 def machine(found: dict[str, Any]) -> list[str]:
     """This machine for people."""
     lines = [
-        f"{name.ljust(12)} {found[name]}" for name in ("cachekit", "python", "platform", "home", "compiler_cache_dir")
+        f"{name.ljust(LABEL)}{found[name]}" for name in ("cachekit", "python", "platform", "home", "compiler_cache_dir")
     ]
     for name, place in found["places"].items():
         lines += _place(name.replace("_", " "), place)
     if found["problem"]:
-        return [*lines, *out.labelled("compiler".ljust(13), f"{found['compiler'] or 'none'}: {found['problem']}")]
-    lines.append(f"{'compiler'.ljust(12)} {found['directory']}")
+        return [*lines, *out.labelled("compiler".ljust(LABEL), f"{found['compiler'] or 'none'}: {found['problem']}")]
+    lines.append(f"{'compiler'.ljust(LABEL)}{found['directory']}")
     for group in ("toolchain", "target"):
         for name, value in found[group].items():
             shown = " ".join(value) if isinstance(value, list) else str(value)
@@ -65,7 +66,7 @@ def _place(name: str, place: dict[str, Any]) -> list[str]:
     if place["origin"] == "default" and not place["exists"]:
         return []
     kind = f", {place['file_system']}" if place["file_system"] else ""
-    line = f"{name.ljust(12)} {place['path'] or place['url']} ({place['origin']}{kind})"
+    line = f"{name.ljust(LABEL)}{place['path'] or place['url']} ({place['origin']}{kind})"
     return [line, *(f"  warning: {warning}" for warning in place["warnings"])]
 
 

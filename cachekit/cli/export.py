@@ -80,7 +80,8 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
     """A bundle for people."""
     would = "would be written" if document["dry_run"] else f"in {out.duration(document['seconds'])}"
     files = out.count(len(document["files"]) - len(document["records"]), "file")
-    what = f"{out.count(len(document['records']), 'record')}, {files}, {out.size(document['bytes'])}"
+    size = f"file size {out.size(document['size'])}" if document["size"] else f"{out.size(document['bytes'])} of files"
+    what = f"{out.count(len(document['records']), 'record')}, {files}, {size}"
     lines = [f"{document['bundle']}: {what}; {would}"]
     records = [
         f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}, {record['directory']}"

@@ -67,7 +67,10 @@ def human(found: dict[str, Any]) -> list[str]:
         lines = [f"{would} {what}, {out.size(found['bytes'])}; {', '.join(stays)}"]
     limit = found["max_size"]
     if limit is not None and found["after"] > limit:
-        lines.append(f"that is more than {out.size(limit)}: the rest is pinned, in use, or of another compiler")
+        meanwhile = "" if found["dry_run"] else "used or published meanwhile, "
+        lines.append(
+            f"that is more than {out.size(limit)}: the rest is pinned, in use, {meanwhile}or of another compiler"
+        )
     if records:
         lines += _table(records)
     if files:

@@ -59,7 +59,7 @@ def bundle_human(document: dict[str, Any]) -> list[str]:
         "kept": "another build is in the store, which stays",
     }
     took = "" if document["dry_run"] else f" in {out.duration(document['seconds'])}"
-    what = f"{out.count(len(document['records']), 'record')}, {out.size(document['size'])}, whole"
+    what = f"{out.count(len(document['records']), 'record')}, file size {out.size(document['size'])}, whole"
     lines = [f"{document['bundle']}: {what}; {out.size(document['bytes'])} {would}stored{took}"]
     records = [
         f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}: {words[record['state']]}"

@@ -23,7 +23,7 @@ Files = Annotated[
 ]
 
 
-@verb()
+@verb(answers="list[DescribedFile | DamagedFile | AbsentFile | UnknownFile]")
 def command(files: Files) -> Shown:
     """Describe NEFFs: what they are, whether they are whole, and what they leak.
 

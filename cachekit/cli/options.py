@@ -68,15 +68,6 @@ def complete_compiler(incomplete: str) -> list[str]:
     return _names("compilers", incomplete)
 
 
-RecipeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE",
-        help="A YAML file, or a name from `cachekit zoo`.",
-        show_default=False,
-        autocompletion=complete_recipe,
-    ),
-]
 Overrides = Annotated[
     Optional[list[str]],
     typer.Option(

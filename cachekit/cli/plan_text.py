@@ -27,10 +27,11 @@ def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
         where = "in the local store"
         if document["remote"] != LOCAL:
             where = f"on {document['remote']}; {out.size(document['fetch_bytes'])} to fetch"
+        saves = f"saves about {out.duration(document['saved_seconds'])}"
         return [
             head,
             f"  {graphs} in {count}, {out.size(document['bytes'])}, {where}",
-            f"  nothing will compile; saves about {out.duration(document['saved_seconds'])}",
+            f"  {document['flaw']}; {saves}" if document["flaw"] else f"  nothing will compile; {saves}",
             *layout,
             *(_modules(document) if modules else ()),
         ]

@@ -59,7 +59,7 @@ def listed(found: list[Any], home: str) -> list[str]:
     return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], cut=(1, 2))
 
 
-@verb("home")
+@verb("home", answers="StoredRecord")
 def show(cache: Cache, key: Key) -> Shown:
     """Show a record: its ingredients, its modules, and who made it.
 
@@ -85,7 +85,7 @@ def shown(document: dict[str, Any]) -> list[str]:
         *(line for module in document["modules"] for line in _module(module)),
         f"ingredients ({agrees})",
     ]
-    width = max(len(name) for name in document["hard"]) + 2
+    width = max(map(len, (*document["hard"], *document["soft"]))) + 2
     for name, value in sorted(document["hard"].items()):
         lines += out.labelled(name.ljust(width), _value(value), 2)
     lines.append("beside the key")

@@ -8,8 +8,10 @@ follows the run on stderr, and prints the answer.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import operator
 import typing
 from collections.abc import Callable
 from types import GenericAlias, SimpleNamespace
@@ -81,7 +83,8 @@ def verb(
 
     Args:
         *shared: Names of `SHARED`.
-        answers: What its JSON may be, for `--schema`: names of the library, with commas; `list[...]` of one.
+        answers: What its JSON may be, for `--schema`: names of the library or of
+            `api.documents`, with commas; `list[...]` of one.
         aside: Whether stdout is another program's with these options.
     """
 
@@ -130,12 +133,15 @@ def _schema(answers: str) -> Any:
             return
         import cachekit
         from cachekit import api
+        from cachekit.api import documents
 
         kinds = []
         for one in answers.split(","):
             name = one.strip()
-            inner = getattr(cachekit, name.removeprefix("list[").removesuffix("]"))
-            kinds.append(GenericAlias(list, (inner,)) if name.startswith("list[") else inner)
+            inner = name.removeprefix("list[").removesuffix("]").split(" | ")
+            found = [getattr(documents, word, None) or getattr(cachekit, word) for word in inner]
+            kind = functools.reduce(operator.or_, found)
+            kinds.append(GenericAlias(list, (kind,)) if name.startswith("list[") else kind)
         out.text(json.dumps(api.schema(f"{context.command_path} --format json", kinds), indent=2))
         raise typer.Exit
 

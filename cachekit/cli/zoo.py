@@ -69,7 +69,7 @@ def _top(
 
 
 @app.command("ls")
-@verb()
+@verb(answers="list[RecipeRow], list[ModelRow], list[InstanceRow], list[ToolchainRow]")
 def ls(
     topic: Topic = "recipes",
     task: Task = "",
@@ -89,7 +89,7 @@ def ls(
 
 
 @app.command("show")
-@verb()
+@verb(answers="RecipeEntry, ModelEntry, InstanceEntry, ToolchainEntry")
 def show(name: Name, price: OwnPrice = None) -> Shown:
     """Show one entry in full, with what it is expected to cost.
 
@@ -100,7 +100,7 @@ def show(name: Name, price: OwnPrice = None) -> Shown:
 
 
 @app.command("check")
-@verb()
+@verb(answers="Checked")
 def check(files: Files = None) -> Shown:
     """Check recipes and registry entries, without the network.
 

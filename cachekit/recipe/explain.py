@@ -44,6 +44,20 @@ class Places(Struct, frozen=True):
         return self.source
 
 
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def _in_words(types: re.Match[str]) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in types[1].split(" | "))
+
+
 def explained(message: str, document: dict[str, Any], places: Places) -> RecipeError:
     """Turn msgspec's sentence into file, line, field, what was expected, and the nearest valid name."""
     what, _, at = message.partition(" - at `")
@@ -72,6 +86,7 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
     elif choices:
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
     expected = re.sub(r", got `.*?`$", "", what[:1].lower() + what[1:])
+    expected = re.sub(r"`([a-z |]+)`", _in_words, expected)
     return RecipeError(f"{places.where(path)}: {dotted(path)} is {value!r}", cause=expected, hint=hint)
 
 

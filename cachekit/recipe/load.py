@@ -48,7 +48,9 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
         raise RecipeError(f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come along") from error
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"{str(path)[:200]} cannot be read", cause=getattr(error, "strerror", "") or str(error)
+            f"{str(path)[:200]} cannot be read",
+            cause=getattr(error, "strerror", "") or str(error),
+            hint=f"name a {what} that you may read",
         ) from error
     if len(raw) > most:
         raise RecipeError(f"{path} is not a {what}", cause=f"the file has more than {most:,} bytes")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -77,16 +79,32 @@ class Retry(Struct, frozen=True):
 
 
 @contextmanager
-def lanes(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
-    """So many threads; after an error `stop` is set, nobody waits for them, and what was not begun never begins."""
-    pool = ThreadPoolExecutor(max(1, count), thread_name_prefix="cachekit-lane")
+def lanes(works: Sequence[Callable[[], T]], count: int, stop: threading.Event) -> Iterator[list[Future[T]]]:
+    """Begin several calls, at most so many at once; after an error `stop` is set, and further calls never begin.
+
+    The threads are daemons, as those of an executor are not: a call that hangs must not keep the process from ending.
+    """
+    futures: list[Future[T]] = [Future() for _ in works]
+    todo = deque(zip(works, futures, strict=True))
+
+    def serve() -> None:
+        while not stop.is_set():
+            try:
+                work, future = todo.popleft()
+            except IndexError:
+                return
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                future.set_exception(error)
+
     try:
-        yield pool
+        for _ in range(min(count, len(works))):
+            threading.Thread(target=serve, name="cachekit-lane", daemon=True).start()
+        yield futures
     except BaseException:
         stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
         raise
-    pool.shutdown()
 
 
 def each(works: Sequence[Callable[[], T]], count: int) -> list[T]:
@@ -99,15 +117,14 @@ def each(works: Sequence[Callable[[], T]], count: int) -> list[T]:
         return [works[0]()]
     stop = threading.Event()
 
-    def run(work: Callable[[], T]) -> T | None:
+    def run(work: Callable[[], T]) -> T:
         try:
-            return None if stop.is_set() else work()
+            return work()
         except BaseException:
             stop.set()
             raise
 
-    with lanes(min(count, len(works)), stop) as pool:
-        futures = [pool.submit(run, work) for work in works]
+    with lanes([partial(run, work) for work in works], count, stop) as futures:
         for future in as_completed(futures):
             future.result()
-    return [future.result() for future in futures]  # type: ignore[misc]  # None where another one raised
+    return [future.result() for future in futures]

@@ -17,6 +17,8 @@ BEGIN, END = "<!-- cachekit:begin -->", "<!-- cachekit:end -->"
 TOTAL = re.compile(r"^([0-9]{1,9}) records?(?:; the newest [0-9]+ are shown)?\.$", re.MULTILINE)
 SHOWN = 200  # rows; the Hub renders a page of more slowly
 LONGEST = 4000  # characters of a row
+LONGEST_CELL = 200  # as it stands in the page, with what escapes its characters: ten of them are well below LONGEST
+MARKUP = r"\`*_[]|~"
 FRONT = """\
 ---
 library_name: cachekit
@@ -94,6 +96,11 @@ def _cells(line: str) -> tuple[str, ...]:
 
 
 def _cell(text: str) -> str:
-    """Text without markup, column separators and line breaks."""
-    plain = html.escape(" ".join(text.split()), quote=False)[: LONGEST // len(COLUMNS) // 2]
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)
+    """Text without markup, column separators and line breaks; cut between characters, never inside an escape."""
+    cell = ""
+    for character in " ".join(text.split()):
+        escaped = f"\\{character}" if character in MARKUP else html.escape(character, quote=False)
+        if len(cell) + len(escaped) > LONGEST_CELL:
+            break
+        cell += escaped
+    return cell

@@ -64,7 +64,8 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
     start = time.monotonic()
     record = found.shared.record
     store.hold(record.files)  # what is here already is not fetched
-    missing = store.missing(record)
+    files = {file.sha256: file for file in record.files}
+    missing = [file for file in files.values() if store.blobs.check(file, "noted")]
     total = sum(file.size for file in missing)
     store.journal.emit("pull.start", key=record.key, remote=found.remote.name, files=len(missing), bytes=total)
     try:
@@ -76,12 +77,13 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
             )
             for file in missing
         ]
-        with found.remote.call() as storage:
-            came = Fetch(store, storage, found.revision, found.remote.spoiled).all(wanted)
+        with store.workspace() as workspace, found.remote.call() as storage:
+            came = Fetch(store, storage, found.revision, workspace, found.remote.spoiled).all(wanted)
             finished = {sha256: one.path for sha256, one in came.items()}
             _look_inside(found, finished, store.layout.blob, judge)
+            store.lacking(missing)  # sets damaged files aside, now that others can take their place
             store.publish(record, finished, {sha256: one.pieces for sha256, one in came.items()})
-        files = sum(one.raw is None for one in wanted)
+        fetched = sum(one.raw is None for one in wanted)
     except IntegrityError as error:
         store.journal.emit("remote.damaged", remote=found.remote.name, key=record.key, reason=error.cause)
         bypass(store.journal, "remote-damaged", found.remote.name)
@@ -94,11 +96,11 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
         key=record.key,
         recipe=record.recipe,
         remote=found.remote.name,
-        files=files,
+        files=fetched,
         bytes=total,
         seconds=round(seconds, 3),
     )
-    return Pulled(record, found.remote.name, files, total, record.size - total, seconds)
+    return Pulled(record, found.remote.name, fetched, total, record.size - total, seconds)
 
 
 def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path], judge: Judge) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,7 +31,7 @@ class WantedFile(Struct, frozen=True):
         size: In bytes.
         name: Of what is kept of it until it is whole, and of the result: the SHA-256 where that is known. No path.
         fits: Whether it is what it should be, by the SHA-256 of what came.
-        raw: Its bytes, where a record had them inside: then nothing is asked.
+        raw: Its bytes, where a record had them inside: then nothing is asked, and the name is their SHA-256.
     """
 
     path: str
@@ -47,7 +48,7 @@ class Fetched(Struct, frozen=True):
         path: Where they are.
         size: In bytes.
         sha256: Of the whole.
-        pieces: Digests of the pieces, where it was fetched.
+        pieces: Digests of the pieces, where it was hashed while it came; else `Store.publish` hashes it.
         stored: They are the store's own, and not among its unfinished files.
     """
 
@@ -65,13 +66,17 @@ class Fetch:
         store: Gets what arrives.
         storage: Where from.
         revision: The remote's state.
+        workspace: A private folder for files that came inside a record; it has to stay until they are published.
         spoiled: Gets the paths of files that are not what they should be.
     """
 
-    def __init__(self, store: Store, storage: Storage, revision: str, spoiled: set[str] | None = None) -> None:
+    def __init__(
+        self, store: Store, storage: Storage, revision: str, workspace: Path, spoiled: set[str] | None = None
+    ) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
+        self._workspace = workspace
         self._spoiled = set() if spoiled is None else spoiled
         self._total = 0
         self._lock = threading.Lock()
@@ -96,8 +101,8 @@ class Fetch:
             return {}
         self._total = sum(file.size for file in wanted if file.raw is None)
         found: dict[str, Fetched] = {}
-        with lanes(min(LANES, len(wanted)), self._stop) as pool:
-            futures: dict[Future[Fetched], str] = {pool.submit(self._one, file): file.name for file in wanted}
+        with lanes([partial(self._one, file) for file in wanted], LANES, self._stop) as futures:
+            names = {future: file.name for future, file in zip(futures, wanted, strict=True)}
             pending = set(futures)
             while pending:  # a wait without end would not be interrupted by Ctrl-C everywhere
                 done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
@@ -105,18 +110,18 @@ class Fetch:
                     self._store.journal.show("pull.progress", bytes=self._done, total=self._total)
                 for future in done:
                     try:
-                        found[futures[future]] = future.result()
+                        found[names[future]] = future.result()
                     except IntegrityError:
                         if not sparing:
                             raise
         return found
 
     def _one(self, file: WantedFile) -> Fetched:
+        if file.raw is not None:  # never in a file that another process may share
+            path = self._workspace / file.name
+            path.write_bytes(file.raw)
+            return Fetched(path, file.size, file.name)
         with receiving(self._store.layout, file.name) as part:
-            if file.raw is not None:
-                part.restart()
-                part.write(file.raw)
-                return Fetched(part.path, file.size, *part.finish())
             resumed = part.size
             self._count(resumed)
             found = self._fetched(part, file)

@@ -81,7 +81,7 @@ def fetch_locked(
             remotes.failed(remote, error)
     remotes.raise_failure()
     if not remotes.readable:
-        reasons.append("no remote may be read")
+        reasons.append("no remote that can be read is configured")
     raise IntegrityError(
         f"the locked artifacts of {locked.recipe} cannot be found",
         cause="; ".join(dict.fromkeys(reasons)),

@@ -1,13 +1,12 @@
 """Bring back from the remotes what a check found to be bad.
 
 A record keeps its modules where a remote has the same bytes; where it has another compile of the same key, that takes
-its place. What is bad is set aside only where a remote has something to put there.
+its place. What is bad is set aside only once its replacement has come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from msgspec import structs
 
@@ -89,7 +88,7 @@ class _Mender:
             if not self._bad():
                 return remote.name, ""
         if not self._remotes.readable:
-            self._reasons.append("no remote may be read")
+            self._reasons.append("no remote that can be read is configured")
         return "", "; ".join(dict.fromkeys(self._reasons)) or "no remote has it"
 
     def _bad(self) -> list[Problem]:
@@ -133,11 +132,6 @@ class _Mender:
         if self._problem.kind == "neff" and self._problem.sha256 in {file.sha256 for file in record.files}:
             self._reasons.append(f"{found.remote.name} has the same bytes")
             return False
-        mine = self._store.read(*self._problem.place)
-        for file in mine.files if mine else ():
-            if file.sha256 == self._problem.sha256:
-                with suppress(IntegrityError), self._store.reading(file):  # which sets a damaged blob aside
-                    break
         try:
             pull(self._store, found, self._judge(record.directory))
         except IntegrityError as error:

@@ -80,13 +80,15 @@ class ModuleFiles:
         storage: The cache.
         revision: Its state.
         said: What its records say.
+        workspace: For bytes that came inside a record; see `Fetch`.
     """
 
-    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched) -> None:
+    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
         self._said = said
+        self._workspace = workspace
         self._brought: dict[str, Fetched] = {}
         self._names: dict[str, str] = {}
         self._fetched: list[Path] = []
@@ -118,7 +120,7 @@ class ModuleFiles:
         asked = {one.name: one.size for one in wanted.values() if one.raw is None}
         total = sum(asked.values())
         store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(asked), bytes=total)
-        found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
+        found = Fetch(store, self._storage, self._revision, self._workspace).all(wanted.values(), sparing=True)
         self._brought |= found
         self._fetched = [one.path for one in found.values()]
         self.count, self.size = len(asked.keys() & found), sum(asked[name] for name in asked.keys() & found)

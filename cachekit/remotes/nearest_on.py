@@ -91,7 +91,7 @@ class Catalogue:
         name = f"{short(folder)}.json"
         known, age = self._listings.read(name, _Listing), self._listings.age(name)
         if known is not None and age is not None:
-            fresh = age < REMEMBERED_SECONDS
+            fresh = age < REMEMBERED_SECONDS and self._remote.remembers(REMEMBERED_SECONDS)
             if fresh or (known.revision and known.revision == self._remote.revision()):
                 return known.entries
         revision = self._remote.revision()
@@ -165,7 +165,9 @@ class RemoteSearch:
     def _look_in(self, folder: str) -> None:
         """Compare the records below a folder, those of the wanted one's kind first."""
         listing = self._catalogue.listing(folder, self._budget.listed)
-        paths = {entry.path: entry for entry in listing if entry.path not in self.listed and self._counts(entry.path)}
+        here: dict[Path, set[str]] = {}
+        paths = {entry.path: entry for entry in listing if entry.path not in self.listed}
+        paths = {path: entry for path, entry in paths.items() if self._counts(path, here)}
         if not paths:
             return
         self.listed.update(paths)
@@ -183,8 +185,13 @@ class RemoteSearch:
         elif time.monotonic() > self._deadline:
             self.problem = f"it took more than {self._budget.seconds:g} s"
 
-    def _counts(self, path: str) -> bool:
-        """Whether a path is a record worth comparing: comparable, not wanted itself, and not in the store."""
+    def _counts(self, path: str, here: dict[Path, set[str]]) -> bool:
+        """Whether a path is a record worth comparing: comparable, not wanted itself, and not in the store.
+
+        Args:
+            path: Its path.
+            here: Gets the names in each folder of the store that was looked into.
+        """
         above, *names = path.removeprefix(layout.RECORDS).split("/")
         if above or len(names) != 3 or not names[2].endswith(".json"):  # noqa: PLR2004 - directory, model type, key
             return False
@@ -192,7 +199,12 @@ class RemoteSearch:
         key = key_in(path)
         if not self._wanted.comparable(model_type) or key == self._wanted.key:
             return False
-        return not self._store.layout.record(directory, model_type, key).exists()
+        mine = self._store.layout.record(directory, model_type, key)
+        if mine.parent not in here:
+            here[mine.parent] = set()
+            with suppress(OSError):  # no such folder, or a stranger's name that no folder can have
+                here[mine.parent].update(path.name for path in mine.parent.iterdir())
+        return mine.name not in here[mine.parent]
 
     def _order(self, entry: Entry) -> tuple[bool, bool, str]:
         directory, model_type, _ = entry.path.rsplit("/", 2)

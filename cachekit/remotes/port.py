@@ -11,6 +11,7 @@ that for all of them alike.
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -166,7 +167,7 @@ class Setup(Protocol):
 
 
 class Storage(Protocol):
-    """A place that is shared. Adapters inherit from it.
+    """A place that is shared. Adapters inherit from it, and cannot be made while they lack one of the abstract calls.
 
     Each call may raise RemoteError: the place cannot be reached (in time); and AuthError: the token is missing, wrong,
     or not enough, or the place is not there, which a Hub answers alike.
@@ -186,9 +187,11 @@ class Storage(Protocol):
     batch: int = 1
     public: bool = False
 
+    @abstractmethod
     def revision(self) -> str:
         """The present state, for reading and for building on: a commit. Empty where there are no versions."""
 
+    @abstractmethod
     def stranger(self, memory: Path | None = None) -> str:
         """Why others than this user, and those whom this user shares with, may write there; empty where they may not.
 
@@ -196,15 +199,18 @@ class Storage(Protocol):
             memory: A folder of the store for what is remembered between runs; None remembers nothing.
         """
 
+    @abstractmethod
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist, in as few requests as the remote allows, however many are asked for.
 
         No revision means the present one, for all calls that only read.
         """
 
+    @abstractmethod
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
         """All files below a folder, in any order; none where there is no such folder."""
 
+    @abstractmethod
     def read(self, path: str, revision: str, limit: int) -> Document | None:
         """A document whole; None where it is not there.
 
@@ -212,6 +218,7 @@ class Storage(Protocol):
             TooLargeError: It has more than `limit` bytes; no more than that were read. Names the token of its state.
         """
 
+    @abstractmethod
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file from `start` on, as they come in, in pieces of at most a few MB.
 
@@ -222,6 +229,7 @@ class Storage(Protocol):
             FileNotFoundError: It is not there.
         """
 
+    @abstractmethod
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Make artifacts durable, before the change that names them; what is there already is not sent again.
 
@@ -234,6 +242,7 @@ class Storage(Protocol):
             OSError: A source cannot be read.
         """
 
+    @abstractmethod
     def commit(self, change: Commit, revision: str) -> str:
         """Make a change visible, on top of `revision` and the tokens of its documents.
 

@@ -24,6 +24,7 @@ from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 ABSENT_SECONDS = 15.0
+_ASKED = "asked"  # the note of when a remote was last asked whether it is trusted, and was
 LANES = 8  # records read at once
 
 
@@ -67,6 +68,7 @@ class Remote:
         self._breaker = Breaker(memory, storage.name)
         own = memory / short(storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
+        self._trusted = Notes(own / "trusted")
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -96,6 +98,8 @@ class Remote:
     def revision(self) -> str:
         """The revision that this run reads. Every read begins here, and so with the question of trust.
 
+        What is used without being read again was read this way a moment ago: see `remembers`.
+
         Raises:
             UntrustedError: What lies there may be somebody else's.
             RemoteError, AuthError: See `Storage.revision`.
@@ -104,9 +108,18 @@ class Remote:
         if self._stranger is None:
             with self.call() as storage:
                 self._stranger = storage.stranger(self._memory)
+            if not self._stranger:
+                self._trusted.touch(_ASKED)
         if self._stranger:
             raise trust.refusal(self.name, self._stranger)
         return state
+
+    def remembers(self, seconds: float) -> bool:
+        """Whether what was read so lately may be used unasked: it was trusted then, and not for one run only."""
+        if self._stranger is not None:
+            return not self._stranger
+        age = self._trusted.age(_ASKED)
+        return age is not None and age < seconds
 
     @property
     def public(self) -> bool:

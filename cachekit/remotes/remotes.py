@@ -125,8 +125,8 @@ class Remotes:
             )
         if not remotes:
             raise UsageError(
-                f"no remote may be {verb}",
-                hint="--cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
+                f"no remote that can be {verb} is configured" if self._remotes else "no remote is configured",
+                hint="configure one: --cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
             )
 
     @property

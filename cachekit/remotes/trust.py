@@ -136,7 +136,7 @@ def stranger_in_folder(path: Path) -> str:
         return f"its group ({state.st_gid}) can write to it, and this user is not in that group"
     if state.st_uid not in {user, 0} and not shared:
         return f"it belongs to another user ({state.st_uid}), and not to a group of yours"
-    for above in place.parents:
+    for above in dict.fromkeys((*path.absolute().parents, *place.parents)):  # a link is a name in a folder, too
         mode = above.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             return f"every user of this machine can write to {above}, and so put another folder in its place"

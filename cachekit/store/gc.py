@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cachekit.store.store import Store
 
 RECENT = 86_400.0  # seconds: somebody may still be fetching it
+ROUNDS = 5  # that a removal takes at most to keep a limit: others may publish all the time
 
 
 class Keep(Struct, frozen=True):
@@ -84,7 +85,7 @@ class Collected(Answer, frozen=True):
         kept: What was to go and stayed.
         bytes: That went.
         before: Bytes of the store.
-        after: And afterwards.
+        after: And afterwards, with what others published meanwhile.
         max_size: What was asked for, and so are the next two; see `Keep`.
         pinned_bytes: Of the records that stay because they are pinned.
         used_bytes: And because somebody uses them now.
@@ -109,23 +110,49 @@ class Collected(Answer, frozen=True):
 def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collected:
     """Remove what is not needed, while other processes use the store.
 
+    Others publish and use records meanwhile: as long as the store is above the size limit and more may go, it is
+    looked at again.
+
     Raises:
         StoreError: The store cannot be written, or not all of its records be read.
         WaitedTooLongError: Others publish all the time.
     """
     start = time.monotonic()
-    plan = _Plan(store, live, keep)
+    first = last = _Plan(store, live, keep)
     if dry_run:
-        removed = Removed(plan.records, {one.path: one.size for one in plan.garbage} | plan.orphans)
+        removed = Removed(first.records, {one.path: one.size for one in first.garbage} | first.orphans)
+        reasons, after = first.reasons(), first.after
     else:
         remover = Remover(store, tell=lambda count: store.journal.show("gc.removing", files=count))
-        remover.garbage(plan.garbage)
-        remover.blobs([path.name for path in plan.orphans])
-        remover.records([victim for victim, _ in plan.records])
-        removed = remover.removed
+        removed, reasons = remover.removed, {}
+        for _ in range(ROUNDS):
+            reasons |= last.reasons()
+            remover.garbage(last.garbage)
+            remover.blobs([path.name for path in last.orphans])
+            remover.records([victim for victim, _ in last.records])
+            last = _Plan(store, live, keep)
+            if keep.max_size is None or last.before <= keep.max_size or last.is_empty:
+                break
+        after = last.before
         if removed.records:
             store.index.tidy()
-    done = plan.told(removed, dry_run=dry_run, seconds=round(time.monotonic() - start, 3))
+    records = tuple(first.record(*one) for one in removed.records)
+    files = first.files(removed.files, reasons)
+    done = Collected(
+        dry_run=dry_run,
+        records=records,
+        files=files,
+        kept=last.kept(removed),
+        bytes=sum(one.bytes for one in records) + sum(one.bytes for one in files),
+        before=first.before,
+        after=after,
+        max_size=keep.max_size,
+        max_age=keep.max_age,
+        compiler=keep.compiler,
+        pinned_bytes=last.pinned,
+        used_bytes=last.used,
+        seconds=round(time.monotonic() - start, 3),
+    )
     if not dry_run:
         store.journal.emit(
             "gc.end", records=len(done.records), files=len(done.files), bytes=done.bytes, before=done.before,
@@ -141,6 +168,10 @@ class _Plan:
         garbage: Garbage that goes.
         orphans: Blobs that no record names and no process uses, by path, with sizes.
         records: Records that go, each with its files and their sizes.
+        before: Bytes of the store.
+        after: And when all of that is gone.
+        pinned: Bytes of the records that stay because they are pinned.
+        used: And because somebody uses them now.
     """
 
     def __init__(self, store: Store, live: Path, keep: Keep) -> None:
@@ -152,59 +183,58 @@ class _Plan:
         index = store.refresh(exact=True)
         check_readable(index, layout)
         rows = list(index.rows(flawed=True))
+        self._places = {row.place for row in rows}
         self.garbage = garbage(layout, live, {row.key for row in rows} | self._pins)
         self.orphans: dict[Path, int] = {}
-        self._before = sum(row.size for row in rows)
+        self.before = sum(row.size for row in rows)
         for found in scanned(layout, index):
-            self._before += sum(found.blobs.values()) + sum(found.unknown.values())
+            self.before += sum(found.blobs.values()) + sum(found.unknown.values())
             own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._held.blobs}
             self.orphans |= own
-        self._before += sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
+        self.before += sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
         apart = {layout.partial, layout.quarantine}  # counted already
-        self._before += sum(one.size for one in self.garbage if one.path.parent not in apart)
-        self._size = self._before - sum(one.size for one in self.garbage) - sum(self.orphans.values())
+        self.before += sum(one.size for one in self.garbage if one.path.parent not in apart)
+        self.after = self.before - sum(one.size for one in self.garbage) - sum(self.orphans.values())
         self._press()
         self.records = list(self._choose(index, rows))
         going = {victim.row.id for victim, _ in self.records}
         stay = [row for row in rows if row.id not in going]
-        self._pinned = _bytes(layout, index, (row for row in stay if row.key in self._pins))
-        self._used = _bytes(layout, index, (row for row in stay if row.key in self._held.keys - self._pins))
+        self.pinned = _bytes(layout, index, (row for row in stay if row.key in self._pins))
+        self.used = _bytes(layout, index, (row for row in stay if row.key in self._held.keys - self._pins))
 
-    def told(self, removed: Removed, *, dry_run: bool, seconds: float) -> Collected:
-        """The answer, for what went or would go."""
-        records = tuple(
-            GoneRecord(
-                victim.row.key,
-                victim.row.recipe,
-                victim.row.directory,
-                victim.row.model_type,
-                datetime.fromtimestamp(victim.used, timezone.utc).isoformat(timespec="seconds"),
-                victim.why,
-                sum(own.values()),
-                tuple(GoneFile(self._below(path), size) for path, size in own.items()),
-            )
-            for victim, own in removed.records
+    @property
+    def is_empty(self) -> bool:
+        """Nothing goes."""
+        return not (self.garbage or self.orphans or self.records)
+
+    def reasons(self) -> dict[Path, str]:
+        """Why each file that is no record's goes, but for the orphans."""
+        return {one.path: one.why for one in self.garbage}
+
+    def record(self, victim: Victim, own: dict[Path, int]) -> GoneRecord:
+        """A record that went, or would go, with its files, as the answer has it."""
+        row = victim.row
+        return GoneRecord(
+            row.key,
+            row.recipe,
+            row.directory,
+            row.model_type,
+            datetime.fromtimestamp(victim.used, timezone.utc).isoformat(timespec="seconds"),
+            victim.why,
+            sum(own.values()),
+            tuple(GoneFile(self._below(path), size) for path, size in own.items()),
         )
-        reasons = {one.path: one.why for one in self.garbage}
-        files = tuple(
-            GoneFile(self._below(path), size, reasons.get(path, "of no record")) for path, size in removed.files.items()
+
+    def files(self, gone: dict[Path, int], reasons: dict[Path, str]) -> tuple[GoneFile, ...]:
+        """Files of no record that went, or would go, as the answer has them."""
+        return tuple(
+            GoneFile(self._below(path), size, reasons.get(path, "of no record")) for path, size in gone.items()
         )
-        size = sum(one.bytes for one in records) + sum(one.bytes for one in files)
-        return Collected(
-            dry_run=dry_run,
-            records=records,
-            files=files,
-            kept=tuple(Stayed(victim.row.key, why) for victim, why in removed.kept),
-            bytes=size,
-            before=self._before,
-            after=self._before - size,
-            max_size=self._keep.max_size,
-            max_age=self._keep.max_age,
-            compiler=self._keep.compiler,
-            pinned_bytes=self._pinned,
-            used_bytes=self._used,
-            seconds=seconds,
-        )
+
+    def kept(self, removed: Removed) -> tuple[Stayed, ...]:
+        """What was to go and is there still, each once."""
+        found = {victim.row.key: why for victim, why in removed.kept if victim.row.place in self._places}
+        return tuple(Stayed(key, why) for key, why in found.items())
 
     def _below(self, path: Path) -> str:
         home = self._layout.home
@@ -218,11 +248,11 @@ class _Plan:
         known = {one.path for one in self.garbage}
         old = [one for one in unfinished(self._layout) if one[0] < self._now - RECENT]
         for _, path, size in sorted([*quarantined(self._layout), *old]):
-            if self._size <= limit:
+            if self.after <= limit:
                 return
             if path not in known:
                 self.garbage.append(Garbage(path, size, "beyond the limit, and of no use"))
-                self._size -= size
+                self.after -= size
 
     def _choose(self, index: Index, rows: Iterable[IndexRow]) -> Iterator[tuple[Victim, dict[Path, int]]]:
         """The records that go, each with its files."""
@@ -235,12 +265,12 @@ class _Plan:
                 why = f"of {victim.row.directory}"
             elif keep.max_age is not None and self._now - victim.used > keep.max_age:
                 why = "not used for so long"
-            elif keep.max_size is not None and self._size > keep.max_size:
+            elif keep.max_size is not None and self.after > keep.max_size:
                 why = "beyond the limit"
             else:
                 continue
             files = going.take(victim.row)
-            self._size -= sum(files.values())
+            self.after -= sum(files.values())
             yield structs.replace(victim, why=why), files
 
     def _candidates(self, rows: Iterable[IndexRow]) -> list[Victim]:

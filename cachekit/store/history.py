@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from cachekit import events, files
 from cachekit.store.counting import Counted, count
-from cachekit.store.durable import sync_folder
+from cachekit.store.durable import make_folder, sync_folder
 from cachekit.store.layout import Layout
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
@@ -149,7 +149,7 @@ def _append(layout: Layout, lines: Iterable[_Line]) -> None:
         months.setdefault(line.run[:6], []).append(msgspec.json.encode(line))
     for month, texts in months.items():
         path = folder(layout) / f"{month}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, layout.home)
         # Begins with a newline: whoever was killed before may have left half a line.
         with files.appending(path) as target:
             data = memoryview(b"\n".join([b"", *texts, b""]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ RelativePath = Annotated[
     str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
 ]
 # A step of such a path. Where a record lies is found by its parts, so that `a/b` would be put there and never listed.
-Step = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}\Z)[^/\x00\\]+\Z")]
+_STEP = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f\x7f-\x9f]{1,1024}")
 
 
 class DamagedRecordError(ValueError):
@@ -105,8 +106,8 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
     key: Digest
     compiler: str
-    directory: Step
-    model_type: Step
+    directory: str
+    model_type: str
     recipe: str
     hard: dict[str, Any]
     soft: dict[str, Any]
@@ -118,6 +119,16 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     reused: Reuse | UnsetType = UNSET
 
     __hash__ = by_value
+
+    def __post_init__(self) -> None:
+        """Refuse a place outside of the records, however the record came about: made here, or read.
+
+        Raises:
+            ValueError: The directory or model type cannot name one folder.
+        """
+        for name in (self.directory, self.model_type):
+            if not _STEP.fullmatch(name):
+                raise ValueError(f"{name[:80]!r} cannot name a folder of records")
 
     @property
     def place(self) -> Place:

@@ -340,11 +340,11 @@ class Store:
 
     def _compare(self, record: Record) -> None:
         """Tell where a record takes the place of another build of its key."""
-        with suppress(OSError, DamagedRecordError):
-            before = decode(files.read(self.layout.record(record.directory, record.model_type, record.key)))
-            if before is not None:
-                from cachekit.store import divergent
+        before = self.read(*record.place)  # sets a damaged record aside
+        if before is not None:
+            from cachekit.store import divergent
 
+            with suppress(OSError):
                 divergent.tell(self.layout, self.journal, record, before, LOCAL)
 
     def _write(self, raw: bytes, target: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,10 +193,17 @@ def _pair(target: int) -> tuple[int, int]:
     return ours, theirs
 
 
+def check_program(program: str, cwd: Path | None = None) -> None:
+    """Raise UsageError where there is no such program."""
+    path = (cwd or Path()) / program
+    if not (path.exists() if os.sep in program else shutil.which(program)):
+        raise _not_run(program, FileNotFoundError())
+
+
 def _not_run(program: str, error: OSError) -> CachekitError:
     missing = isinstance(error, FileNotFoundError)
     return UsageError(
-        f"{program} is not there" if missing else f"{program} cannot be run",
-        cause="it is no file, and no program on PATH" if missing else error.strerror or str(error),
+        f"the command {program} was not found" if missing else f"{program} cannot be run",
+        cause="no file and no program on PATH has this name" if missing else error.strerror or str(error),
         hint="cachekit run -- COMMAND ARGUMENT..., as you would type it without cachekit",
     )

@@ -13,7 +13,7 @@ from cachekit.recipe.model_folder import check_package
 from cachekit.store.divergent import builder
 from cachekit.training.run import run_job
 from cachekit.values import Answer
-from cachekit.verbs.plan import fetch_planned, miss_error, plan
+from cachekit.verbs.plan import fetch_planned, miss_error, plan, unfetched
 from cachekit.verbs.session import Session
 
 NAMED = 3  # differences that the error names
@@ -65,7 +65,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     """Compile a recipe although it is warm, and compare; nothing is kept of it.
 
     Raises:
-        MissError: There is no record to compare with.
+        MissError: There is no record to compare with, or it could not be fetched.
         IntegrityError: The record's bytes are not those that it names.
         CachekitError: The trial failed; see `run_job`.
     """
@@ -75,7 +75,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     planned = plan(prepared, session.store, session.remotes, anew=True)
     record = fetch_planned(session, planned)
     if record is None:
-        raise miss_error(planned)
+        raise miss_error(unfetched(planned) if planned.hit else planned)
     compiler = session.compiler
     session.journal.emit("build.start", key=prepared.key, **builder(record))
     with session.cache_dir(prepared.key, record) as old, session.cache_dir(prepared.key, None) as new:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from cachekit.compilers import Compiler, Failed
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UsageError
+from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes.remote import Found, Remote
 from cachekit.store import divergent
 from cachekit.store.layout import LOCAL
@@ -220,10 +220,15 @@ def _ask(session: Session, remote: Remote, place: tuple[str, str, str], notes: l
         return remote.find(*place, anew=True)
     except (RemoteError, AuthError) as error:
         session.remotes.failed(remote, error)
-        notes.append(f"{remote.name} could not be asked: {error.cause or error.message}")
+        notes.append(_unusable(remote, error))
     except DamagedRecordError as error:
         notes.append(f"{remote.name} has a damaged record: {error}")
     return None
+
+
+def _unusable(remote: Remote, error: CachekitError) -> str:
+    what = "is not used" if isinstance(error, UntrustedError) else "could not be asked"
+    return f"{remote.name} {what}: {error.cause or error.message}"
 
 
 def _there(session: Session, found: Found, notes: list[str]) -> list[str]:
@@ -233,7 +238,7 @@ def _there(session: Session, found: Found, notes: list[str]) -> list[str]:
         lying = found.remote.exist(sorted(set(paths.values())))
     except (RemoteError, AuthError) as error:
         session.remotes.failed(found.remote, error)
-        notes.append(f"{found.remote.name} could not be asked: {error.cause or error.message}")
+        notes.append(_unusable(found.remote, error))
         return []
     gone = {sha256 for sha256, path in paths.items() if path not in lying}
     return [

@@ -53,7 +53,9 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
                 error.message,
                 hint=f"if it is meant as a key, give {FEWEST_DIGITS} digits or more: `cachekit store ls`",
             ) from None
-        raise
+        raise UnknownNameError(
+            error.message, cause="nor is it the beginning of a key, which has the digits 0-9 and a-f", hint=error.hint
+        ) from None
     loaded = variant.load()
     compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
     return prepare(loaded, compiler, name).key
@@ -75,7 +77,7 @@ def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
     if len(found) == 1:
         return found[0]
     raise UnknownNameError(
-        f"{len(found) or 'no'} {what}s begin with {beginning!r}",
+        f"{len(found)} {what}s begin with {beginning!r}" if found else f"no {what} begins with {beginning!r}",
         cause=", ".join(name[:16] for name in found[:5]),
         hint="give more digits" if found else hint,
     )
@@ -93,5 +95,5 @@ def find(store: Store, beginning: str) -> Record:
     hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
     record = store.read(*rows[one_of(rows, beginning, "record", hint)].place)
     if record is None:
-        raise UnknownNameError(f"no records begin with {beginning!r}", cause="it is damaged, or went a moment ago")
+        raise UnknownNameError(f"no record begins with {beginning!r}", cause="it is damaged, or went a moment ago")
     return record

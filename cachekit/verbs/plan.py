@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import IntegrityError, MissError
@@ -226,6 +226,11 @@ def miss_error(plan: Plan) -> MissError:
     error = planned(plan).miss()
     assert error is not None
     return error
+
+
+def unfetched(plan: Plan) -> Plan:
+    """A plan whose record is on a remote, and could not be fetched."""
+    return structs.replace(plan, record=None, found=None, flaw=f"its record could not be fetched from {plan.remote}")
 
 
 def fetch_planned(session: Session, planned: Plan) -> Record | None:

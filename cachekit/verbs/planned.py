@@ -77,7 +77,8 @@ class Planned(Answer, frozen=True, kw_only=True):
         dollars: What compiling costs at `price`.
         nearest: On a miss, the record with the least difference.
         reuse: On a miss, the record that a warm begins with.
-        flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong.
+        flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong. On a hit: the
+            record is a command's that failed, and is restored, but more may compile.
         untrusted: On a miss, the remotes that are not used because somebody else may have made what lies there.
     """
 
@@ -112,11 +113,11 @@ class Planned(Answer, frozen=True, kw_only=True):
     @property
     def hit(self) -> bool:
         """Nothing will compile."""
-        return self.status == "hit"
+        return self.status == "hit" and not self.flaw
 
     def miss(self) -> MissError | None:
         """What to raise where nothing may compile; None on a hit."""
-        if self.hit and not self.flaw:
+        if self.hit:
             return None
         differs = ", ".join(change.name for change in self.nearest.changes[:3]) if self.nearest else ""
         near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
@@ -257,6 +258,7 @@ def warmed(done: WarmRun, following: str = "") -> Warmed:
         "bytes": record.size,
         "compile_seconds": record.compile_seconds if done.compiled else 0.0,
         "saved_seconds": 0.0 if done.compiled else record.cold_seconds,
+        "flaw": before["flaw"] if compiled else "",
     }
     return Warmed(
         **before,

@@ -44,11 +44,6 @@ class Contract(Answer, frozen=True):
     counts: Mapping[str, int] = {}
     good: bool = False
 
-    @property
-    def differing(self) -> tuple[Verdict, ...]:
-        """What is not as it was promised or assumed."""
-        return tuple(one for one in (*self.promises, *self.assumptions) if one.state == "differs")
-
 
 def neuron_contract(
     *,

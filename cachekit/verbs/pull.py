@@ -291,8 +291,8 @@ def _fetch(
     keys: dict[str, str] = {}
     try:
         sweep_partials(store.layout)
-        with remote.call() as storage:
-            files = ModuleFiles(store, storage, revision, vouched(storage, revision, modules))
+        with store.workspace() as workspace, remote.call() as storage:
+            files = ModuleFiles(store, storage, revision, vouched(storage, revision, modules), workspace)
             files.bring(entry for found in modules.values() for entry in found.values())
             for name, found in modules.items():
                 try:

@@ -107,5 +107,5 @@ def _row(session: Session, name: str) -> IndexRow:
         return flawed[0]
     row = index.row(record.place)
     if row is None:
-        raise UnknownNameError(f"no records begin with {name!r}", cause="it went a moment ago")
+        raise UnknownNameError(f"no record begins with {name!r}", cause="it went a moment ago")
     return row

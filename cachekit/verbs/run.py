@@ -22,7 +22,17 @@ from cachekit.recipe.command import CommandLine
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import Answer
-from cachekit.verbs.plan import Plan, fetch_planned, look_again, plan, tell, unrestored, unshared
+from cachekit.verbs.plan import (
+    Plan,
+    fetch_planned,
+    look_again,
+    miss_error,
+    plan,
+    tell,
+    unfetched,
+    unrestored,
+    unshared,
+)
 from cachekit.verbs.planned import Planned, planned
 from cachekit.verbs.session import Session, holding
 from cachekit.verbs.train import beyond
@@ -205,11 +215,12 @@ def ready(plan: Plan) -> bool:
 
 
 def foreseen(plan: Plan) -> Planned:
-    """What a command will find: a record that a failed run has made is no promise."""
+    """What a command will find: with a record that a failed run has made, it may compile more."""
     answer = planned(plan)
     if plan.record is None or ready(plan):
         return answer
-    return structs.replace(answer, flaw="its record was made by a run that failed, and may lack graphs")
+    flaw = "its record was made by a run that failed, and may lack graphs"
+    return structs.replace(answer, flaw=flaw, compile_seconds=None, expected_seconds=None, dollars=None)
 
 
 def not_warm(plan: Plan) -> MissError:
@@ -252,7 +263,7 @@ def entered(
     prepared = plan.prepared
     record = None if recache else fetch_planned(session, plan)
     if record is None and require_warm:
-        raise not_warm(structs.replace(plan, record=None, found=None, flaw="it could not be fetched"))
+        raise miss_error(unfetched(plan))
     seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:

@@ -133,13 +133,16 @@ def _events(store: Store, name: str) -> list[Event]:
         for path in paths:
             if events := _read(path):
                 return events
-        raise UnknownNameError("no run is recorded here", hint="cachekit warm RECIPE; or check --home")
+        raise UnknownNameError(
+            "no run of warm, train or run is recorded here", hint="cachekit warm RECIPE; or check --home"
+        )
     found = [path for path in paths if path.stem.startswith(name)]
     if len(found) == 1 and (events := _read(found[0], verbs=None)):
         return events
+    names = ", ".join(path.stem for path in found[:5] or paths[:5])
     raise UnknownNameError(
-        f"{len(found) or 'no'} runs begin with {name[:80]!r}",
-        cause=", ".join(path.stem for path in found[:5] or paths[:5]),
+        f"{len(found)} runs begin with {name[:80]!r}" if found else f"no run begins with {name[:80]!r}",
+        cause=f"{'they' if found else 'the last runs'} are {names}" if names else "",
         hint="give the whole name, or `last`",
     )
 

@@ -28,7 +28,7 @@ BAD_INPUT = {
         "plan unknown.yaml", 2, "bad-recipe", "unknown.yaml, line 4: unknown field training.epochz",
         "fields of training are", "did you mean training.num_train_epochs?",
     ),
-    "wrong type": ("plan typed.yaml", 2, "bad-recipe", "line 4: training.max_steps is 'many'", "expected `int", ""),
+    "wrong type": ("plan typed.yaml", 2, "bad-recipe", "line 4: training.max_steps is 'many'", "expected a whole", ""),
     "unknown section by --set": (
         "plan tiny.yaml --set trainig.max_steps=2", 2, "bad-recipe", "--set trainig", "", "training",
     ),
@@ -159,7 +159,7 @@ BAD_INPUT = {
         "pipe.csv cannot be read", "not a regular file", "to a file",
     ),
     "no such key": (
-        "store show 0123456789", 2, "unknown-name", "no records begin with '0123456789'", "", "cachekit store ls"
+        "store show 0123456789", 2, "unknown-name", "no record begins with '0123456789'", "", "cachekit store ls"
     ),
     "a short key": ("store show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
     "a short key, where recipes have names": (
@@ -195,6 +195,14 @@ BAD_INPUT = {
     "options before a command": ("zoo -f json ls", 2, "usage", "after the command", "", "cachekit zoo ls --format"),
     "no such verb of the store": ("store penguins", 2, "usage", "penguins", "", "cachekit store --help"),
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
+    "a verb of the store": ("ls", 2, "usage", "'ls'", "", "cachekit store ls"),
+    "a verb of the last edition": ("env", 2, "usage", "'env'", "", "cachekit doctor"),
+    "neither a recipe nor a key": ("store rm zzz", 2, "unknown-name", "no recipe is called 'zzz'", "of a key", "zoo"),
+    "no program, predicted": ("run --dry-run -- nosuchcmd", 2, "usage", "nosuchcmd was not found", "PATH", "run --"),
+    "a device": ("plan /dev/zero", 2, "bad-recipe", "/dev/zero cannot be read", "regular file", "name a recipe"),
+    "no run": ("why --run nope", 2, "unknown-name", "no run begins with 'nope'", "", "last"),
+    "no last run": ("why --run last", 2, "unknown-name", "no run of warm, train or run", "", "cachekit warm"),
+    "no remote": ("hub ls", 2, "usage", "no remote is configured", "", "cachekit hub use"),
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),
     "too many recipes": ("warm tiny.yaml more.yaml", 2, "usage", "more.yaml", "", "cachekit warm --help"),
     "no recipe": ("plan", 2, "usage", "no recipe was named", "", "--all"),
@@ -238,3 +246,8 @@ def test_bad_input_is_answered_in_three_lines(command, bad_files, machine, worke
     assert cause in found[2]
     assert hint in found[3]
     assert answer.out == ""
+
+
+def test_an_option_unlike_all_others_suggests_none(command):
+    assert "--verbose" not in command("plan", "bert", "--bogus", code=2).err
+    assert "--verbose" in command("plan", "bert", "--verbos", code=2).err

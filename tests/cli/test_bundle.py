@@ -20,7 +20,7 @@ def test_a_recipe_goes_to_an_empty_box(command, machine, home, work):
     publish(home)
     there = str(work.parent / "box")
     said = command("store", "export", "tiny.tar", "tiny.yaml")
-    assert said.out.startswith("tiny.tar: 1 record, 1 file, 4.7 MB; in ")
+    assert said.out.startswith("tiny.tar: 1 record, 1 file, file size 4.7 MB; in ")
     digest = said.out.splitlines()[-2].split()[1]
     assert said.out.splitlines()[-1] == "  there: cachekit store import tiny.tar --trust-all"
     assert command("plan", "tiny.yaml", "--home", there).out.startswith("tiny: miss")

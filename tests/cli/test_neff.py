@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from cachekit.cli import app, out
@@ -73,6 +74,7 @@ def test_what_people_see(command):
 def test_what_programs_read(command):
     files = make_all()
     found = json.loads(command(*files, "--format", "json", code=5))
+    jsonschema.validate(found, json.loads(command("--schema")))
     assert [one["file"] for one in found] == files
     states = ["verified", "verified", "damaged", "damaged", "unknown", "absent", "absent"]
     assert [one["state"] for one in found] == states

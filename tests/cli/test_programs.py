@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
+from cachekit.cli import doctor
 from cachekit.errors import every_error
 from cachekit.recipe import zoo
 from tests.support import command_words
@@ -44,6 +46,8 @@ DATA_COMMANDS = [
     ("zoo", "show", "roberta-base"),
     ("zoo", "show", "trn1.2xlarge"),
     ("zoo", "show", "neuron-2.31"),
+    ("zoo", "ls", "toolchains"),
+    ("zoo", "show", "trn1.2xlarge", "--price", "trn1.2xlarge=0.40"),
     ("zoo", "check", "tiny.yaml"),
     ("zoo", "schema"),
     ("config",),
@@ -61,6 +65,7 @@ def test_json_parses_and_nothing_else_is_said(command, filled, arguments):
         schema = command(*path, "--schema").json
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.validate(answer.json, schema)
+        assert schema["version"] == 1
 
 
 @pytest.mark.feature("U2")
@@ -89,6 +94,7 @@ def test_json_says_what_people_are_told(command, filled):
     shown = command("store", "show", filled.key[:10], "--format", "json").json
     assert shown["key"] == shown["key_of_ingredients"] == filled.key
     assert shown["whole"] is True
+    jsonschema.validate(shown, command("store", "show", "--schema").json)
     assert shown["hard"] == planned["ingredients"]["hard"]
     settings = {row["name"]: row for row in command("config", "--format", "json", "--home", "/srv/x").json}
     assert (settings["home"]["value"], settings["home"]["origin"]) == ("/srv/x", "flag")
@@ -255,3 +261,15 @@ def test_ctrl_c_in_this_process_exits_130(command, machine, monkeypatch):
     assert answer.err.startswith("error[interrupted]: stopped\n")
     assert len(answer.err.splitlines()) <= 3
     assert "Traceback" not in answer.err
+
+
+def test_a_name_beside_the_key_may_be_longer_than_those_in_it(command, home):
+    name = "training.a_long_name_of_no_effect_on_graphs"
+    record = publish_record(home, msgspec.structs.replace(small_record(), soft={name: 5e-05}))
+    assert f"  {name}  5e-05" in command("store", "show", record.key).out
+
+
+def test_the_longest_name_of_a_machine_keeps_its_column():
+    found = dict.fromkeys(("cachekit", "python", "platform", "home", "compiler_cache_dir", "compiler"), "x")
+    lines = doctor.machine({**found, "places": {}, "problem": "none", "directory": "x"})
+    assert {line.index(" x") for line in lines} == {len("compiler_cache_dir")}

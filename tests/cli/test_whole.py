@@ -44,6 +44,7 @@ def test_every_data_verb_has_the_three_formats(path):
     assert {"--format", "-f", "--quiet", "-q", "--verbose", "-v"} <= options.keys()
     assert options["--format"].metavar == "human|json|quiet"
     assert options["--format"].default == "human"
+    assert "--schema" in options or path in {("zoo",), ("zoo", "new")}, "a group and a text have none"
 
 
 @pytest.mark.feature("U2")

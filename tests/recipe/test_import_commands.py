@@ -156,9 +156,9 @@ POD = f"spec:\n  containers:\n    - command: [{', '.join(CALL.split())}]\n"
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("x.ipynb", json.dumps(NOTEBOOK), "a notebook, which is not read"),
-        ("notebook", json.dumps(NOTEBOOK), "a notebook, which is not read"),
-        ("launch.py", f'import os\nos.system("{CALL}")\n', "a Python program, which is not read"),
+        ("x.ipynb", json.dumps(NOTEBOOK), ": it is a notebook"),
+        ("notebook", json.dumps(NOTEBOOK), ": it is a notebook"),
+        ("launch.py", f'import os\nos.system("{CALL}")\n', ": it is a Python program"),
         ("pod.yaml", POD, "no recipe can be made"),
         ("Dockerfile", f'CMD ["{CALL}", "run_glue.py"]\n', "cannot be turned"),
     ],

@@ -13,7 +13,7 @@ from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.nearest import Wanted, search
 from cachekit.remotes.nearest_on import Budget
-from cachekit.remotes.port import Commit, Write
+from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import COMMAND, IMPORTED
 from tests.remotes.storage_processes import KINDS, serve
@@ -279,6 +279,24 @@ def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
     strange.append(Write(f"{layout.RECORDS}/loose.json", b"{}", ""))
     storage.commit(Commit("spoil", writes=[Write(path, b'{"record": {}}', token), *strange]), "")
     assert search(wish(wanted), me.store, me.session.remotes).near.known.key == far[0].key
+
+
+@pytest.mark.parametrize(
+    "name", [f"standin-1.0/bert/{'a' * 300}", f"{'a' * 300}/bert/{'a' * 64}"], ids=["file", "folder"]
+)
+def test_a_name_that_no_file_here_can_have_is_passed_over(tmp_path, shared, name):
+    class Odd(Counted):
+        def list(self, folder, revision):
+            yield Entry(f"{layout.RECORDS}/{name}.json", 10)
+            yield from self._storage.list(folder, revision)
+
+    me = Watched(tmp_path / "me", shared=[(Odd(shared()), "r")])
+    wanted = me.prepare()
+    mine = publish(me.store, others(wanted, 1)[0])  # so that its folder is there to look into
+    assert f"{mine.directory}/{mine.model_type}" == "standin-1.0/bert"
+    near = made_from(wanted, **{"training.max_seq_length": 64})
+    fill(shared(), [near])
+    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == near[0].key
 
 
 def test_a_spoilt_memory_is_asked_again(tmp_path, shared):

@@ -8,8 +8,9 @@ import pytest
 
 from cachekit.errors import CachekitError, ConflictError, TooLargeError
 from cachekit.remotes.address import KINDS
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.port import ABSENT, Commit, Write
+from cachekit.remotes.port import ABSENT, Commit, Storage, Write
 from tests.remotes.storage_processes import (
     EVERY,
     ONE_PROCESS,
@@ -102,6 +103,14 @@ def content(storage, path, revision, start=0):
 
 def read(storage, path, limit=1 << 20):
     return storage.read(path, storage.revision(), limit)
+
+
+def test_an_adapter_that_lacks_a_call_cannot_be_made(tmp_path):
+    class Forgetful(FolderStorage):
+        stranger = Storage.stranger
+
+    with pytest.raises(TypeError, match="stranger"):
+        Forgetful(tmp_path)
 
 
 class TestReading:

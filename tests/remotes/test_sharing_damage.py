@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 from msgspec import structs
 
-from cachekit.errors import AuthError
+from cachekit.errors import AuthError, IntegrityError
 from cachekit.remotes import card, document, layout
+from cachekit.remotes.fetch import pull
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
@@ -161,6 +162,38 @@ def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
     page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
     assert card.total(page) == 1
     assert one.key[:16] in card.update(page, [two], 2).decode()
+
+
+def test_a_long_cell_of_a_card_is_cut_between_characters():
+    record = structs.replace(make_record(1)[0], recipe="a" + "&" * 300)
+    page = card.update(b"", [record], 1).decode()
+    assert f"| a{'&amp;' * 39} |" in page
+    assert record.key[:16] in card.update(page.encode(), [make_record(2)[0]], 2).decode()
+
+
+@pytest.mark.parametrize("spoilt", [False, True], ids=["refused", "changed after its check"])
+def test_files_from_inside_a_record_are_the_pulls_own(tmp_path, shared, spoilt):
+    """In a file that processes share, another pull could change what this one has checked."""
+    made = make_record(size=600)
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
+    push(ann.store, ann.session.remotes, [publish(ann.store, made)])
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
+    found = bob.session.remotes.find(*made[0].place)
+    assert found.shared.inline
+    kept = [bob.store.layout.partial, bob.store.layout.tmp]
+    shown = []
+
+    def judge(module, path):
+        shown.extend(kept[0].glob("*"))
+        if spoilt:
+            path(module.files[0]).write_bytes(b"x" * 600)
+        return "" if spoilt else "no good"
+
+    with pytest.raises(IntegrityError):
+        pull(bob.store, found, judge)
+    assert shown == []
+    assert find(bob.store, made[0]) is None
+    assert [path for folder in kept for path in folder.glob("*")] == []
 
 
 def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):

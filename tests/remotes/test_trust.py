@@ -67,6 +67,9 @@ def test_what_counts_is_the_folder_behind_a_link(shared, tmp_path):
     shared.chmod(0o777)
     (tmp_path / "link").symlink_to(shared)
     assert "every user" in why(tmp_path / "link")
+    shared.chmod(0o755)
+    tmp_path.chmod(0o777)
+    assert str(tmp_path) in why(tmp_path / "link"), "everybody can put another link there"
 
 
 def test_a_folder_in_whose_place_everybody_can_put_another_is_not(shared):
@@ -288,17 +291,17 @@ def test_warm_and_train_compile_and_tell_it_once(bob):
 
 
 def test_it_is_not_the_nearest_record(bob):
-    me = bob()
+    trusting, me = bob(trust_all=True), bob()
     wanted = me.prepare(recipe(16))
     reuse_bytes = me.session.config.reuse_bytes
+    planned = plan(wanted, trusting.store, trusting.session.remotes, reuse_bytes=reuse_bytes)
+    assert None not in {planned.near, planned.reuse}
+    # What that one remembers of the remote says nothing to somebody who does not trust it.
     planned = plan(wanted, me.store, me.session.remotes, reuse_bytes=reuse_bytes)
     assert (planned.near, planned.reuse) == (None, None)
     warm(me.session, wanted)
     assert not me.told("reuse.restored")
     assert not me.told("pull.start")
-    trusting = bob(trust_all=True)
-    planned = plan(trusting.prepare(recipe(24)), trusting.store, trusting.session.remotes, reuse_bytes=reuse_bytes)
-    assert None not in {planned.near, planned.reuse}
 
 
 def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):

@@ -13,8 +13,10 @@ from msgspec import structs
 from cachekit.errors import StoreError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
+from cachekit.store import uses
 from cachekit.store.compile_lock import CompileLock
 from cachekit.store.gc import Keep, fits
+from cachekit.store.removal import Remover
 from cachekit.store.scratch import Scratch
 from cachekit.verbs.gc import gc
 from cachekit.verbs.pins import Named, pin, pins
@@ -65,6 +67,27 @@ def test_beyond_the_limit_the_oldest_use_goes_first(home, watched):
         if pair[0].key in kept(watched):
             assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
     assert watched.damage() == []
+
+
+@pytest.mark.feature("G1")
+def test_the_limit_is_kept_although_others_use_and_publish_meanwhile(home, watched, monkeypatch):
+    made = filled(watched, 4)
+    size = sum(managed(home).values())
+    records, rounds = Remover.records, []
+
+    def beside(remover, victims):
+        if not rounds:
+            uses.note(watched.store.layout, victims[0].row.key)
+        records(remover, victims)
+        if not rounds:
+            publish(watched.store, make_record(9, ("late",), size=4000))
+        rounds.append(victims)
+
+    monkeypatch.setattr(Remover, "records", beside)
+    done = gc(watched.session, Keep(max_size=3 * size // 4))
+    assert done.after == sum(managed(home).values()) <= 3 * size // 4
+    assert done.before == size
+    assert [(one.key, one.why) for one in done.kept] == [(made[-1][0].key, "it was used")]
 
 
 @pytest.mark.feature("G1")

@@ -82,6 +82,15 @@ def test_no_figure_is_lost_when_journals_are_removed(layout):
         trace(layout, gone)
 
 
+def test_figures_are_durable_when_their_journals_go(layout, monkeypatch):
+    """The file, and each folder that names it: the first figures of a store make the last of those."""
+    synced, fsync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.fstat(handle).st_ino) or fsync(handle))
+    assert retire(layout, DAYS, NOW) > 20
+    month = min(folder(layout).iterdir())
+    assert {path.stat().st_ino for path in (month, month.parent, layout.state, layout.root)} <= synced
+
+
 def test_what_was_counted_is_not_read_again_until_it_changes(layout, monkeypatch):
     expected = said(layout)
     counted = []

@@ -123,12 +123,19 @@ def test_a_name_that_could_leave_its_folder_is_refused(name):
     for changes in (
         {"modules": (Module(name, (good,)),)},
         {"modules": (Module("m", (good, msgspec.structs.replace(good, path=name))),)},
-        {"directory": name},
-        {"model_type": name},
-        {"directory": "a/b"},  # one step of a path, and no more
-        {"model_type": "a/b"},
     ):
         refused(encode(record(**changes)))
+
+
+@pytest.mark.parametrize("field", ["directory", "model_type"])
+@pytest.mark.parametrize("name", [*HOSTILE, "a/b", "a\n", "\x1b[31mred", "\x9b31m"])
+def test_a_record_that_would_lie_elsewhere_can_neither_be_made_nor_read(field, name):
+    """One step of a path, and no more: so `Store.publish` cannot be given one."""
+    with pytest.raises(ValueError, match="cannot name a folder of records"):
+        record(**{field: name})
+    with pytest.raises(ValueError, match="cannot name a folder of records"):
+        msgspec.structs.replace(record(), **{field: name})
+    refused(document(body(**{field: name})))
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_graph_that_is_what_its_record_says_and_damaged_all_the_same(home, way
         ]
         assert found.error().exit_code == 5
         done = verify(watched.session, repair=True)
-        assert [problem.left for problem in done.bad] == ["no remote may be read"]
+        assert [problem.left for problem in done.bad] == ["no remote that can be read is configured"]
     else:
         assert found.problems == ()
         assert len(found.notes) == (way == "no neff")

@@ -5,8 +5,11 @@ import json
 
 import pytest
 
+from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import encode
 from cachekit.verbs.verify import verify
+from tests.remotes.sharing_cases import at_once  # noqa: F401 - fixture
+from tests.remotes.watched_storages import Broken
 from tests.store.verify_cases import filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
 
@@ -35,6 +38,7 @@ def test_a_damaged_record_comes_back_from_a_shared_cache(home, shared, way):
     done = verify(watched.session, repair=True)
     assert [problem.mended for problem in done.problems] == [watched.session.remotes.readable[0].name]
     assert path.read_bytes() == raw
+    assert [aside.read_bytes() for aside in watched.store.layout.quarantine.iterdir()] == [bad]
     assert verify(watched.session).problems == ()
     assert find(Watched(home).store, other[0]) == other[0]
 
@@ -91,6 +95,25 @@ def test_a_cache_that_has_other_bytes_for_the_file_does_not_repair_it(home, shar
     assert len(done.bad) == 1
     assert done.error().exit_code == 5
     assert find(fresh.store, made[0]) is None
+
+
+@pytest.mark.feature("S6")
+@pytest.mark.usefixtures("at_once")
+def test_bad_bytes_stay_until_their_replacement_has_come(home, shared):
+    made = make_record(1, size=9000)
+    filled(with_cache(home, shared), made)
+    storage = Broken(FolderStorage(shared), "chunks")
+    watched = Watched(home, shared=[(storage, "r")])
+    bad, aside = watched.store.layout.blob(made[0].files[0].sha256), watched.store.layout.quarantine
+    overwrite(bad, b"bad")
+    (problem,) = verify(watched.session, repair=True).bad
+    assert "it is away" in problem.left
+    assert bad.read_bytes() == b"bad"
+    assert not aside.exists()
+    storage.failing.clear()
+    assert verify(watched.session, repair=True).good
+    assert [path.read_bytes() for path in aside.iterdir()] == [b"bad"]
+    assert find(watched.store, made[0]) == made[0]
 
 
 @pytest.mark.feature("S6")

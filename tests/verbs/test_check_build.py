@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from cachekit.compilers.inductor.compare import compare
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.errors import MissError
+from cachekit.remotes.folder import FolderStorage
 from cachekit.verbs.check_build import check_build
 from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.support.processes import memory_folder
-from tests.support.standins import Watched, compiles, recipe, tree
+from tests.support.standins import Watched, compiles, overwrite, recipe, tree
 
 ROOTS = ("/home/ann/.cache/cachekit/v1/live/246f295a3c7bbb5c-1365-50c3584d9184/root", "/x/246f-9-0123456789ab/root")
 
@@ -66,6 +67,19 @@ def test_what_is_not_warm_cannot_be_checked(tmp_path):
     with pytest.raises(MissError) as caught:
         check_build(watched.session, watched.prepare(recipe()))
     assert caught.value.exit_code == 3
+
+
+def test_a_record_that_cannot_be_fetched_cannot_be_checked(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    first = Watched(tmp_path / "first", shared=[(FolderStorage(shared), "rw")])
+    warm(first.session, first.prepare())
+    for path in shared.rglob("*.code"):
+        overwrite(path, b"x" * path.stat().st_size)
+    second = Watched(tmp_path / "second", shared=[(FolderStorage(shared), "r")])
+    with pytest.raises(MissError) as caught:
+        check_build(second.session, second.prepare())
+    assert caught.value.cause == f"its record could not be fetched from {second.session.remotes.readable[0].name}"
 
 
 # Inductor

@@ -160,6 +160,15 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     assert bob.told("remote.failed")
 
 
+def test_a_remote_that_is_not_trusted_is_said_to_be_not_used(tmp_path):
+    folder = tmp_path / "everybody's"
+    folder.mkdir()
+    folder.chmod(0o777)
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(folder), "r")])
+    note = coverage(bob.session, bob.prepare()).notes[0]
+    assert "is not used: every user of this machine can write to it" in note
+
+
 # A trial that failed
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.cli import plan_text
 from tests.support.cli_session import the_error
 from tests.verbs.run_user import COMPILES, LIMIT, SECRETS, User
 
@@ -67,6 +68,10 @@ def test_a_failed_command_loses_nothing_and_its_exit_code_is_the_answer(user):
     done = user.run(*TRAIN, "--fail", "--half", code=7)
     assert (done["exit_code"], done["compiled"], done["kept"]) == (7, 2, True)
     user("run", "--require-warm", "--", *TRAIN, "--fail", "--half", code=3)  # what failed may lack graphs
+    planned = json.loads(user("run", "--dry-run", "-f", "json", "--", *TRAIN, "--fail", "--half").stdout)
+    assert (planned["status"], planned["compile_seconds"]) == ("hit", None)
+    assert "may lack graphs" in "\n".join(plan_text.one(planned))
+    assert "nothing will compile" not in "\n".join(plan_text.one(planned))
     user.run(*TRAIN, "--fail", "--half", code=7)
     assert user.said == ["forward found", "backward found"]
 

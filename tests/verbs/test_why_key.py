@@ -50,4 +50,4 @@ def test_a_key_has_nothing_to_be_changed(command, home, machine):
 
 def test_digits_that_no_key_begins_with_are_told_as_such(command, home, machine):
     publish(home)
-    assert the_error(command("why", "00000000", code=2))[1] == "no records begin with '00000000'"
+    assert the_error(command("why", "00000000", code=2))[1] == "no record begins with '00000000'"

@@ -44,7 +44,12 @@ def packages(config: Config) -> Iterator[Finding]:
         missing = [name for name in host.REQUIRED if name not in found]
         yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", run=host.INSTALL)
     elif config.compiler != "inductor" and (error := host.unusable_devices()):
-        yield Finding("problem", f"{error.message}; {error.cause}", host.INSTEAD, host.INSTALL)
+        yield Finding(
+            "problem",
+            f"{error.message}; {error.cause}",
+            f"install the packages, or choose another compiler: {host.INSTEAD}",
+            host.INSTALL,
+        )
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
 

@@ -29,7 +29,7 @@ def _install(required: Sequence[str]) -> str:
 
 
 INSTALL = _install(REQUIRED)
-INSTEAD = "or --compiler inductor runs the same recipe with PyTorch's own compiler"
+INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def unusable_devices() -> CompilerUnavailableError | None:
             f"this machine has Neuron devices ({nodes[0] if nodes else 'neuron-ls lists them'}), "
             "and the packages for them cannot be used",
             cause=error.message,
-            hint=error.hint if INSTEAD in error.hint else f"{error.hint}; {INSTEAD}",
+            hint=error.hint if INSTEAD in error.hint else f"{error.hint}; or {INSTEAD}",
         )
     return None
 
@@ -197,10 +197,11 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
             hint=f"{_install(required)} --force-reinstall",
         )
     if missing := [name for name in required if name not in found]:
+        verb = "is" if len(missing) == 1 else "are"
         raise CompilerUnavailableError(
-            f"the Neuron compiler is not available: {', '.join(missing)} is not installed",
+            f"the Neuron compiler is not available: {', '.join(missing)} {verb} not installed",
             cause="AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            hint=f"{_install(required)}; {INSTEAD}",
+            hint=f"{_install(required)}; or {INSTEAD}",
         )
     if empty := without_code(found):
         raise CompilerUnavailableError(

@@ -270,7 +270,7 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
         built = hidden / "module"
         size = _build(module, files, built, check)
         found, reason = place.put(built, target, over_finished=bool(damaged))
-    return outcome("replaceable" if damaged and found == "present" else found, size, damaged or reason)
+    return outcome(found, size, damaged if damaged and found == "replaceable" else reason)
 
 
 def outcome(found: place.Standing, size: int, reason: str) -> Restored:

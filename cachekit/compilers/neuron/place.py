@@ -132,7 +132,7 @@ def put(built: Path, target: Path, *, over_finished: bool = False) -> tuple[Stan
     """Rename a built folder to its place, in one step; returns what stood there, as `standing` does.
 
     Nothing is moved where it says `present` or `left`. What was replaced then lies at `built`. With `over_finished` a
-    finished module is replaced too: the caller found it damaged.
+    finished module is `replaceable` too: the caller found it damaged.
     """
     for _ in range(3):
         try:
@@ -152,11 +152,9 @@ def put(built: Path, target: Path, *, over_finished: bool = False) -> tuple[Stan
         if _exchange(built, target):
             # The other may have begun to work between the look and the exchange: then it was there first.
             after, why = standing(built)
-            if after in {"replaceable", found}:
-                return found, reason
-            if _exchange(built, target):
+            if after not in {"replaceable", found} and _exchange(built, target):
                 return after, why
-            return found, reason
+            return "replaceable", reason
     return "left", "it changes all the time"
 
 

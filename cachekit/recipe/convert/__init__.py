@@ -49,7 +49,11 @@ def convert(path: Path) -> RecipeDraft:
     """
     text = read_text(path, LARGEST, "script or YAML file")
     if program := _program(path, text):
-        raise RecipeError(f"{path} is {program}, which is not read", cause="nothing is run", hint=command.PASTE)
+        raise RecipeError(
+            f"no recipe can be made of {path}: it is {program}",
+            cause="cachekit would have to run it to learn its settings",
+            hint=command.PASTE,
+        )
     looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
     if not looks_like_yaml and (calls := command.find(text)):
         return examples.convert(calls, slug(path.stem), path.parent)

@@ -109,7 +109,7 @@ def test_doctor_prints_the_root(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", f"file://{tmp_path}/a.b")
     app.run(["doctor"])
     shown = capsys.readouterr().out
-    assert f"neuron cache {tmp_path}/a.b (NEURON_COMPILE_CACHE_URL" in shown
+    assert f"neuron cache       {tmp_path}/a.b (NEURON_COMPILE_CACHE_URL" in shown
     assert f"  warning: {tmp_path}/a.b has " in shown
     app.run(["doctor", "--format", "json"])
     document = json.loads(capsys.readouterr().out)["machine"]["places"]["neuron_cache"]

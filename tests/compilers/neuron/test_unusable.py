@@ -64,7 +64,7 @@ def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, ca
     error = command(capsys, verb, recipe, code=1)["error"]
     assert error["code"] == "compiler-unavailable"
     assert error["message"].startswith(f"{MESSAGE} ({machine}/neuron0)")
-    assert "neuronx-cc, libneuronxla, torch-neuronx is not installed" in error["cause"]
+    assert "neuronx-cc, libneuronxla, torch-neuronx are not installed" in error["cause"]
     assert host.INSTALL in error["hint"]
     assert "--compiler inductor" in error["hint"]
 
@@ -125,7 +125,7 @@ def test_a_host_without_devices_starts_no_process(monkeypatch):
 @pytest.mark.parametrize(
     "versions, cause",
     [
-        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx is not installed"),
+        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx are not installed"),
         ({"neuronx-cc": "1.0.post1", "torch-neuronx": "1.0"}, "cannot be used"),
         ({"neuronx-cc": "2.27.5334.0", "torch-neuronx": "2.11.3.0.1278"}, "cannot be used"),  # TorchNeuron, no code
     ],
