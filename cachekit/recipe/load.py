@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,7 +13,7 @@ from msgspec import NODEFAULT, Struct, structs
 
 from cachekit import files
 from cachekit.errors import RecipeError, UsageError
-from cachekit.recipe import yaml_text
+from cachekit.recipe import placeholder, yaml_text
 from cachekit.recipe.checks import check
 from cachekit.recipe.explain import Places, explained
 from cachekit.recipe.schema import Recipe
@@ -74,8 +75,9 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
     _anchor(document, base or Path.cwd(), source)
     overridden = {_apply(document, override) for override in overrides}
     document = normalise(document, {}, "--set")
-    _anchor(document, Path.cwd(), "--set")
     places = Places(source, {canonical(path): line for path, line in lines.items()}, overridden)
+    _refuse_placeholders(document, base or Path.cwd(), places)
+    _anchor(document, Path.cwd(), "--set")
     try:
         recipe = msgspec.convert(document, Recipe)
     except msgspec.ValidationError as error:
@@ -88,6 +90,27 @@ _LOCAL = {
     "model": ("path", "tokenizer"),
     "data": ("path", "train_file", "validation_file", "test_file"),
 }
+
+
+# Fields that name something outside of the recipe: a placeholder there would be asked for by its name.
+_NAMED = {
+    "model": ("id", "revision", "path", "package", "tokenizer"),
+    "data": ("id", "config", "revision", "path", "train_file", "validation_file", "test_file"),
+}
+
+
+def _refuse_placeholders(document: dict[str, Any], base: Path, places: Places) -> None:
+    """Refuse a field that still waits for its value, unless a file or folder has that name."""
+    for section, names in _NAMED.items():
+        fields = document.get(section)
+        for name in names:
+            value = fields.get(name) if isinstance(fields, dict) else None
+            text = value.removeprefix(f"{base}/") if isinstance(value, str) else ""
+            if placeholder.has_placeholder(text) and not os.path.exists(base / text):  # noqa: PTH110 - of any length
+                raise RecipeError(
+                    f"{places.where((section, name))}: {section}.{name} is the placeholder {placeholder.short(text)}",
+                    hint=f"put a value in its place, or --set {section}.{name}=...",
+                )
 
 
 def _anchor(document: dict[str, Any], base: Path, source: str) -> None:

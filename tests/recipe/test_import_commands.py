@@ -15,6 +15,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.convert import command, examples
 from cachekit.recipe.convert.tables import tables
+from cachekit.recipe.placeholder import has_placeholder
 from cachekit.verbs.zoo import new_recipe
 from tests.recipe.importing_cases import made, whats
 
@@ -94,6 +95,15 @@ def test_a_call_that_runs_is_taken_whatever_stands_before_it(before):
         ("--tokenizer_name '{{ model }}'", "--tokenizer_name is {{ model }}"),
         ("--tokenizer_name '<your-model>'", "--tokenizer_name is <your-model>"),
         ("--tokenizer_name ...", "--tokenizer_name is ..."),
+        ("--tokenizer_name %MODEL%", "--tokenizer_name is %MODEL%"),
+        ("--tokenizer_name @model@", "--tokenizer_name is @model@"),
+        ("--tokenizer_name a/__MODEL__", "--tokenizer_name is a/__MODEL__"),
+        ("--tokenizer_name [model]", "--tokenizer_name is [model]"),
+        ("--tokenizer_name MODEL_PLACEHOLDER", "--tokenizer_name is MODEL_PLACEHOLDER"),
+        ("--tokenizer_name YOUR_MODEL", "--tokenizer_name is YOUR_MODEL"),
+        ("--tokenizer_name me/your-model-here", "--tokenizer_name is me/your-model-here"),
+        ("--output_dir /path/to/out", "--output_dir is /path/to/out"),
+        ("--output_dir path/to/out", "--output_dir is path/to/out"),
     ],
 )
 def test_a_placeholder_is_named_and_refused(tmp_path, option, named):
@@ -119,6 +129,8 @@ def test_what_only_looks_like_a_placeholder_is_a_value(tmp_path):
     line = f"""{CALL} --source_prefix '<s> a $ ' --lr_scheduler_kwargs '{{"min_lr": 1}}' < /dev/null > log 2>&1"""
     left = whats(made(tmp_path, line))
     assert "--source_prefix <s> a $" in left
+    for value in ("[MASK]", "__en__", "100%_of_50%", "me@here.org", "models/footpath/tokens", "runs/%Y-%m", "yours"):
+        assert not has_placeholder(value)
     assert '--lr_scheduler_kwargs {"min_lr": 1}' in left
 
 

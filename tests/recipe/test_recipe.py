@@ -204,6 +204,29 @@ def test_fields_that_do_not_go_together_are_refused(text, line, words):
     assert error.hint
 
 
+@pytest.mark.parametrize(
+    "section, field, value",
+    [
+        ("model", "id", "{model_name}"),
+        ("model", "id", "$MODEL"),
+        ("model", "path", "path/to/model"),
+        ("data", "id", "<your-data>"),
+        ("data", "train_file", "$DATA/train.csv"),
+    ],
+)
+def test_a_placeholder_is_named_with_its_field_before_anything_is_asked_for_it(section, field, value):
+    text = f"name: x\n{section}:\n  {field}: '{value}'\n" + ("" if section == "model" else "model: {id: b}\n")
+    error = refused(text)
+    assert error.message == f"r.yaml, line 3: {section}.{field} is the placeholder {value}"
+    assert f"--set {section}.{field}=" in error.hint
+    assert getattr(getattr(read(text, f"{section}.{field}=/a"), section), field) == "/a"
+
+
+def test_a_file_that_is_there_is_no_placeholder(tmp_path):
+    (tmp_path / "$DATA.csv").write_text("a,b")
+    assert read(MINIMAL + f"data: {{train_file: {tmp_path}/$DATA.csv}}").data.train_file
+
+
 def test_the_json_schema_fits_the_zoos_recipes():
     jsonschema = pytest.importorskip("jsonschema")
     document = json_schema()

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.convert import placeholder
+from cachekit.recipe import placeholder
 from cachekit.recipe.load import read_text
 
 PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."

@@ -12,8 +12,7 @@ import yaml
 from msgspec import Struct, field
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import tasks
-from cachekit.recipe.convert import placeholder
+from cachekit.recipe import placeholder, tasks
 from cachekit.recipe.load import load_text
 from cachekit.recipe.schema import Data, Model, Parallel, Training
 from cachekit.text import hide_tokens, names_secret, one_line

@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import tasks
-from cachekit.recipe.convert import placeholder
+from cachekit.recipe import placeholder, tasks
 from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of, repeated
 from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft
 from cachekit.recipe.convert.rows import read_rows

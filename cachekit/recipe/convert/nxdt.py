@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
-from cachekit.recipe.convert import placeholder
+from cachekit.recipe import placeholder
 from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, slug
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.convert.tree import Tree

@@ -1,4 +1,7 @@
-"""Places that wait for a value: `$MODEL`, `{model_name}`, `<your-model>`. A placeholder is never taken for a value."""
+"""Places that wait for a value: `$MODEL`, `{model_name}`, `<your-model>`, `path/to/data`.
+
+A placeholder is never taken for a value.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,12 @@ from cachekit.errors import RecipeError
 _PLACEHOLDER = re.compile(
     r"\$[\w{(@*#?]|`[^`]*`|\{\{.*?\}\}|\{[\w .-]*\}|\.\.\.$|…"
     r"|<(?!/?(?:s|pad|unk|mask|bos|eos|cls|sep|extra_id_\d+)>)[A-Za-z/][^<>|]*>"
+    # %MODEL%, @model@, __MODEL__; a language's `__en__` is a value.
+    r"|(?<!\w)(?:%[A-Za-z_]\w*%|@[A-Za-z_]\w*@|__[A-Z][A-Z0-9_]*__)(?!\w)"
+    # [model]; a tokenizer's [MASK] is a value.
+    r"|^\[(?i:(?:your|my)[ _-][\w -]+|(?:[\w-]*[_-])?(?:model|dataset|data|task|name|path|dir|file|id))\]$"
+    # YOUR_MODEL, your-model-here, path/to/data, MODEL_PLACEHOLDER
+    r"|(?:^|/)(?i:your[_-]\w|path[/_-]to[/_-])|PLACEHOLDER|(?:^|[/_-])(?i:placeholder)$"
 )
 LONGEST = 60  # characters of a value that an error or a note quotes
 
