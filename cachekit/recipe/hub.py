@@ -93,12 +93,21 @@ def download_config(model_id: str, revision: str | None) -> Path:
         if closed := gated(error, "model.id", model_id):
             raise closed from error
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
+        meant = f"did you mean {near[0]}? Else " if near else ""
+        unknown = f"model.id {model_id!r} is in neither the registry nor the Hub cache"
+        chain = list(_chain(error))
+        if any(type(one).__name__ == "OfflineModeIsEnabled" for one in chain):
+            raise UnknownNameError(
+                f"{unknown}, and the Hub was not asked",
+                cause="--offline was given, or HF_HUB_OFFLINE is set",
+                hint=f"{meant or 'check model.id, '}omit --offline and unset HF_HUB_OFFLINE, or give model.path",
+            ) from error
+        status = next((code for one in chain if (code := _status(one)) is not None), None)
+        asked = "the Hub could not be asked" if status is None else "the Hub did not give it"
         raise UnknownNameError(
-            f"model.id {model_id!r} is in neither the registry nor the Hub cache, and the Hub did not give it",
-            cause=first_line(error.__cause__ or error),  # offline mode is told in the one behind it
-            hint=f"did you mean {near[0]}? Else check your network and HF_TOKEN, or give model.path"
-            if near
-            else "check model.id, your network and HF_TOKEN, or give model.path",
+            f"{unknown}, and {asked}",
+            cause=first_line(error.__cause__ or error),
+            hint=f"{meant}check {'' if near else 'model.id, '}your network and HF_TOKEN, or give model.path",
         ) from error
 
 

@@ -26,10 +26,10 @@ def plan(tmp_path):
     """`cachekit plan` with an endpoint; gives exit code, stdout and the lines of stderr."""
     (tmp_path / "unknown.yaml").write_text(RECIPE)
 
-    def run(endpoint, token="", patience=5):
+    def run(endpoint, token="", patience=5, *, offline=False):
         plan = f"from cachekit import cli; from cachekit.recipe import hub; hub.PATIENCE = {patience}; cli.main()"
         found = subprocess.run(
-            [sys.executable, "-c", plan, "plan", "unknown.yaml", "--format", "json"],
+            [sys.executable, "-c", plan, "plan", "unknown.yaml", "--format", "json"] + ["--offline"] * offline,
             cwd=tmp_path,
             env={
                 **{name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"},
@@ -69,13 +69,19 @@ def test_a_hub_that_does_not_give_a_config_is_asked_once(plan, hub, fault):
     code, _, told = plan(hub.endpoint, hub.token if fault else hub.other_token)
     assert (code, len(told)) == (2, 3), told
     assert "'team/unheard-of' is in neither the registry nor the Hub cache" in told[0]
+    assert told[0].endswith("and the Hub did not give it")
     assert hub.count("* *config.json") == 1
 
 
 def test_no_hub(plan):
     code, _, told = plan("http://127.0.0.1:9")
     assert (code, len(told)) == (2, 3), told
+    assert told[0].endswith("and the Hub could not be asked")
     assert "refused" in told[1] or "Max retries" in told[1]
+    code, _, told = plan("http://127.0.0.1:9", offline=True)
+    assert (code, len(told)) == (2, 3), told
+    assert told[0].endswith("and the Hub was not asked")
+    assert "--offline was given" in told[1]
 
 
 def test_a_hub_that_never_answers(plan):
