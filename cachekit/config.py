@@ -7,8 +7,6 @@ parent that has one. The user file is `config.toml` in the platform's configurat
 from __future__ import annotations
 
 import os
-import re
-import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,15 +14,13 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from cachekit import files
+from cachekit import config_files
 from cachekit.errors import UsageError
 from cachekit.text import has_secret, redact, redacted
 from cachekit.units import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
 ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
-# What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
-_OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
 TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 
@@ -221,78 +217,6 @@ def default(name: str) -> Any:
     return value() if callable(value) else value
 
 
-def parse(text: str, path: Path) -> dict[str, Any]:
-    """The settings in a file's text.
-
-    Raises:
-        UsageError: It is no TOML.
-    """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:  # pragma: no cover
-        import tomli as tomllib
-
-    try:
-        document: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
-    return document
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return parse(files.read(path).decode("utf-8"), path)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
-
-
-def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The project's settings file for a folder, and what it says; None where there is none.
-
-    Raises:
-        UsageError: It is no TOML, or cannot be read.
-    """
-    for folder in (start, *start.parents):
-        own = folder / "cachekit.toml"
-        if _is_there(own):
-            return own, _read_toml(own)
-        shared = folder / "pyproject.toml"
-        # Reading every pyproject.toml as TOML costs; most don't have a table of ours, however it is written.
-        if _is_there(shared) and re.search(_OURS, _glance(shared)):
-            tool = _read_toml(shared).get("tool")
-            table = tool.get("cachekit") if isinstance(tool, dict) else None
-            if isinstance(table, dict):
-                return shared, table
-    return None
-
-
-def _is_there(path: Path) -> bool:
-    """Whether a file has the name, or a pipe, which is refused when it is read; a folder is passed over."""
-    try:
-        return path.exists() and not path.is_dir()
-    except OSError:  # in a folder that is closed to this user: after `sudo -u`, HOME may still be another's
-        return False
-
-
-def _glance(path: Path) -> str:
-    try:
-        return files.read(path).decode("utf-8", "replace")
-    except OSError:  # somebody else's, and most likely about other things
-        return ""
-
-
-def user_file() -> Path | None:
-    """The path of the user's own settings file; None for a user without a home."""
-    import platformdirs
-
-    try:
-        return platformdirs.user_config_path("cachekit") / "config.toml"
-    except RuntimeError:
-        return None
-
-
 def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     for name in table:
         if name not in SETTINGS:
@@ -344,9 +268,9 @@ def load(
         raise TypeError(f"no setting is called {', '.join(sorted(unknown))}")
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
-    if (own := user_file()) and _is_there(own):
-        found |= _from_file(own, _read_toml(own))
-    if project := project_file(cwd or Path.cwd()):
+    if (own := config_files.user_file()) and config_files.is_there(own):
+        found |= _from_file(own, config_files.read_toml(own))
+    if project := config_files.project_file(cwd or Path.cwd()):
         found |= _from_file(*project)
     for name in SETTINGS:
         variable = PREFIX + name.upper()

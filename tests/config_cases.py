@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cachekit import config
+from cachekit import config, config_files
 from cachekit.errors import UsageError
 
 # Each setting once: what the option, the environment, the project's file and the user's say. A setting that is read
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def user_file(self):
-        return config.user_file()
+        return config_files.user_file()
 
     def write(self, path, text):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit import config
+from cachekit import config_files
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.address import setup
@@ -112,7 +112,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     """
     address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
     wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{redact(address)}"'
-    project = config.project_file(path.parent)
+    project = config_files.project_file(path.parent)
     there = project[1] if project and project[0] == path else {}
     if project and project[0] != path:
         raise UsageError(
@@ -135,7 +135,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     # A key after a table would belong to it: ours goes first.
     made = f'cache = "local:rw,{NAME}:{may}"\n{text}\n[remotes.{NAME}]\nurl = "{address}"\n'
     try:
-        config.parse(made, path)
+        config_files.parse(made, path)
     except UsageError:  # an inline table of remotes, which no line can be added to
         raise UsageError(f"{path} cannot be added to", hint=f"edit it: {wanted}") from None
     return made

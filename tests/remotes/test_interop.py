@@ -189,7 +189,6 @@ def test_what_the_peer_pushed_we_pull(make, peer, repo, tmp_path):
     }
 
 
-@pytest.mark.slow
 @pytest.mark.xla
 def test_the_peer_still_sees_the_first_of_two_builds(make, peer, repo, tmp_path):
     first, _ = peer("first", "", 61)
@@ -204,7 +203,6 @@ def test_the_peer_still_sees_the_first_of_two_builds(make, peer, repo, tmp_path)
     assert Path(next(line for line in said.splitlines() if line.startswith("neff "))[5:]).read_bytes() == neff
 
 
-@pytest.mark.slow
 @pytest.mark.xla
 def test_the_peers_registry_reads_as_before(make, peer, repo, tmp_path):
     files = crowd(repo)

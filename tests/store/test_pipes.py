@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit import config
+from cachekit import config, config_files
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.remotes.notes import Notes
@@ -107,7 +107,7 @@ def test_a_pipe_as_lock_file_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["project", "user"])
 def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path, monkeypatch, kind):
     own = tmp_path / "user" / "config.toml"
-    monkeypatch.setattr(config, "user_file", lambda: own)
+    monkeypatch.setattr(config_files, "user_file", lambda: own)
     path = own if kind == "user" else tmp_path / "cachekit.toml"
     pipe(path)
     with pytest.raises(UsageError, match="cannot be read") as raised:
@@ -117,4 +117,4 @@ def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path, monkeypatch, kind):
 
 def test_a_pyproject_that_is_a_pipe_is_passed_over(tmp_path):
     pipe(tmp_path / "pyproject.toml")
-    assert config.project_file(tmp_path) is None
+    assert config_files.project_file(tmp_path) is None

@@ -376,7 +376,6 @@ def test_the_promises_hold_with_a_real_compiler(tmp_path):
     assert not_ok(outcomes(subject, Proof(subject, tmp_path / "proof").make())) == {}
 
 
-@pytest.mark.slow  # five minutes: `make test-xla XLA='-m xla'`
 @pytest.mark.xla
 def test_the_promises_hold_over_real_graphs(tmp_path):
     """The real worker and program, whose graphs XLA really makes; the compiler and the cache are stood in for."""

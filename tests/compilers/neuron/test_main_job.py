@@ -108,7 +108,6 @@ def test_a_resume_compiles_nothing_in_an_empty_root(trained):
     assert [f"{entry.path.parent.name}/{entry.name}" for entry in other.host.entries()] == modules(other)
 
 
-@pytest.mark.slow
 @pytest.mark.feature("K1", "K5")
 def test_a_warm_up_of_the_rate_has_its_own_graphs_and_they_are_warmed(warmed, tmp_path):
     """The first step's rate is zero then, and XLA writes that into the graph."""
