@@ -79,7 +79,7 @@ class ToolchainRow(Struct, frozen=True):
     open: dict[str, str]
 
 
-class Model(ModelRow, frozen=True):
+class ZooModel(ModelRow, frozen=True):
     """A model in full."""
 
     config: dict[str, Any]
@@ -88,7 +88,7 @@ class Model(ModelRow, frozen=True):
     compile_seconds: dict[str, Any]
 
 
-class Expected(Struct, frozen=True):
+class ZooExpected(Struct, frozen=True):
     """What a run is known to reach and to take, and what it costs at the price of an hour."""
 
     instance: str
@@ -107,12 +107,12 @@ class RecipeEntry(Struct, frozen=True, tag_field="kind", tag="recipe"):
     name: str
     path: str
     recipe: Recipe
-    model: Model | None
-    expect: tuple[Expected, ...]
+    model: ZooModel | None
+    expect: tuple[ZooExpected, ...]
     text: str
 
 
-class ModelEntry(Model, frozen=True, tag_field="kind", tag="model"):
+class ZooModelEntry(ZooModel, frozen=True, tag_field="kind", tag="model"):
     """`zoo show` of a model, with the recipes that use it."""
 
     recipes: tuple[str, ...]

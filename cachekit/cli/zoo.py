@@ -89,7 +89,7 @@ def ls(
 
 
 @app.command("show")
-@verb(answers="RecipeEntry, ModelEntry, InstanceEntry, ToolchainEntry")
+@verb(answers="RecipeEntry, ZooModelEntry, InstanceEntry, ToolchainEntry")
 def show(name: Name, price: OwnPrice = None) -> Shown:
     """Show one entry in full, with what it is expected to cost.
 
