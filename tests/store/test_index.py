@@ -171,7 +171,7 @@ def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_ex
         path = opened(home).layout.record("standin-1.0", "bert", record.key)
         path.write_bytes(b"x" * path.stat().st_size)
     watched = Watched(home)
-    with pytest.raises(UnknownNameError, match="no records"):
+    with pytest.raises(UnknownNameError, match="no record begins"):
         find_by_key(watched.store, records[0].key)
     assert len(watched.damage()) == 1, "whoever reads it finds out"
     assert len(watched.store.rows()) == 2
