@@ -121,7 +121,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     __hash__ = by_value
 
     def __post_init__(self) -> None:
-        """Refuse a place outside of the records, however the record came about: made here, or read.
+        """Refuse a place outside of the records, for a record that is made here or read.
 
         Raises:
             ValueError: The directory or model type cannot name one folder.
