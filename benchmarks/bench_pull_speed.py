@@ -34,7 +34,7 @@ OURS, HTTP, XET = "cachekit", "hf_hub_download by HTTP", "hf_hub_download over X
 def ours(hub: Hub, home: Path, record: Record) -> tuple[float, float]:
     member = hub.member(home, "r")
     start, before = time.perf_counter(), time.process_time()
-    found = member.session.remotes.find(record.directory, record.model_type, record.key)
+    found = member.session.remotes.find(record.place)
     assert found is not None
     member.pull(found)
     spent = time.perf_counter() - start, time.process_time() - before

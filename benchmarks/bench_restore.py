@@ -63,8 +63,8 @@ def run_once(session: Session, recipe: Path) -> None:
     prepared = prepare(load(recipe), session.compiler)
     planned = plan(prepared, session.store)
     assert planned.record is not None
-    with session.cache_dir(prepared.key, planned.record) as live:
-        assert not session.compiler.contents(live.tree) - live.before
+    with session.cache_dir(prepared.key, planned.record) as cache_dir:
+        assert not session.compiler.contents(cache_dir.tree) - cache_dir.before
 
 
 def measure(megabytes: int, files: int) -> tuple[list[float], list[float]]:

@@ -98,7 +98,7 @@ class Grower:
         """Until there are `count` records."""
         for number in range(self._count, count):
             record = self._record(number)
-            self._write(self._layout.record(record.directory, record.model_type, record.key), encode(record))
+            self._write(self._layout.record(record.place), encode(record))
         self._count = count
 
     def publish(self) -> None:

@@ -91,14 +91,14 @@ def lookups(hub: Hub, maker: Watched, work: Path) -> list[bool]:
         one = records[37]
         hub.clear()
         start = time.perf_counter()
-        assert remote.find(one.directory, one.model_type, one.key) is not None
+        assert remote.find(one.place) is not None
         seconds = time.perf_counter() - start
         results.append(
             count(f"is my recipe cached, of 100, at {delay * 1000:.0f} ms ({seconds:.2f} s)", hub.requests(), 2)
         )
         fresh = hub.member(work / f"asks2-{delay}", "r").session.remotes.readable[0]
-        paths = [layout.path_of(record) for record in records]
-        paths += [layout.record_path(one.directory, one.model_type, f"{number:064x}") for number in range(900)]
+        paths = [layout.record_path(record.place) for record in records]
+        paths += [layout.record_path(one.place._replace(key=f"{number:064x}")) for number in range(900)]
         hub.clear()
         start = time.perf_counter()
         assert len(fresh.exist(paths)) == 100
@@ -178,7 +178,7 @@ def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module:
 def fetch(hub: Hub, home: Path, record: Record) -> float:
     member = hub.member(home, "r")
     start = time.perf_counter()
-    found = member.session.remotes.find(record.directory, record.model_type, record.key)
+    found = member.session.remotes.find(record.place)
     assert found is not None
     member.pull(found)
     return time.perf_counter() - start
@@ -221,7 +221,7 @@ def pulls(hub: Hub, record: Record, work: Path, repeats: int) -> list[bool]:
                     # Again, from a new run: all is here.
                     member = hub.member(work / "cache", "r")
                     hub.clear()
-                    assert member.store.lookup(record.key, record.directory, record.model_type) == record
+                    assert member.store.lookup(record.place) == record
                     counts["again"] = len(hub.requests())
                     shutil.rmtree(work / "cache")
             what = f"pull of {len(names)} modules, {record.size / 1e6:.1f} MB, at {delay * 1000:.0f} ms"

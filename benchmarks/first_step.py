@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForSequenceClassification, BertConfig
 
-from cachekit.compilers.inductor import runtime
+from cachekit.compilers.inductor.runtime import Runtime
 
 BATCH, LENGTH = 8, 32
 
 
 def main() -> None:
+    runtime = Runtime()
     runtime.prepare({})
     torch.manual_seed(0)
     config = BertConfig(

@@ -162,7 +162,7 @@ class Calls:
             raise self._raised(job.error, what)
 
     def _start(self, work: Callable[[], object], what: str) -> tuple[_Job, Callable[[], None]]:
-        """Begin a call; returns it, and what says that nobody waits for it any more."""
+        """Begin a call; returns it, and what says that nothing waits for it any more."""
         job, box = _Job(work), self._box(what)
         given_up = False
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from cachekit import config_files
+from cachekit import config_files, config_trust, redact
 from cachekit.errors import UsageError
-from cachekit.text import has_secret, redact, redacted
 from cachekit.units import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
@@ -40,8 +40,13 @@ class Setting(Struct, frozen=True):
     origin: str
     help: str
 
+    @property
+    def shown(self) -> Any:
+        """The value as it may be shown."""
+        return self.value.shown if isinstance(self.value, config_trust.TrustTable) else redact.setting(self.value)
+
     def __repr__(self) -> str:
-        return f"Setting({self.name!r}, {redacted(self.value)!r}, {self.origin!r})"
+        return f"Setting({self.name!r}, {self.shown!r}, {self.origin!r})"
 
 
 class Declared(Struct, frozen=True):
@@ -85,7 +90,7 @@ def _days(value: Any) -> int:
     return int(days)
 
 
-def _chain(value: Any) -> tuple[str, ...]:
+def _remotes(value: Any) -> tuple[str, ...]:
     entries = value.split(",") if isinstance(value, str) else value
     if (
         not isinstance(entries, list | tuple)
@@ -106,10 +111,10 @@ def _tables(value: Any) -> dict[str, dict[str, str]]:
         raise ValueError("expected [remotes.NAME] tables with a url")  # noqa: TRY004 - one kind of error for bad values
     for name, table in value.items():
         if not isinstance(table, dict) or not isinstance(table.get("url"), str) or not table["url"]:
-            raise ValueError(f'expected url = "…" for {redact(str(name))}')
+            raise ValueError(f'expected url = "…" for {redact.address(str(name))}')
         if bad := [option for option, said in table.items() if not isinstance(said, str)]:
-            wanted = 'may only be "all"' if bad[0] == "trust" else "must be text in quotes"
-            raise ValueError(f"{redact(str(bad[0]))} of the remote {redact(str(name))} {wanted}")
+            wanted = 'may only be "owner", "signed" or "all"' if bad[0] == "trust" else "must be text in quotes"
+            raise ValueError(f"{redact.address(str(bad[0]))} of the remote {redact.address(str(name))} {wanted}")
     return {name: dict(table) for name, table in value.items()}
 
 
@@ -129,12 +134,15 @@ class Config(Struct, frozen=True, kw_only=True):
     Attributes:
         settings: The same values with their origins.
         trust_all: Use what anybody may have made. Only a command says so: no file, and no variable.
+        trust_only: What a command asks beyond the settings: signatures everywhere, or wherever others can write.
     """
 
-    home: Annotated[Path, Declared("the store's folder", _folder, _platform_cache, option="--home")]
+    home: Annotated[
+        Path, Declared("the store's folder", _folder, _platform_cache, option="--home", example="~/cachekit")
+    ]
     compiler_cache_dir: Annotated[
         Path, Declared("where compilers read and write during a run; must be a local disk", _folder)
-    ]  # by default `<home>/v1/live`, once home is known
+    ]  # by default `<home>/v1/cache_dirs`, once home is known
     compiler: Annotated[
         str, Declared("auto, or the name of a compiler", _name, "auto", option="--compiler", example="auto")
     ]
@@ -145,15 +153,15 @@ class Config(Struct, frozen=True, kw_only=True):
             _seconds,
             3600.0,
             option="--wait",
-            example="600",
+            example="10m",
         ),
     ]
     keep_logs: Annotated[int, Declared("days that run logs and journals are kept", _days, 90, example="30d")]
     cache: Annotated[
         tuple[str, ...],
         Declared(
-            "the caches in order, each with what may be done there: local:rw,NAME:r",
-            _chain,
+            "the store (local) and the remotes in order, each with what may be done there: local:rw,NAME:r",
+            _remotes,
             ONLY_HERE,
             option="--cache",
             example="local:rw",
@@ -178,6 +186,10 @@ class Config(Struct, frozen=True, kw_only=True):
             "the largest record of another key that a warm reuses; 0 is never", parse_size, 2_000_000_000, example="2GB"
         ),
     ]
+    trust: Annotated[
+        config_trust.TrustTable,
+        Declared("whose records are used, and the key that signs this user's", config_trust.read, dict),
+    ]
     gc_max_size: Annotated[
         int | None,
         Declared(
@@ -198,9 +210,10 @@ class Config(Struct, frozen=True, kw_only=True):
     ]
     settings: tuple[Setting, ...]
     trust_all: bool = False
+    trust_only: Literal["", "owner", "signed"] = ""
 
     def __repr__(self) -> str:
-        return f"Config({', '.join(f'{one.name}={redacted(one.value)!r}' for one in self.settings)})"
+        return f"Config({', '.join(f'{one.name}={one.shown!r}' for one in self.settings)})"
 
 
 # name -> declaration. The order is the order of `cachekit config`.
@@ -209,6 +222,25 @@ SETTINGS: dict[str, Declared] = {
     for name, hint in get_type_hints(Config, include_extras=True).items()
     if get_origin(hint) is Annotated
 }
+
+
+# Variables that are no settings: what runs tell those that they start, and what our tests and benchmarks read.
+OTHER_VARIABLES = frozenset({
+    config_trust.KEY, "CACHEKIT_RUN", "CACHEKIT_REPORTS", "CACHEKIT_SHARED", "CACHEKIT_REAL_DIR", "CACHEKIT_LIVE_HUB",
+    "CACHEKIT_AZURITE", "CACHEKIT_PEER_PYTHON", "CACHEKIT_TEST_GC_MINUTES",
+})  # fmt: skip
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable whose name begins as those of settings do, and that nothing reads."""
+    known = {PREFIX + name.upper() for name in SETTINGS} | OTHER_VARIABLES
+    told = []
+    for name in sorted(os.environ if environ is None else environ):
+        if name.startswith(PREFIX) and name not in known:
+            near = get_close_matches(name, known - OTHER_VARIABLES, n=1, cutoff=0.7)
+            meant = f"did you mean {near[0]}?" if near else "no setting is called that"
+            told.append(f"the variable {name} has no effect; {meant}")
+    return told
 
 
 def default(name: str) -> Any:
@@ -235,6 +267,8 @@ def _from_file(path: Path, table: Mapping[str, Any]) -> dict[str, tuple[Any, str
     tables = table.get("remotes")
     if isinstance(tables, dict):
         found["remotes"] = ({name: _anchored(one, path.parent) for name, one in tables.items()}, str(path))
+    if "trust" in table:
+        found["trust"] = (config_trust.anchored(table["trust"], path), str(path))
     return found
 
 
@@ -242,7 +276,7 @@ def _anchored(table: Any, folder: Path) -> Any:
     url = table.get("url") if isinstance(table, dict) else None
     if not isinstance(url, str) or not url or "://" in url or url.startswith(("/", "~", "$")):
         return table
-    if has_secret(url):  # a mistyped address, which is refused as it is, and would be shown as a folder
+    if redact.has_secret(url):  # a mistyped address, which is refused as it is, and would be shown as a folder
         return table
     return {**table, "url": str(folder / url)}
 
@@ -271,13 +305,30 @@ def load(
     if (own := config_files.user_file()) and config_files.is_there(own):
         found |= _from_file(own, config_files.read_toml(own))
     if project := config_files.project_file(cwd or Path.cwd()):
-        found |= _from_file(*project)
+        said = _from_file(*project)
+        if "trust" in said and found["trust"][1] != "default":
+            said["trust"] = _both(found["trust"], said["trust"])
+        if "remotes" in said:
+            table, origin = said["remotes"]
+            with suppress(ValueError):  # what is wrong is told with its origin
+                table = _tables(table) if isinstance(table, str) else table
+            said["remotes"] = (config_trust.remotes_merged(found["remotes"][0], table), origin)
+        found |= said
     for name in SETTINGS:
         variable = PREFIX + name.upper()
         if environ.get(variable):
             found[name] = (environ[variable], f"environment {variable}")
+    if key := environ.get(config_trust.KEY):
+        table, origin = found["trust"]
+        origin = f"{'' if origin == 'default' else f'{origin} and '}environment {config_trust.KEY}"
+        found["trust"] = ({**table, "key": key} if isinstance(table, dict) else table, origin)
     found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
     return _made(found)
+
+
+def _both(user: tuple[Any, str], project: tuple[Any, str]) -> tuple[Any, str]:
+    """The trust tables of two files as one, and where it came from."""
+    return config_trust.merged(user[0], project[0]), f"{project[1]} and {user[1]}"
 
 
 def defaults() -> Config:
@@ -291,7 +342,7 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
     for name, declared in SETTINGS.items():
         raw, origin = found[name]
         if name == "compiler_cache_dir" and raw is None:
-            raw = values["home"] / "v1" / "live"
+            raw = values["home"] / "v1" / "cache_dirs"
         if name == "home" and raw is None:
             raise UsageError(
                 "there is no folder for the store: this user has no home directory",
@@ -301,12 +352,13 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
         try:
             values[name] = declared.read(raw)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            shown = redacted(raw)
+            shown = redact.setting(raw)
             option = declared.option if origin == "flag" else ""
-            said = f"{option} {shown}" if option else f"setting {name}{'' if _has_table(raw) else f' = {shown!r}'}"
+            value = "" if _has_table(raw) else f" = {shown!r}"
+            said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
             raise UsageError(
                 f"{said} is not usable",
-                cause=f"from {origin}: {redact(str(error))}",
+                cause=f"from {origin}: {redact.address(str(error))}",
                 hint=_hint(name, declared, origin),
             ) from error
         settings.append(Setting(name, values[name], origin, declared.help))
@@ -320,11 +372,11 @@ def _has_table(value: Any) -> bool:
 
 def _hint(name: str, declared: Declared, origin: str) -> str:
     """How to set a setting right where it was set."""
-    place = origin.removeprefix("environment ")
-    if origin == "flag":
-        return f"for example {declared.option or name} {declared.example or 'DIR'}"
+    place = (declared.option or name) if origin == "flag" else origin.removeprefix("environment ")
     if not declared.example:
         return f"correct {place}"
+    if origin == "flag":
+        return f"for example {place} {declared.example}"
     example = f'{name} = "{declared.example}"' if place == origin else f"{place}={declared.example}"
     return f"correct {place}, for example {example}"
 

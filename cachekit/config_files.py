@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
+import stat
 import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit import files
+from cachekit import files, private
 from cachekit.errors import UsageError
+from cachekit.text import cause_of
 
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 _OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
+_WHY = "settings say whose code runs here"
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -28,42 +35,100 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
+        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="correct or remove the file") from error
     return document
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, owners: Collection[int] = ()) -> dict[str, Any]:
     """The settings in a file.
 
+    Args:
+        path: The file.
+        owners: Whose it may be, besides this user's and root's.
+
     Raises:
-        UsageError: It is no TOML, or cannot be read.
+        UsageError: It is no TOML, cannot be read, or another user of the machine can have written it.
     """
     try:
-        return parse(files.read(path).decode("utf-8"), path)
+        with files.opened(path) as source:
+            _check_writers(path, os.fstat(source.fileno()), {0, os.geteuid(), *owners})
+            return parse(source.read().decode("utf-8"), path)
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="mend or remove the file") from error
+        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="correct or remove the file") from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
+        raise UsageError(f"{path} cannot be read", cause=cause_of(error)) from error
 
 
 def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     """The project's settings file for a folder, and what it says; None where there is none.
 
     Raises:
-        UsageError: It is no TOML, or cannot be read.
+        UsageError: It is no TOML, cannot be read, or another user of the machine can have put it there.
     """
     for folder in (start, *start.parents):
         own = folder / "cachekit.toml"
         if is_there(own):
-            return own, read_toml(own)
+            _check_place(own)
+            return own, read_toml(own, _owner(folder))
         shared = folder / "pyproject.toml"
         # Reading every pyproject.toml as TOML costs; most don't have a table of ours, however it is written.
         if is_there(shared) and re.search(_OURS, _glance(shared)):
-            tool = read_toml(shared).get("tool")
+            tool = read_toml(shared, _owner(folder)).get("tool")
             table = tool.get("cachekit") if isinstance(tool, dict) else None
             if isinstance(table, dict):
+                _check_place(shared)
                 return shared, table
     return None
+
+
+def _owner(folder: Path) -> tuple[int, ...]:
+    """Whose a folder is: a project's file may be of whoever owns the project."""
+    try:
+        return (folder.stat().st_uid,)
+    except OSError:  # which reading a file in it tells of
+        return ()
+
+
+def _check_writers(path: Path, state: os.stat_result, owners: Collection[int]) -> None:
+    """See that a file is of those who may say whose code runs: `/tmp` is above much.
+
+    Args:
+        path: Its name. It may be a link, which whoever owns it can have lead anywhere.
+        state: Of the file that is open: the name may lead elsewhere by now.
+        owners: Whose it may be.
+    """
+    strangers = {path.lstat().st_uid, state.st_uid} - set(owners)
+    if strangers:
+        mine = "this user's" if path == user_file() else f"of whoever owns {path.parent}"
+        cause = f"it belongs to another user ({min(strangers)}), and should be {mine}"
+        hint = "remove it, or work in a folder that is not below that one"
+        if path == user_file():
+            hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
+    elif state.st_mode & stat.S_IWOTH:
+        cause = f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
+        hint = f"look at what it says, and then: chmod o-w {shlex.quote(str(path))}"
+    else:
+        return
+    raise UsageError(f"{path} is not read: {_WHY}", cause=cause, hint=hint)
+
+
+def _check_place(path: Path) -> None:
+    """See that a project's file does not lie in a cache, where records of others come from: so may the file.
+
+    A store that is this user's alone may be kept in the project's folder: nobody else puts a file there.
+    """
+    folder = path.parent
+    if (folder / "cachekit" / "v1").is_dir():
+        cache = "a remote"
+    elif (folder / "v1" / "records").is_dir() and private.standing(folder).whose != "own":
+        cache = "a store that others can write to"
+    else:
+        return
+    raise UsageError(
+        f"{path} is not read: {_WHY}",
+        cause=f"{folder} is {cache}, so the file may be of anybody who can write there",
+        hint="work in another folder; if the file is yours, move it or the cache to a folder of its own",
+    )
 
 
 def is_there(path: Path) -> bool:
@@ -89,3 +154,126 @@ def user_file() -> Path | None:
         return platformdirs.user_config_path("cachekit") / "config.toml"
     except RuntimeError:
         return None
+
+
+# Adding to a settings file that somebody wrote by hand: its other lines stay.
+
+Value = str | list[str]
+
+
+def editable(path: Path, wanted: str) -> tuple[str, dict[str, Any]]:
+    """The text of a project's settings file that is to be added to, and what it says; nothing where there is none yet.
+
+    Args:
+        path: `cachekit.toml` of a folder.
+        wanted: What is to be added, for people.
+
+    Raises:
+        UsageError: The project has its settings elsewhere, which the file would hide; or it cannot be read.
+    """
+    project = project_file(path.parent)
+    if project and project[0] != path:
+        raise UsageError(
+            f"this project's settings are in {project[0]}",
+            cause=f"{path} would hide all of them",
+            hint=f"add under [tool.cachekit] there: {wanted}"
+            if project[0].parent == path.parent
+            else f"run it in {project[0].parent}",
+        )
+    return text_of(path), project[1] if project else {}
+
+
+def text_of(path: Path) -> str:
+    """The text of a settings file; nothing where there is none.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", cause=cause_of(error)) from error
+
+
+def edited(text: str, path: Path, table: Sequence[str], values: Mapping[str, Value], wanted: str) -> str:
+    """A file's text with values set in one of its tables, which is made where it is missing.
+
+    What comes out is read again: where it does not say exactly what was meant, the file is left to its writer.
+
+    Args:
+        text: The text.
+        path: The file, for people.
+        table: The names of the table: `("trust", "revoked")`; none for what stands above all tables.
+        values: What to set.
+        wanted: The same for people.
+
+    Raises:
+        UsageError: It is no TOML, or is written in a way that this cannot add to.
+    """
+    text = f"{text}\n" if text and not text.endswith("\n") else text
+    meant: dict[str, Any] = parse(text, path)
+    inside: Any = meant
+    for name in table:
+        inside = inside.setdefault(name, {}) if isinstance(inside, dict) else {}
+    if isinstance(inside, dict):
+        inside.update(values)
+    start, end = _section(text, table)
+    if start is None:
+        head = f"{text.rstrip()}\n\n" if text.strip() else ""
+        made = f"{head}[{'.'.join(map(_name, table))}]\n" + "".join(_assigned(*one) for one in values.items())
+    else:
+        section = text[start:end]
+        for name, value in values.items():
+            line = rf"^[ \t]*{re.escape(_name(name))}[ \t]*=[ \t]*(?:\[[^\]]*\])?[^\n]*\n"
+            there = re.search(line, section, re.MULTILINE)
+            before, after = (section[: there.start()], section[there.end() :]) if there else ("", section)
+            section = f"{before}{_assigned(name, value)}{after}"
+        made = f"{text[:start]}{section}{text[end:]}"
+    try:
+        if parse(made, path) == meant:
+            return made
+    except UsageError:
+        pass
+    raise UsageError(f"{path} cannot be added to", hint=f"edit it: {wanted}")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a settings file, where it says anything else so far.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", cause=cause_of(error)) from error
+
+
+def _section(text: str, table: Sequence[str]) -> tuple[int | None, int]:
+    """Where the lines of a table begin and end."""
+    start = 0
+    if table:
+        names = (f"(?:{re.escape(one)}|\"{re.escape(one)}\"|'{re.escape(one)}')" for one in table)
+        dotted = r"[ \t]*\.[ \t]*".join(names)
+        found = re.search(rf"^[ \t]*\[[ \t]*{dotted}[ \t]*\][ \t]*(?:#[^\n]*)?\n", text, re.MULTILINE)
+        if found is None:
+            return None, 0
+        start = found.end()
+    after = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, start)
+    return start, after.start() if after else len(text)
+
+
+def _assigned(name: str, value: Value) -> str:
+    said = ", ".join(map(_text, value)) if isinstance(value, list) else _text(value)
+    return f"{_name(name)} = {f'[{said}]' if isinstance(value, list) else said}\n"
+
+
+def _name(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(value: str) -> str:
+    """A text as TOML writes it, which is how JSON writes it, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from cachekit import redact
 from cachekit.errors import UsageError
-from cachekit.text import redact
 
 MOUNTS = Path("/proc/mounts")
 # As the kernel names them. FSx for Lustre is lustre; EFS, FSx for OpenZFS and for ONTAP are nfs.
@@ -115,7 +115,7 @@ def local_folder(text: str | Path) -> Path:
     if scheme is None:
         return Path(text)
     if scheme[1].lower() != "file":
-        said = redact(str(text))
+        said = redact.address(str(text))
         raise UsageError(
             f"{said} is not a local folder",
             cause=f"{scheme[1]}:// does not name a folder on this host",

@@ -4,7 +4,8 @@
     ├── UsageError (2)                what was asked cannot be: options, recipes, data
     │   ├── RecipeError               a recipe that does not fit the schema
     │   ├── UnknownNameError          a model, recipe, record or compiler nobody knows
-    │   └── DataError                 the data set cannot be trained on
+    │   ├── DataError                 the data set cannot be trained on
+    │   └── SecretError               what would be shared holds a secret
     ├── MissError (3)                 something would compile under --require-warm
     ├── AuthError (4)                 a remote that the token may not read or write
     │   └── UntrustedError (5)        what somebody else may have made, and nobody said to trust
@@ -28,6 +29,7 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
+from cachekit import redact
 from cachekit.text import one_line
 
 # What helps where a package for training is missing.
@@ -49,7 +51,7 @@ EXIT_CODES = {
 
 
 class CachekitError(Exception):
-    """The root: an error with a kebab-case code, an exit code, a cause and a hint.
+    """The root: an error with a kebab-case code, an exit code, a cause and a hint. It repeats no secret.
 
     Args:
         message: What happened, one line, no full stop.
@@ -61,10 +63,11 @@ class CachekitError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, cause: str = "", hint: str = "") -> None:
+        message = redact.printed(message)
         super().__init__(message)
         self.message = message
-        self.cause = cause
-        self.hint = hint
+        self.cause = redact.printed(cause)
+        self.hint = redact.printed(hint)
 
     def lines(self) -> list[str]:
         """The text a person reads: one to three lines."""
@@ -109,6 +112,12 @@ class DataError(UsageError):
     """A data set that is missing, unreadable, or cannot be trained on."""
 
     code = "bad-data"
+
+
+class SecretError(UsageError):
+    """What would be shared holds a secret: a record, a lock file."""
+
+    code = "secret"
 
 
 class MissError(CachekitError):
@@ -208,6 +217,15 @@ class WaitedTooLongError(CachekitError):
     code = "waited-too-long"
     exit_code = 75
 
+    @classmethod
+    def of(cls, other: str, what: str, holder: object, waited: float) -> WaitedTooLongError:
+        """The error of a compile that another `process` or `machine` is busy with."""
+        return cls(
+            f"another {other} has been compiling {what} for longer than this one may wait",
+            cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
+            hint="wait longer with --wait SECONDS, or look at that process",
+        )
+
 
 class StoreError(CachekitError):
     """The store cannot be read or written: permissions, a full disk, a path that is no folder."""
@@ -248,3 +266,14 @@ def from_code(code: str, message: str, *, cause: str = "", hint: str = "") -> Ca
         if cls.code == code:
             return cls(message, cause=cause, hint=hint)
     return CachekitError(message, cause=cause, hint=hint)
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """An exception, then what it was raised from and what was being handled meanwhile, each once, the nearest first."""
+    found, pending = list[BaseException](), [error]
+    while pending:
+        one = pending.pop(0)
+        if not any(one is known for known in found):
+            found.append(one)
+            pending += [other for other in (one.__cause__, one.__context__) if other is not None]
+    return found

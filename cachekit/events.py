@@ -20,7 +20,8 @@ from typing import Any, TextIO
 
 import msgspec
 
-from cachekit import files
+from cachekit import files, private, redact
+from cachekit.text import cause_of
 
 SECOND = 10**9  # ns
 
@@ -33,21 +34,22 @@ REASONS = {
     "recache": "the user asked to compile although a record was there (--recache)",
     "caching-off": "the compiler kept nothing of what it compiled: its own cache is switched off",
     "compiler-bypass": "the compiler's own cache refused a graph",
-    "compiler-not-keyed": "the compiler cannot be looked at, so there is no key",
+    "compiler-not-keyed": "the compiler cannot be inspected, so there is no key",
     "store-unreadable": "the key's record in the store cannot be read",
+    "store-refused": "the settings do not let the key's record in the store be used",
     "store-damaged": "the key's record in the store, or a file of it, is damaged or missing",
-    "store-schema": "the key's record in the store is one that only another cachekit reads",
+    "store-schema": "only another version of cachekit can read the key's record in the store",
     "store-not-writable": "the store cannot be written: read-only, no permission, or no space",
     "not-kept": "what compiled could not be kept",
-    "cache-dir-unusable": "the place where the compiler should look cannot be used",
+    "cache-dir-unusable": "the compiler cache dir cannot be used",
     "restore-refused": "the record could not be restored",
-    "module-left": "a module of the record was not restored: what stands in its place must not be touched",
+    "module-left": "a module of the record was not restored: what lies in its place must not be touched",
     "remote-offline": "a remote was not asked: no connection may be opened",
     "remote-failed": "a remote could not be reached, or gave up",
     "remote-skipped": "a remote was not asked, because it had failed a moment ago",
-    "remote-refused": "a remote did not let us in",
+    "remote-refused": "a remote denied access",
     "remote-untrusted": "a remote may hold what somebody else made, and this user did not say to trust it",
-    "remote-damaged": "what a remote has for the key is not what it should be",
+    "remote-damaged": "what a remote has for the key is damaged",
     "remote-write-only": "a remote was not asked, because the settings say only to write there",
     "remote-read-only": "what compiled was not put on a remote, because the settings say only to read there",
     "push-failed": "what compiled could not be put on a remote",
@@ -74,6 +76,7 @@ class Journal:
         self._listeners: list[Listener] = []
         self._closed = False
         self._counts: dict[str, Counter[str]] = {}
+        self._secrets = redact.secrets_of(os.environ)
         self.failure: str = ""
 
     @property
@@ -86,12 +89,13 @@ class Journal:
         self._listeners.append(listener)
 
     def emit(self, event: str, **fields: Any) -> Event:
-        """Write one event and tell the listeners.
+        """Write one event and tell the listeners; without secrets, see `cachekit.redact`.
 
         Args:
             event: Its name, dotted: `warm.start`, `store.damaged`.
             **fields: JSON values.
         """
+        fields = redact.document(fields, self._secrets)
         line: Event = {"event": event, "time": round(time.time(), 3), "run": self.run, **fields}
         self._write(line)
         for listener in self._listeners:
@@ -108,6 +112,7 @@ class Journal:
 
     def show(self, event: str, **fields: Any) -> None:
         """Tell the listeners of something too frequent to write down: a training step, a second of waiting."""
+        fields = redact.document(fields, self._secrets)
         for listener in self._listeners:
             listener({"event": event, "time": time.time(), "run": self.run, **fields})
 
@@ -117,14 +122,14 @@ class Journal:
         try:
             if self._file is None:
                 # Line-buffered append: a killed run leaves whole lines, and at most one torn last line.
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._path.open("a", encoding="utf-8", buffering=1)
+                _make_folder(self._path.parent)
+                self._file = open(self._path, "a", encoding="utf-8", buffering=1, opener=private.opened)  # noqa: SIM115
                 start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb}
                 start |= {"pid": os.getpid(), "host": os.uname().nodename}
                 self._file.write(json.dumps(start) + "\n")
             self._file.write(_encoded(line))
         except OSError as error:
-            self.failure = error.strerror or str(error)
+            self.failure = cause_of(error)
             self._path = None
 
     def close(self) -> None:
@@ -135,9 +140,17 @@ class Journal:
             try:
                 self._file.close()
             except OSError as error:
-                self.failure = error.strerror or str(error)
+                self.failure = cause_of(error)
             self._file = None
         self._closed = True
+
+
+def _make_folder(month: Path) -> None:
+    try:
+        private.private_folder(month.parent)
+        private.private_folder(month)
+    except private.NotPrivateError:  # a store of several users: each one's journals are closed, its folders are not
+        month.mkdir(parents=True, exist_ok=True)
 
 
 def bypass(journal: Journal, reason: str, detail: str = "") -> None:

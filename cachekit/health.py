@@ -13,13 +13,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cachekit import disk
+from cachekit import disk, private
 from cachekit.config import Config
 
 HOUR, DAY = 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
 FEW = 5000  # files: an Inductor cache is hundreds of them
-VARIABLES = {"store": "CACHEKIT_HOME", "live": "CACHEKIT_COMPILER_CACHE_DIR", "temporary": "TMPDIR"}
+VARIABLES = {"store": "CACHEKIT_HOME", "cache_dirs": "CACHEKIT_COMPILER_CACHE_DIR", "temporary": "TMPDIR"}
 
 State = Literal["ok", "problem", "unknown"]
 STATES: tuple[State, ...] = ("ok", "problem", "unknown")
@@ -31,14 +31,14 @@ class Finding(Struct, frozen=True):
     Attributes:
         state: `unknown` where it could not be looked at.
         said: What it is, one line.
-        mend: What mends it, in words; empty where nothing needs to be, or the command says it all.
-        run: The command that mends it, to be copied whole.
+        repair: How to repair it, in words; empty where nothing is wrong, or where the command says it all.
+        run: The command that repairs it, to be copied whole.
         check: The name of the check; `doctor` sets it.
     """
 
     state: State
     said: str
-    mend: str = ""
+    repair: str = ""
     run: str = ""
     check: str = ""
 
@@ -64,29 +64,44 @@ def trouble(path: Path, kind: str) -> Finding | None:
 
     Args:
         path: The folder; where it is not there yet, what is above it counts.
-        kind: `store`, `live`, `temporary` or `neuron`: what says where it is.
+        kind: `store`, `cache_dirs`, `temporary` or `neuron`: what says where it is.
     """
     place = disk.existing(path)
-    mend = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
+    repair = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
     if not place.is_dir():
-        return Finding("problem", f"{place} is not a folder", mend or "remove it, or name another folder")
+        return Finding("problem", f"{place} is not a folder", repair or "remove it, or name another folder")
     if not disk.may_write(place):
-        run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(place))}"
-        return Finding("problem", f"{place} cannot be written by this user", mend and f"{mend}, or:", run)
+        # Where another folder does, none is taken from whoever has it: what others put there would become one's own.
+        run = "" if repair else f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(place))}"
+        return Finding("problem", f"{place} cannot be written by this user", repair, run)
     return None
+
+
+def exposed(path: Path, kind: str) -> Finding | None:
+    """Why a folder of code cannot be this user's alone; None where it can.
+
+    Args:
+        path: The folder; it need not be there yet.
+        kind: `cache_dirs` or `temporary`: what says where it is.
+    """
+    found = private.obstacle(path)
+    if found is None:
+        return None
+    said = f"{path} is not used: somebody else can change what lies there, and a compiler cache is code; {found.why}"
+    return Finding("problem", said, run=found.mend or private.new_folder(VARIABLES[kind]))
 
 
 def full(path: Path, kind: str) -> list[Finding]:
     """What is short on the disk of a folder: bytes, or room for files."""
     place = disk.existing(path)
     state = os.statvfs(place)
-    mend = f"free some space, or set {VARIABLES[kind]} to another disk" if kind in VARIABLES else "free some space"
+    repair = f"free some space, or set {VARIABLES[kind]} to another disk" if kind in VARIABLES else "free some space"
     found = []
     if (free := state.f_bavail * state.f_frsize) < SMALL:
-        found.append(Finding("problem", f"{free / 1e6:,.0f} MB are free for {path}", mend, _usage("-h", place)))
+        found.append(Finding("problem", f"{free / 1e6:,.0f} MB are free for {path}", repair, _usage("-h", place)))
     if state.f_files and state.f_favail < FEW:
         said = f"the file system of {path} has room for {state.f_favail:,} more files"
-        found.append(Finding("problem", said, mend, _usage("-i", place)))
+        found.append(Finding("problem", said, repair, _usage("-i", place)))
     return found
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
@@ -58,8 +59,10 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         recache: bool = False,
         **options: Any,
     ) -> None:
-        self._name, self._ingredients, self._cache = name, dict(ingredients or {}), Cache(**options)
-        self._soft, self._strict, self._replaces = tuple(soft_args), require_warm, recache
+        self._begin = partial(
+            Cache(**options).attach, name, soft_args=soft_args, require_warm=require_warm, recache=recache
+        )
+        self._named, self._ingredients = bool(name), dict(ingredients or {})
         self._attachment: Attachment | None = None
         self._compiled = 0
 
@@ -102,14 +105,8 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
 
     def _attach(self, args: Any, model: Any) -> None:
         if self._attachment is None:
-            more = _shaping(args, model) if self._name else {}
-            self._attachment = self._cache.attach(
-                self._name,
-                ingredients={**more, **self._ingredients},
-                soft_args=self._soft,
-                require_warm=self._strict,
-                recache=self._replaces,
-            )
+            more = _shaping(args, model) if self._named else {}
+            self._attachment = self._begin(ingredients={**more, **self._ingredients})
 
     def _keep(self) -> None:
         if self._attachment is None:

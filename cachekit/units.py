@@ -1,13 +1,15 @@
-"""Amounts as people write them: 50GB, 500 MiB, 30d, 12h."""
+"""Sizes and ages as people write them: 50GB, 500 MiB, 30d, 12h."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
-_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)\s*")
+Period = Literal["day", "week", "month"]  # of a row in a table of times
+PERIODS: tuple[Period, ...] = get_args(Period)
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)\s*")
 _BYTES: dict[str, int] = {"": 1, "B": 1} | {
     f"{letter}{rest}": base**power
     for power, letter in enumerate("KMGTP", 1)
@@ -22,7 +24,7 @@ def parse_size(text: object) -> int:
     """Bytes: a whole number of them, or with a unit, in thousands (kB, MB, GB, TB) or in 1024s (KiB, MiB, GiB, TiB).
 
     Raises:
-        ValueError: The text is not such an amount.
+        ValueError: The text is not a size.
     """
     number, unit = _split(text, "a number of bytes, or a size like 500MB or 2GiB")
     factor = _BYTES.get(unit.upper())
@@ -35,11 +37,11 @@ def parse_age(text: object, plain: str = "d") -> float:
     """Seconds: a number with a unit, as 90min, 12h, 30d, 4w.
 
     Args:
-        text: The amount.
+        text: The age.
         plain: The unit of a number without one.
 
     Raises:
-        ValueError: The text is not such an amount.
+        ValueError: The text is not an age.
     """
     number, unit = _split(text, f"a number of {_PLAIN[plain]}, 0 or more, or a time like 90min, 12h or 30d")
     name = unit.lower()
@@ -52,7 +54,7 @@ def parse_age(text: object, plain: str = "d") -> float:
 def _split(text: object, wanted: str) -> tuple[float, str]:
     if isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text < math.inf:
         return float(text), ""
-    found = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text))
+    found = None if isinstance(text, bool) else _NUMBER_AND_UNIT.fullmatch(str(text))
     if found is None or math.isinf(float(found[1])):
         raise ValueError(f"expected {wanted}")
     return float(found[1]), found[2]

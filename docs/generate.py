@@ -99,7 +99,7 @@ def settings() -> str:
     found = config.load({}, environ={}, cwd=Path("/"))
     rows = []
     for one in found.settings:
-        default = {"home": "the platform's cache folder", "compiler_cache_dir": "`<home>/v1/live`"}.get(one.name)
+        default = {"home": "the platform's cache folder", "compiler_cache_dir": "`<home>/v1/cache_dirs`"}.get(one.name)
         rows.append(
             [
                 f"`{one.name}`",

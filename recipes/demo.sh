@@ -18,7 +18,7 @@ say cachekit plan "$recipe" --require-warm
 say cachekit train "$recipe" --require-warm --output-dir "$work/run"
 
 # Nothing of the first run is left but the store: the compiler cache dir is emptied, and the second run gets another one.
-rm -rf "$home/v1/live"
+rm -rf "$home/v1/cache_dirs"
 CACHEKIT_COMPILER_CACHE_DIR="$work/elsewhere" say cachekit train "$recipe" --require-warm --output-dir "$work/run-again"
 
 for run in run run-again; do

@@ -20,6 +20,7 @@ VALUES = {
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
     "reuse_bytes": (0, "2", 300, "4"),
+    "trust": ({"salt": "f"}, None, {"salt": "project"}, {"salt": "user"}),
     "gc_max_size": (1, "2", 3, 4),
     "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
 }
@@ -55,15 +56,14 @@ def place(tmp_path, monkeypatch):
 
 
 def toml(**values):
-    """A settings file, in which a table of tables is written as one would: `[remotes.t]`, at the end."""
+    """A settings file, in which tables are written as one would: `[remotes.t]`, at the end."""
+    return _toml(values, "")
+
+
+def _toml(values, above):
     plain = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items() if not isinstance(value, dict))
-    tables = [
-        (f"{name}.{key}", table)
-        for name, value in values.items()
-        if isinstance(value, dict)
-        for key, table in value.items()
-    ]
-    return plain + "".join(f"[{name}]\n{toml(**table)}" for name, table in tables)
+    tables = [(f"{above}{name}", value) for name, value in values.items() if isinstance(value, dict)]
+    return plain + "".join(f"[{name}]\n{_toml(table, name + '.')}" for name, table in tables)
 
 
 def refused(place, *arguments, **environ):

@@ -277,9 +277,9 @@ def test_what_goes_wrong_is_raised(act, kind, capfd):
 
 def test_a_team_of_two_stores(work, home, machine, worker, tmp_path):
     """What one warms and pushes, the other pulls."""
-    chain = f"local:rw,file://{tmp_path / 'shared'}:rw"
+    remotes = f"local:rw,file://{tmp_path / 'shared'}:rw"
     (tmp_path / "shared").mkdir()
-    one, two = (cachekit.Cache(home=tmp_path / name, cache=chain) for name in ("one", "two"))
+    one, two = (cachekit.Cache(home=tmp_path / name, cache=remotes) for name in ("one", "two"))
     cachekit.Cache(home=one.home).warm("tiny.yaml")
     assert one.push(["tiny.yaml"]).error() is None
     assert two.pull(cachekit.Variant("tiny.yaml", {"training.max_seq_length": 16})).state == "absent"

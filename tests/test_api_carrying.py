@@ -229,8 +229,8 @@ def test_check_lock_answers_instead_of_raising(stored, command, work):
 @pytest.mark.feature("F5")
 def test_pull_locked_gives_what_is_locked(stored, tmp_path, work, box):
     (tmp_path / "shared").mkdir()
-    chain = f"local:rw,file://{tmp_path / 'shared'}:rw"
-    mine, theirs = cachekit.Cache(cache=chain), cachekit.Cache(home=box.home, cache=chain)
+    remotes = f"local:rw,file://{tmp_path / 'shared'}:rw"
+    mine, theirs = cachekit.Cache(cache=remotes), cachekit.Cache(home=box.home, cache=remotes)
     mine.push([stored])
     assert mine.lock("tiny.yaml").unshared == ()
     assert [one.state for one in theirs.pull_locked(dry_run=True)] == ["would-fetch"]
@@ -269,7 +269,7 @@ def test_doctor_is_what_the_verb_says(home, machine, work, command, monkeypatch)
 
     nowhere = cachekit.Cache(cache=f"local:rw,{work / 'nowhere'}:r").doctor()
     assert not nowhere.good
-    assert "nowhere" in " ".join(one.said for one in nowhere.findings if one.check == "caches")
+    assert "nowhere" in " ".join(one.said for one in nowhere.findings if one.check == "remotes")
     (work / "cachekit.toml").write_text("nonsense = 1")
     broken = cachekit.doctor().findings[0]
     assert (broken.check, broken.state, "nonsense" in broken.said) == ("settings", "problem", True)
@@ -283,8 +283,8 @@ def test_doctor_offline_asks_nobody(home, machine, monkeypatch):
 
     monkeypatch.setattr("socket.socket.connect", refuse)
     found = cachekit.Cache(cache="local:rw,hf://team/cache:r,s3://bucket/place:r", offline=True).doctor()
-    caches = [one for one in found.findings if one.check == "caches"]
-    assert [one.state for one in caches] == ["unknown", "unknown"]
+    remotes = [one for one in found.findings if one.check == "remotes"]
+    assert [one.state for one in remotes] == ["unknown", "unknown"]
     assert "offline" not in {one.check for one in found.findings}
 
 

@@ -140,8 +140,8 @@ def test_verify_tells_what_is_bad_and_repairs_it_from_a_shared_cache(stored, hom
 
     alone = cachekit.verify(repair=True)
     assert not alone.good, "nobody else has it"
-    mended = cache.verify(repair=True)
-    assert (mended.good, [bool(one.mended) for one in mended.problems], mended.error()) == (True, [True], None)
+    repaired = cache.verify(repair=True)
+    assert (repaired.good, [bool(one.repaired) for one in repaired.problems], repaired.error()) == (True, [True], None)
     assert blob(home, stored).read_bytes() == raw
     assert cachekit.verify(repair=True).good
 

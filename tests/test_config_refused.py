@@ -136,8 +136,17 @@ def test_a_bad_amount_is_refused_in_plain_words_with_an_example(place, name, val
     assert refused(place, {name: value}).hint == f"for example {option} {good}"
 
 
+@pytest.mark.parametrize("name", config.SETTINGS)
+def test_a_hint_has_a_good_value_or_none(place, name):
+    hint = refused(place, {name: 5 if name in {"home", "compiler_cache_dir", "compiler"} else []}).hint
+    called = config.SETTINGS[name].option or name
+    if hint != f"correct {called}":
+        assert place.load({name: hint.removeprefix(f"for example {called} ")})
+        assert config.SETTINGS[name].example
+
+
 @pytest.mark.parametrize(
-    "option, wanted", [("trust = true", 'trust of the remote team may only be "all"'), ("region = 3", "region of")]
+    "option, wanted", [("trust = true", 'trust of the remote team may only be "owner"'), ("region = 3", "region of")]
 )
 def test_an_option_of_a_remote_that_is_no_text_is_named_with_its_remote(place, option, wanted):
     place.write(place.project / "cachekit.toml", f'[remotes.team]\nurl = "/x"\n{option}\n')

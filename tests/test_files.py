@@ -14,6 +14,13 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         files.read(tmp_path / "pipe")
 
 
+def test_a_file_that_is_too_large_is_refused(tmp_path):
+    (tmp_path / "key").write_bytes(b"12345")
+    assert files.read(tmp_path / "key", 5) == b"12345"
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        files.read(tmp_path / "key", 4)
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "note"
     files.replace(path, b"old")

@@ -24,13 +24,14 @@ for name in {barred!r}:
 import builtins, concurrent.futures.thread, marshal, sqlite3, xxhash  # a restore loads some modules late
 from pathlib import Path
 from cachekit.store import archive
+from cachekit.store.layout import Place
 from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.compilers.inductor.compiler import Inductor
 
-key, directory, model_type, home, live = sys.argv[1:]
+directory, model_type, key, home, cache_dir = sys.argv[1:]
 store = Store(Path(home), Journal(None, "test"))
-record = store.lookup(key, directory, model_type)
+record = store.lookup(Place(directory, model_type, key))
 
 def refuse(*_, **__):
     raise AssertionError("code was made of bytes")
@@ -38,16 +39,16 @@ def refuse(*_, **__):
 builtins.eval = builtins.exec = builtins.compile = marshal.loads = refuse
 for module in record.modules:
     with store.reading(module.files[0]) as blob:
-        Inductor().restore(module, [blob], Path(live))
+        Inductor().restore(module, [blob], Path(cache_dir))
 print(len(record.modules))
 """
 
 
 @pytest.mark.feature("S8")
 def test_a_hit_is_restored_without_any_code(tmp_path):
-    home, tree, live = tmp_path / "home", tmp_path / "tree", tmp_path / "live"
+    home, tree, cache_dir = tmp_path / "home", tmp_path / "tree", tmp_path / "cache_dir"
     (tree / "ab").mkdir(parents=True)
-    live.mkdir()
+    cache_dir.mkdir()
     # A pickle that would leave a trace, and Python that would, as an Inductor cache holds both.
     (tree / "ab" / "graph").write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
     (tree / "ab" / "cab.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -58,11 +59,9 @@ def test_a_hit_is_restored_without_any_code(tmp_path):
             sys.executable,
             "-c",
             SCRIPT.format(barred=BARRED),
-            record.key,
-            record.directory,
-            record.model_type,
+            *record.place,
             home,
-            live,
+            cache_dir,
         ],
         capture_output=True,
         text=True,
@@ -72,7 +71,7 @@ def test_a_hit_is_restored_without_any_code(tmp_path):
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.strip() == "1"
-    assert {path.relative_to(live): path.read_bytes() for path in live.rglob("*") if path.is_file()} == {
+    assert {path.relative_to(cache_dir): path.read_bytes() for path in cache_dir.rglob("*") if path.is_file()} == {
         path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()
     }
     assert not (tmp_path / "ran").exists()

@@ -37,9 +37,11 @@ class Cache(Runs, Sharing, Upkeep):
     Attributes:
         home: The store's folder, as `--home`; here and below, what the settings say where nothing is given.
         compiler: `auto`, `inductor` or `neuron`, as `--compiler`.
-        cache: The caches in order, and what may be done there, as `--cache`: `local:rw,hf://team/cache:r`.
-        wait: Seconds to wait for another process that compiles the same, as `--wait`.
+        cache: The store and the remotes in order, and what may be done there, as `--cache`: `local:rw,hf://team/cache:r`.
+        wait: How long to wait for another process that compiles the same, in seconds or as `10m`; as `--wait`.
         offline: Open no connection, as `--offline`.
+        trust: Ask more than the settings do, as `--trust`: `signed` for signatures everywhere, `owner` for signatures
+            wherever others can write.
         trust_all: Use what anybody made, as `--trust-all`: a compiler cache is code, which runs on this machine.
         toolchain: Plan, pull, lock and export for a release of Neuron's SDK; as `--toolchain`.
         target: Likewise for a chip, `trn1`; as `--target`.

@@ -54,8 +54,9 @@ class Opened:
     home: str | Path | None = None
     compiler: str | None = None
     cache: str | None = field(default=None, repr=False)  # an address may hold a token that does not belong there
-    wait: float | None = None
+    wait: float | str | None = None
     offline: bool = False
+    trust: str | None = None
     trust_all: bool = False
     toolchain: str | None = None
     target: str | None = None
@@ -127,7 +128,9 @@ class Opened:
             yield opened
 
     def _config(self) -> Config:
-        return opening.load_config(self.home, self.compiler, self.wait, self.cache, trust_all=self.trust_all)
+        return opening.load_config(
+            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all
+        )
 
     def _node(self) -> Node | None:
         if self.nnodes is None and not self.node_rank and not self.master_addr:
@@ -190,7 +193,8 @@ class Opened:
         there = self.toolchain or self.target or self.instance
         instance = self._elsewhere().machine(loaded, guess=guess) if there else None
         with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:
-            yield opened, prepare(loaded, opened.compiler, self._source(recipe, machine=machine))
+            source = self._source(recipe, machine=machine)
+            yield opened, prepare(loaded, opened.compiler, source, salt=opened.config.trust.salt)
 
     def _named(self, entry: AnyEntry) -> Named:
         """The key that somebody means, or its first digits; a recipe's on the machine that is meant."""
@@ -202,7 +206,8 @@ class Opened:
         one = self._variant(entry)
         if not one.name:
             loaded = one.load()
-            return Named(prepare(loaded, self._elsewhere().select(loaded)).key, loaded.name)
+            salt = self._config().trust.salt
+            return Named(prepare(loaded, self._elsewhere().select(loaded), salt=salt).key, loaded.name)
         key = naming.key_of(self._config(), one, self._elsewhere())
         return Named(key) if key == one.name.lower() else Named(key, one.name)
 

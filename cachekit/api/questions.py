@@ -41,7 +41,7 @@ class Questions(Opened):
             Its `hit`; and `miss()`, what to raise where nothing may compile.
 
         Raises:
-            CachekitError: The recipe, its architecture, or the compiler cannot be had; see `session`.
+            CachekitError: The recipe, its architecture, or the compiler cannot be loaded; see `session`.
         """
         from cachekit.data.shapes import check_data
         from cachekit.verbs.plan import plan
@@ -62,12 +62,12 @@ class Questions(Opened):
         from cachekit.data.shapes import check_data
         from cachekit.verbs.forecast import forecast
 
-        where, priced = self._elsewhere(), prices(price)
+        where, priced, salt = self._elsewhere(), prices(price), self._config().trust.salt
 
         def prepared(recipe: AnyRecipe) -> Prepared:
             loaded = self._variant(recipe).load()
             check_data(loaded, absent_ok=True)
-            return prepare(loaded, where.select(loaded, guess=True), self._source(recipe))
+            return prepare(loaded, where.select(loaded, guess=True), self._source(recipe), salt=salt)
 
         def before(now: Prepared) -> list[Prepared]:
             return [again(now, other) for other in where.other_toolchains(now.recipe)]
@@ -132,7 +132,8 @@ class Questions(Opened):
             return sides.of_key(session, named.name)
         loaded = named.load()
         machine = {"--toolchain": where.toolchain, "--target": where.target, "--instance": where.instance}
-        return sides.of_recipe(prepare(loaded, where.select(loaded), named.typed(machine)))
+        salt = session.config.trust.salt
+        return sides.of_recipe(prepare(loaded, where.select(loaded), named.typed(machine), salt=salt))
 
     def why_run(self, run: str = "last") -> RunWhy:
         """What a run compiled although the plan said hit, and why. `cachekit why --run`.
@@ -170,12 +171,12 @@ class Questions(Opened):
         from cachekit.compilers.prepare import prepare
         from cachekit.verbs.coverage import coverage_of_all
 
-        where = self._elsewhere()
+        where, salt = self._elsewhere(), self._config().trust.salt
 
         def prepared(recipe: AnyRecipe) -> tuple[Compiler, Prepared]:
             loaded = self._variant(recipe).load()
             compiler = where.select(loaded, guess=len(recipes) > 1)
-            return compiler, prepare(loaded, compiler, self._source(recipe))
+            return compiler, prepare(loaded, compiler, self._source(recipe), salt=salt)
 
         with self.session(verb="coverage") as opened:
             return coverage_of_all(opened, [(_name(one), partial(prepared, one)) for one in recipes], skip=skip)
@@ -223,7 +224,7 @@ class Questions(Opened):
         return trace(self.open_store().layout, run)
 
     def doctor(self) -> Diagnosis:
-        """This machine, what is wrong with its set-up, and what mends it. `cachekit doctor`.
+        """This machine, what is wrong with its set-up, and how to repair it. `cachekit doctor`.
 
         Settings that cannot be read are among the findings. With `offline` no remote beyond a network is asked.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cachekit import redact
 from cachekit.api.opened import AnyRecipe
 from cachekit.api.questions import Questions
 from cachekit.recipe.variant import Overrides, Variant
@@ -14,11 +15,14 @@ from cachekit.text import typed
 from cachekit.verbs import entry as naming
 
 if TYPE_CHECKING:
+    from cachekit.compilers.prepare import Prepared
+    from cachekit.recipe.command import CommandLine
     from cachekit.store.notes import Last
     from cachekit.verbs.attach import Attachment
     from cachekit.verbs.check_build import CheckedBuild
     from cachekit.verbs.planned import Planned, Warmed
     from cachekit.verbs.run import Ran
+    from cachekit.verbs.session import Session
     from cachekit.verbs.train import Trained
     from cachekit.verbs.warm_matrix import WarmedAll
 
@@ -51,7 +55,8 @@ class Runs(Questions):
             done = warm(opened, prepared, recache=recache, require_warm=require_warm)
             if (one := self._variant(recipe)).name:
                 place = str(Path(zoo.recipe_path(one.name)).absolute())
-                last = Last(place, tuple(one.words), self.compiler or "auto", one.tiny)
+                words = tuple(word for word in one.words if not redact.holds(word))  # a note is a file
+                last = Last(place, words, self.compiler or "auto", one.tiny)
                 note_last(opened.store.layout, Path.cwd(), last)
             return warmed(done, following=f"cachekit {typed('train', (), {'--home': self.home})}")
 
@@ -180,7 +185,6 @@ class Runs(Questions):
             MissError: Something would compile, or began to, under `require_warm`.
             UsageError: There is no such program or script.
         """
-        from cachekit.compilers.command import compiler_of, prepare_command
         from cachekit.errors import UsageError
         from cachekit.recipe import command as command_line
         from cachekit.verbs.run import run
@@ -190,8 +194,7 @@ class Runs(Questions):
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
-        with self.session(verb="run", preferred=compiler_of(parsed, place)) as opened:
-            prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
+        with self._commanded("run", parsed, ingredients, soft_args, place) as (opened, prepared):
             return run(opened, prepared, parsed, require_warm=require_warm, recache=recache, cwd=place)
 
     def plan_run(
@@ -203,7 +206,6 @@ class Runs(Questions):
         cwd: str | Path | None = None,
     ) -> Planned:
         """What a command of your own will find; the arguments are those of `run`. `cachekit run --dry-run`."""
-        from cachekit.compilers.command import compiler_of, prepare_command
         from cachekit.recipe import command as command_line
         from cachekit.training.passthrough import check_program
         from cachekit.verbs.plan import plan
@@ -212,9 +214,27 @@ class Runs(Questions):
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
         check_program(parsed.words[0], place)
-        with self.session(verb="plan", preferred=compiler_of(parsed, place)) as opened:
-            prepared = prepare_command(parsed, opened.compiler, declared=ingredients, soft=soft_args, cwd=place)
+        with self._commanded("plan", parsed, ingredients, soft_args, place) as (opened, prepared):
             return foreseen(plan(prepared, opened.store, opened.remotes))
+
+    @contextmanager
+    def _commanded(
+        self,
+        verb: str,
+        command: CommandLine,
+        ingredients: Mapping[str, str] | None,
+        soft_args: Sequence[str],
+        place: Path | None,
+    ) -> Iterator[tuple[Session, Prepared]]:
+        """A command of somebody's own on this machine, with the session of a run that is about it."""
+        from cachekit.compilers.command import compiler_of, prepare_command
+
+        with self.session(verb=verb, preferred=compiler_of(command, place)) as opened:
+            salt = opened.config.trust.salt
+            yield (
+                opened,
+                prepare_command(command, opened.compiler, declared=ingredients, soft=soft_args, cwd=place, salt=salt),
+            )
 
     def attach(
         self,
@@ -257,7 +277,9 @@ class Runs(Questions):
         declared = {**(ingredients or {}), **world()}
         with ExitStack() as stack:
             opened = stack.enter_context(self.session(verb="run", preferred="auto"))
-            prepared = prepare_command(command, opened.compiler, declared=declared, soft=soft_args)
+            prepared = prepare_command(
+                command, opened.compiler, declared=declared, soft=soft_args, salt=opened.config.trust.salt
+            )
             attachment = Attachment(opened, prepared, command, stack, require_warm=require_warm, recache=recache)
             attachment.begin()
             attachment.own(stack.pop_all())

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cachekit.verbs.lock import CheckedLock, LockFile
     from cachekit.verbs.pull import Outcome
     from cachekit.verbs.push import Pushes
+    from cachekit.verbs.trust_records import CheckedRemote, SignedRecord
+    from cachekit.verbs.trust_settings import ChangedTrust, Signers, SigningKey
 
 
 class Sharing(Opened):
@@ -100,7 +102,7 @@ class Sharing(Opened):
         """Make a private cache repo on the Hugging Face Hub, and use it in this directory. `cachekit hub create`.
 
         Raises:
-            UsageError: No repo can be called that; it is public already; or `cachekit.toml` names another cache.
+            UsageError: No repo can be called that; it is public already; or `cachekit.toml` names another remote.
             RemoteError, AuthError: The Hub cannot be asked, or refuses.
         """
         from cachekit.verbs import hub
@@ -130,6 +132,114 @@ class Sharing(Opened):
         with self.session(verb="hub") as opened:
             opened.remotes.need("read")
             return hub.contents(opened.remotes)
+
+    def trust_init(self, key_file: str | Path = "", *, dry_run: bool = False) -> SigningKey:
+        """Make a signing key, or name one, in the user's settings. `cachekit trust init`.
+
+        Args:
+            key_file: A key that is there; by default a new one is made, once.
+            dry_run: Write nothing.
+
+        Raises:
+            UsageError: The key cannot be used or made, or the settings cannot be written.
+        """
+        from cachekit.verbs import trust_settings
+
+        return trust_settings.init(self._config(), str(key_file), dry_run=dry_run)
+
+    def trust_add(
+        self,
+        name: str,
+        key: str,
+        *,
+        valid_after: str = "",
+        valid_before: str = "",
+        user: bool = False,
+        dry_run: bool = False,
+    ) -> ChangedTrust:
+        """Name a signer whose records are used. `cachekit trust add`.
+
+        Args:
+            name: What the signer is called.
+            key: A `.pub` file, or its line.
+            valid_after: A date, before which the key does not count.
+            valid_before: A date, from which on it no longer does.
+            user: In the user's own settings instead of the project's `cachekit.toml`.
+            dry_run: Write nothing.
+
+        Raises:
+            UsageError: It is no key or no date, the name has another key, or the file cannot be written.
+        """
+        from cachekit.verbs import trust_settings
+
+        file = trust_settings.settings_file(Path.cwd(), user=user)
+        return trust_settings.add(name, key, file, valid_after=valid_after, valid_before=valid_before, dry_run=dry_run)
+
+    def trust_list(self) -> Signers:
+        """Whose records are used, and what is revoked. `cachekit trust ls`.
+
+        Raises:
+            UsageError: A signer's key is none.
+        """
+        from cachekit.verbs import trust_settings
+
+        with self.session() as opened:
+            return trust_settings.listed(opened.config, trust_settings.modes(opened))
+
+    def trust_revoke(self, *what: str, before: str = "", user: bool = False, dry_run: bool = False) -> ChangedTrust:
+        """Stop using a signer's records, single records, or all before a date. `cachekit trust revoke`.
+
+        Args:
+            *what: Fingerprints, names of signers, digests of records, or keys of records of the store.
+            before: A date.
+            user: See `trust_add`.
+            dry_run: Write nothing.
+
+        Raises:
+            UsageError: One is nothing of these, or the file cannot be written.
+            UnknownNameError: Digits fit no record, or several.
+        """
+        from cachekit.verbs import trust_settings
+
+        with self.session() as opened:
+            file = trust_settings.settings_file(Path.cwd(), user=user)
+            return trust_settings.revoke(opened, what, file, before=before, dry_run=dry_run)
+
+    def trust_sign(self, *records: str, dry_run: bool = False) -> list[SignedRecord]:
+        """Vouch for records of the store. `cachekit trust sign`.
+
+        Args:
+            *records: Keys, or the first digits of each.
+            dry_run: Sign nothing.
+
+        Raises:
+            UsageError: No key signs, or it cannot be used.
+            UnknownNameError: Digits fit no record, or several.
+            UntrustedError: A record may not be given to others.
+            StoreError: The store cannot be written.
+        """
+        from cachekit.verbs import trust_records
+
+        with self.session() as opened:
+            return trust_records.sign(opened, records, dry_run=dry_run)
+
+    def trust_check(self, remote: str = "") -> CheckedRemote:
+        """Which records of a remote would be used, and why others would not. `cachekit trust check`.
+
+        Args:
+            remote: Its name; the only one by default.
+
+        Returns:
+            The records; `error()` is what to raise where none would be used.
+
+        Raises:
+            UsageError: No remote is called so, or may be read.
+            RemoteError, AuthError: It cannot be asked.
+        """
+        from cachekit.verbs import trust_records
+
+        with self.session() as opened:
+            return trust_records.check(opened, remote)
 
     def lock(self, *recipes: AnyRecipe, lock_file: str | Path | None = None, dry_run: bool = False) -> LockFile:
         """Pin the exact artifacts of recipes in the project's lock file. `cachekit store lock`.
@@ -178,7 +288,7 @@ class Sharing(Opened):
         dry_run: bool = False,
         failures: list[CachekitError] | None = None,
     ) -> list[Outcome]:
-        """Have exactly what a lock file says in the store. `cachekit pull --locked`.
+        """Fetch exactly what a lock file says into the store. `cachekit pull --locked`.
 
         Args:
             *recipes: Paths or names; by default all that are locked.
@@ -187,7 +297,7 @@ class Sharing(Opened):
             failures: Takes the `IntegrityError` instead of it being raised.
 
         Raises:
-            IntegrityError: The locked bytes of one are not to be had; the others were fetched all the same.
+            IntegrityError: The locked bytes of one cannot be fetched; the others were fetched all the same.
             UsageError: The file cannot be read, or locks nothing yet.
             UnknownNameError: The file does not lock one of these.
             RemoteError, AuthError: What is locked may be on a remote that could not be asked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cachekit.api.opened import AnyEntry, Opened, listed
 from cachekit.store.record import Record
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.export_cache import Exported
     from cachekit.verbs.import_bundle import Unbundled
     from cachekit.verbs.import_cache import Imported
+    from cachekit.verbs.inspect import StoredRecord
     from cachekit.verbs.pins import Pinned
     from cachekit.verbs.remove import Deleted
     from cachekit.verbs.session import Session
@@ -42,15 +43,16 @@ class Upkeep(Opened):
         names = (path.stem for path in Layout(self._config().home).records.rglob(f"{beginning}*.json"))
         return sorted(name for name in names if len(name) == 64)  # noqa: PLR2004 - digits of a SHA-256
 
-    def show(self, key: str) -> dict[str, Any]:
+    def show(self, key: str) -> StoredRecord:
         """A record whole: ingredients, modules, who made it, and whether it is whole. `cachekit store show`.
 
         Raises:
             UnknownNameError: No key begins like that, or several do.
         """
+        from cachekit.remotes.judging import Trust
         from cachekit.verbs.inspect import show
 
-        return show(self.open_store(), key)
+        return show(self.open_store(), key, Trust(self._config().trust))
 
     def verify(self, *, quick: bool = False, repair: bool = False) -> Verified:
         """Check every record and every file of the store. `cachekit store verify`.

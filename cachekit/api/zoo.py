@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cachekit.compilers.graphs import CompiledFile
     from cachekit.recipe.price import Prices
-    from cachekit.verbs.zoo import NewRecipe
+    from cachekit.verbs.zoo import NewRecipe, ZooEntry, ZooRow
     from cachekit.verbs.zoo_check import Checked
 
 
@@ -33,7 +34,7 @@ def zoo_rows(
     instance: str = "",
     max_price: float | None = None,
     price: Sequence[str] = (),
-) -> list[dict[str, Any]]:
+) -> Sequence[ZooRow]:
     """Recipes, models, instances or toolchains of the registry. `cachekit zoo ls`.
 
     Args:
@@ -52,7 +53,7 @@ def zoo_rows(
     return zoo_list.rows(topic, zoo_list.Filter(task, model, instance, max_price, _own(price)))
 
 
-def zoo_entry(name: str, *, price: Sequence[str] = ()) -> dict[str, Any]:
+def zoo_entry(name: str, *, price: Sequence[str] = ()) -> ZooEntry:
     """One of them in full, with what it is expected to cost. `cachekit zoo show`.
 
     Raises:
@@ -94,7 +95,7 @@ def recipe_schema() -> dict[str, Any]:
     return json_schema()
 
 
-def neffs(files: Sequence[Path]) -> list[dict[str, Any]]:
+def neffs(files: Sequence[Path]) -> list[CompiledFile]:
     """What compiled files are, whether they are whole, and what they leak. `cachekit store neff`."""
     from cachekit.verbs.inspect import compiled_files
 

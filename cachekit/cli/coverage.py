@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -13,6 +13,7 @@ from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Coverage, CoverageOfAll
 
 SHOWN = 8  # modules of a recipe that are named where there are more of a kind
 
@@ -52,83 +53,85 @@ def command(
     names = api.names("recipes") if everything else recipes or ()
     found = cache.coverage_all(options.variants(names, overrides, tiny=tiny), skip=everything)
     missed = found.miss() if require_warm else None
-    return Shown(found, human, lambda said: "\n".join(_brief(one) for one in said["recipes"]), error=missed)
+    return Shown(found, human, lambda said: "\n".join(map(_brief, said.recipes)), error=missed)
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: CoverageOfAll) -> list[str]:
     """Coverage for people: one recipe in full, of several what they lack."""
-    found = document["recipes"]
+    found = answer.recipes
     if len(found) == 1:
         return _full(found[0])
-    rows = [[one["recipe"], _count(one), one["status"], _where(one)] for one in found]
+    rows = [[one.recipe, _count(one), one.status, _where(one)] for one in found]
     lines = out.table(rows, ["recipe", "modules", "", "where"])
     for one in found:
         if trouble := _trouble(one, 2):
-            lines += [f"  {one['recipe']}", *trouble]
-    kinds = [f"{document[kind]} {kind}" for kind in ("covered", "failed", "missing", "unusable") if document[kind]]
-    return [*lines, ", ".join(kinds)]
+            lines += [f"  {one.recipe}", *trouble]
+    counts = {
+        "covered": answer.covered, "failed": answer.failed, "missing": answer.missing, "unusable": answer.unusable
+    }  # fmt: skip
+    return [*lines, ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)]
 
 
-def _brief(one: dict[str, Any]) -> str:
-    return f"{one['recipe']} {one['status']} {_count(one)}"
+def _brief(one: Coverage) -> str:
+    return f"{one.recipe} {one.status} {_count(one)}"
 
 
-def _count(one: dict[str, Any]) -> str:
-    return f"{one['cached']} of {one['needed']}" if one["needed"] else "0 of ?"
+def _count(one: Coverage) -> str:
+    return f"{one.cached} of {one.needed}" if one.needed else "0 of ?"
 
 
-def _where(one: dict[str, Any]) -> str:
-    places = dict.fromkeys(place for module in one.get("modules", ()) for place in module["where"])
+def _where(one: Coverage) -> str:
+    places = dict.fromkeys(place for module in one.modules for place in module.where)
     return ", ".join(places)
 
 
-def _full(one: dict[str, Any]) -> list[str]:
-    head = f"{one['recipe']}: {one['status']}  {one['directory']}  key {one['key'][:16]}"
+def _full(one: Coverage) -> list[str]:
+    head = f"{one.recipe}: {one.status}  {one.directory}  key {(one.key or '')[:16]}"
     lines = [head]
-    graphs = f" ({out.count(one['graphs'], 'graph')})" if one["graphs"] and one["basis"] == "record" else ""
-    if one["needed"]:
+    graphs = f" ({out.count(one.graphs, 'graph')})" if one.graphs and one.basis == "record" else ""
+    if one.needed:
         where = f", {_where(one)}" if _where(one) else ""
-        lines.append(f"  {one['cached']} of {out.count(one['needed'], 'module')} cached{graphs}{where}")
+        lines.append(f"  {one.cached} of {out.count(one.needed, 'module')} cached{graphs}{where}")
     else:
-        about = f"; the nearest record has {out.count(one['graphs'], 'graph')}" if one["graphs"] else ""
+        about = f"; the nearest record has {out.count(one.graphs, 'graph')}" if one.graphs else ""
         lines.append(f"  nothing is cached, and no run has recorded which modules are needed{about}")
-    if one["basis"] == "trial":
+    if one.basis == "trial":
         lines.append("  what is needed was told by a trial that failed; there may be more")
     lines += _trouble(one)
-    if one["status"] != "covered":
-        where = f" on a {one['elsewhere']}" if one["elsewhere"] else ""
-        lines.append(f"  next{where}: cachekit warm {one['source']}")
+    if one.status != "covered":
+        where = f" on a {one.elsewhere}" if one.elsewhere else ""
+        lines.append(f"  next{where}: cachekit warm {one.source}")
     return lines
 
 
-def _trouble(one: dict[str, Any], indent: int = 0) -> list[str]:
+def _trouble(one: Coverage, indent: int = 0) -> list[str]:
     """What is not cached, by name, and what else should be known; folded to the terminal's width."""
     left = " " * indent
     lines: list[str] = []
     for status in ("failed", "missing"):
-        listed = [module for module in one.get("modules", ()) if module["status"] == status]
+        listed = [module for module in one.modules if module.status == status]
         for module in listed[:SHOWN]:
-            lines.append(f"{left}  {status}  {module['name'] or 'the trial'}")
-            if failed := module["failed"]:
-                lines += out.labelled("", f"{failed['kind']}: {failed['message']}", 10 + indent)
-                lines.append(f"{left}          log {failed['log']}")
-                lines += out.labelled("", failed["advice"], 10 + indent) if failed["advice"] else []
+            lines.append(f"{left}  {status}  {module.name or 'the trial'}")
+            if failed := module.failed:
+                lines += out.labelled("", f"{failed.kind}: {failed.message}", 10 + indent)
+                lines.append(f"{left}          log {failed.log}")
+                lines += out.labelled("", failed.advice, 10 + indent) if failed.advice else []
         if len(listed) > SHOWN:
             lines.append(f"{left}  {status}  {len(listed) - SHOWN} more (--format json)")
-    trial = one.get("trial")
-    if trial and not any(module["status"] == "failed" for module in one["modules"]):
-        lines += out.labelled(f"{left}  the last trial failed: ", trial["message"])
-        lines.append(f"{left}    log {trial['log']}")
-    for note in one.get("builds", ()):
-        for module in note["modules"][:SHOWN]:
-            lines.append(f"{left}  two builds of {module['name']}")
-            place = "replaced here" if note["where"] == "local" else f"on {note['where']}"
-            for side, what in (("ours", "here"), ("theirs", place)):
-                made = note[side]
-                lines.append(f"{left}    {module[side][:16]} {what}, by {made['by']}, {out.moment(made['created'])}")
-    for note in one.get("notes", ()):
+    trial = one.trial
+    if trial and not any(module.status == "failed" for module in one.modules):
+        lines += out.labelled(f"{left}  the last trial failed: ", trial.message)
+        lines.append(f"{left}    log {trial.log}")
+    for build in one.builds:
+        for two in build.modules[:SHOWN]:
+            lines.append(f"{left}  divergent builds of {two.name}")
+            place = "replaced here" if build.where == "local" else f"on {build.where}"
+            sides = ((two.ours, "here", build.ours), (two.theirs, place, build.theirs))
+            for digest, what, made in sides:
+                lines.append(f"{left}    {digest[:16]} {what}, by {made.by}, {out.moment(made.created)}")
+    for note in one.notes:
         lines += out.labelled("", note, 2 + indent)
-    if problem := one["problem"]:
-        told = ": ".join(filter(None, [problem["message"], problem["cause"]]))
+    if problem := one.problem:
+        told = ": ".join(filter(None, [problem.message, problem.cause]))
         lines += out.labelled("", told, 2 + indent)
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -13,6 +13,7 @@ from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Bundled, Exported
 
 SHOWN = 12  # lines, for people
 
@@ -71,37 +72,38 @@ def command(
     if goal == "-" or api.is_bundle(goal):
         file = None if goal == "-" else goal
         bundled = cache.export_bundle(file, entries, all_of=folder, dry_run=dry_run)
-        return Shown(bundled, bundle_human, lambda found: str(found["sha256"]))
+        return Shown(bundled, bundle_human, lambda found: found.sha256)
     done = cache.export_neuron_cache(goal, entries, all_of=folder, dry_run=dry_run)
-    return Shown(done, human, lambda found: str(found["restored"] + found["replaced"]))
+    return Shown(done, human, lambda found: str(found.restored + found.replaced))
 
 
-def bundle_human(document: dict[str, Any]) -> list[str]:
+def bundle_human(answer: Bundled) -> list[str]:
     """A bundle for people."""
-    would = "would be written" if document["dry_run"] else f"in {out.duration(document['seconds'])}"
-    files = out.count(len(document["files"]) - len(document["records"]), "file")
-    size = f"file size {out.size(document['size'])}" if document["size"] else f"{out.size(document['bytes'])} of files"
-    what = f"{out.count(len(document['records']), 'record')}, {files}, {size}"
-    lines = [f"{document['bundle']}: {what}; {would}"]
+    would = "would be written" if answer.dry_run else f"in {out.duration(answer.seconds)}"
+    files = out.count(len(answer.files) - len(answer.records), "file")
+    size = f"file size {out.size(answer.size)}" if answer.size else f"{out.size(answer.bytes)} of files"
+    what = f"{out.count(len(answer.records), 'record')}, {files}, {size}"
+    lines = [f"{answer.bundle}: {what}; {would}"]
     records = [
-        f"  {record['key'][:16]}  {out.size(record['bytes']):>9}  {record['recipe']}, {record['directory']}"
-        for record in document["records"]
+        f"  {record.key[:16]}  {out.size(record.bytes):>9}  {record.recipe}, {record.directory}"
+        for record in answer.records
     ]
     lines += out.some(records, SHOWN)
-    if document["sha256"]:
-        name = document["bundle"].rpartition("/")[2]
-        lines += [f"  sha256 {document['sha256']}", f"  there: cachekit store import {name} --trust-all"]
+    if answer.sha256:
+        name = answer.bundle.rpartition("/")[2]
+        more = "" if answer.signed else " --trust-all"
+        lines += [f"  sha256 {answer.sha256}", f"  there: cachekit store import {name}{more}"]
     return lines
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Exported) -> list[str]:
     """An export as a Neuron cache for people."""
-    would = "would be " if document["dry_run"] else ""
-    written = document["restored"] + document["replaced"]
-    wrote = f"{out.count(written, 'module')} {would}written, {out.size(document['bytes'])}"
-    kept = f"{document['present']} there already, {document['left']} left alone"
-    lines = [f"{document['folder']}: {wrote}; {kept}"]
-    told = [
-        f"{item['module']}: {item['outcome']}, {item['reason']}" for item in document["modules"] if item["reason"]
-    ] + [f"{item['module']}: damaged in the store, {item['reason']}" for item in document["damaged"]]
+    would = "would be " if answer.dry_run else ""
+    written = answer.restored + answer.replaced
+    wrote = f"{out.count(written, 'module')} {would}written, {out.size(answer.bytes)}"
+    kept = f"{answer.present} there already, {answer.left} left alone"
+    lines = [f"{answer.folder}: {wrote}; {kept}"]
+    told = [f"{item.module}: {item.outcome}, {item.reason}" for item in answer.modules if item.reason] + [
+        f"{item.module}: damaged in the store, {item.reason}" for item in answer.damaged
+    ]
     return [*lines, *out.some([f"  {line}" for line in told], SHOWN)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -12,6 +13,7 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Collected, GoneRecord
 
 SHOWN = 20  # records, for people
 
@@ -50,54 +52,54 @@ def command(
     Example:  cachekit store gc --compiler 'neuronxcc-2.2*'
     """
     done = cache.gc(max_size=max_size, max_age=max_age, of_compiler=compiler or "", dry_run=dry_run)
-    return Shown(done, human, lambda found: "\n".join(record["key"] for record in found["records"]))
+    return Shown(done, human, lambda found: "\n".join(record.key for record in found.records))
 
 
-def human(found: dict[str, Any]) -> list[str]:
+def human(found: Collected) -> list[str]:
     """What went, for people."""
-    would = "would remove" if found["dry_run"] else "removed"
-    records, files = found["records"], found["files"]
-    stays = [f"{out.size(found['after'])} of {out.size(found['before'])} stay"]
-    stays += [f"{out.size(found['pinned_bytes'])} pinned"] if found["pinned_bytes"] else []
-    stays += [f"{out.size(found['used_bytes'])} in use"] if found["used_bytes"] else []
+    would = "would remove" if found.dry_run else "removed"
+    records, files = found.records, found.files
+    stays = [f"{out.size(found.after)} of {out.size(found.before)} stay"]
+    stays += [f"{out.size(found.pinned_bytes)} pinned"] if found.pinned_bytes else []
+    stays += [f"{out.size(found.used_bytes)} in use"] if found.used_bytes else []
     if not records and not files:
         lines = [f"nothing to remove; {', '.join(stays)}"]
     else:
         what = f"{out.count(len(records), 'record')} and {out.count(len(files), 'other file')}"
-        lines = [f"{would} {what}, {out.size(found['bytes'])}; {', '.join(stays)}"]
-    limit = found["max_size"]
-    if limit is not None and found["after"] > limit:
-        meanwhile = "" if found["dry_run"] else "used or published meanwhile, "
+        lines = [f"{would} {what}, {out.size(found.bytes)}; {', '.join(stays)}"]
+    limit = found.max_size
+    if limit is not None and found.after > limit:
+        meanwhile = "" if found.dry_run else "used or published meanwhile, "
         lines.append(
             f"that is more than {out.size(limit)}: the rest is pinned, in use, {meanwhile}or of another compiler"
         )
     if records:
         lines += _table(records)
     if files:
-        counts = Counter(one["why"] for one in files)
+        counts = Counter(one.why for one in files)
         sizes: Counter[str] = Counter()
         for one in files:
-            sizes[one["why"]] += one["bytes"]
+            sizes[one.why] += one.bytes
         lines += [f"{out.size(sizes[why]):>9}  {out.count(counts[why], 'file')}: {why}" for why in sorted(counts)]
-    lines += [f"{one['key'][:12]} stays: {one['why']} meanwhile" for one in found["kept"][:SHOWN]]
+    lines += [f"{one.key[:12]} stays: {one.why} meanwhile" for one in found.kept[:SHOWN]]
     return lines
 
 
-def _table(records: list[dict[str, Any]]) -> list[str]:
+def _table(records: Sequence[GoneRecord]) -> list[str]:
     rows = [
         [
-            out.size(record["bytes"]).rjust(9),
-            record["key"][:12],
-            record["recipe"] or "(damaged)",
-            record["directory"],
-            record["last_used"][:10],
-            record["why"],
+            out.size(record.bytes).rjust(9),
+            record.key[:12],
+            record.recipe or "(damaged)",
+            record.directory,
+            record.last_used[:10],
+            record.why,
         ]
         for record in records[:SHOWN]
     ]
     lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"], cut=(2, 3, 5))
     left = records[SHOWN:]
     if left:
-        size = sum(record["bytes"] for record in left)
+        size = sum(record.bytes for record in left)
         lines.append(f"{out.size(size):>9}  {out.count(len(left), 'more record')} (--format json)")
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import RemoteContents, Used
 
 app = typer.Typer(
     add_completion=False,
@@ -40,7 +41,7 @@ def create(cache: Cache, repo: Repo, dataset: Dataset = False, public: Public = 
 def use(cache: Cache, repo: Repo, dataset: Dataset = False, read_only: ReadOnly = False) -> Shown:
     """Name a cache repo in this directory's cachekit.toml.
 
-    A team keeps that file with its code.
+    A team keeps that file with its code. A repo of somebody else's is only read.
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """
@@ -57,23 +58,32 @@ def ls(cache: Cache) -> Shown:
     return Shown(cache.remote_contents(), _listed)
 
 
-def _url(document: dict[str, Any]) -> str:
-    return str(document["url"])
+def _url(answer: Used) -> str:
+    return str(answer.url)
 
 
-def _human(document: dict[str, Any]) -> list[str]:
-    who = "private" if document["private"] else "PUBLIC: anybody can read it"
-    return [
-        f"{document['repo']}: {'made' if document['new'] else 'there already'}, {who}  {document['url']}",
-        f'  {document["file"]} has cache = "{document["cache"]}"',
-        "  next: cachekit warm RECIPE",
+def _human(answer: Used) -> list[str]:
+    who = "private" if answer.private else "PUBLIC: anybody can read it"
+    lines = [
+        f"{answer.repo}: {'made' if answer.new else 'there already'}, {who}  {answer.url}",
+        f'  {answer.file} has cache = "{answer.cache}"',
     ]
+    if not (answer.owned and answer.private):
+        whose = "it is public" if answer.owned else f"this one belongs to {answer.repo.partition('/')[0]}"
+        lines += [
+            f"  a compiler cache is code, and {whose}:",
+            "  only records that somebody signed whom you trust are used: cachekit trust add NAME KEY",
+        ]
+    return [*lines, "  next: cachekit warm RECIPE"]
 
 
-def _listed(found: list[dict[str, Any]]) -> list[str]:
+def _listed(found: list[RemoteContents]) -> list[str]:
     lines = []
     for one in found:
-        lines.append(f"{one['remote']}: {out.count(sum(row['records'] for row in one['records']), 'record')}")
-        rows = [[row["directory"], row["model_type"], str(row["records"])] for row in one["records"]]
+        signed = f", {one.signed} with signatures" if one.signed else ""
+        lines.append(f"{one.remote}: {out.count(sum(row.records for row in one.records), 'record')}{signed}")
+        if one.demands:
+            lines += out.labelled("", f"used as far as somebody whom you trust signed it: {one.demands}", 2)
+        rows = [[row.directory, row.model_type, str(row.records)] for row in one.records]
         lines += [f"  {line}" for line in out.table(rows, ["compiler", "model", "records"])] if rows else []
     return lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -14,6 +14,7 @@ from cachekit.text import typed
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import CheckedLock, LockedRecipe, LockFile
 
 SHOWN = 8  # changes of one recipe, for people
 
@@ -64,35 +65,35 @@ def command(
         )
     done = cache.lock(*options.variants(recipes, overrides, tiny=tiny), lock_file=file, dry_run=dry_run)
     told = [f"no remote has {one.recipe}: others cannot pull it before `cachekit push`" for one in done.unshared]
-    return Shown(done, human, lambda found: "\n".join(one["key"] for one in found["locked"]), warnings=tuple(told))
+    return Shown(done, human, lambda found: "\n".join(one.key for one in found.locked), warnings=tuple(told))
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: LockFile) -> list[str]:
     """A lock for people."""
-    would = "would be " if document["dry_run"] else ""
-    did = f"{would}written" if document["changed"] else "up to date"
-    kept = f"; {document['kept']} more in it" if document["kept"] else ""
-    lines = [f"{document['file']}: {out.count(len(document['locked']), 'recipe')} locked, {did}{kept}"]
-    for one in document["locked"]:
-        where = f"{one['remote']}{' at ' + one['revision'][:12] if one['revision'] else ''}"
-        what = f"{out.count(one['modules'], 'module')}, {out.size(one['bytes'])}, key {one['key'][:16]}"
-        lines += [f"  {_name(one)}: {what}", f"    {one['directory']}, on {where}"]
+    would = "would be " if answer.dry_run else ""
+    did = f"{would}written" if answer.changed else "up to date"
+    kept = f"; {answer.kept} more in it" if answer.kept else ""
+    lines = [f"{answer.file}: {out.count(len(answer.locked), 'recipe')} locked, {did}{kept}"]
+    for one in answer.locked:
+        where = f"{one.remote}{' at ' + one.revision[:12] if one.revision else ''}"
+        what = f"{out.count(one.modules, 'module')}, {out.size(one.bytes)}, key {one.key[:16]}"
+        lines += [f"  {_name(one)}: {what}", f"    {one.directory}, on {where}"]
     return lines
 
 
-def check_human(document: dict[str, Any]) -> list[str]:
+def check_human(answer: CheckedLock) -> list[str]:
     """A check for people: what changed, by recipe."""
     from cachekit.cli.plan_text import change_text
 
     lines = []
-    for one in document["checked"]:
-        if one["status"] == "fits":
-            lines.append(f"{_name(one)}: fits  key {one['key'][:16]}")
+    for one in answer.checked:
+        if one.status == "fits":
+            lines.append(f"{_name(one)}: fits  key {one.key[:16]}")
             continue
-        lines.append(f"{_name(one)}: changed  key {one['key'][:16]} → {one['key_now'][:16]}")
-        lines += out.some([f"  {change_text(change)}" for change in one["changes"]], SHOWN)
+        lines.append(f"{_name(one)}: changed  key {one.key[:16]} → {one.key_now[:16]}")
+        lines += out.some([f"  {change_text(change)}" for change in one.changes], SHOWN)
     return lines
 
 
-def _name(one: dict[str, Any]) -> str:
-    return typed(one["recipe"], one["set"], {}, tiny=one["tiny"])
+def _name(one: LockedRecipe) -> str:
+    return typed(one.recipe, one.set, {}, tiny=one.tiny)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -88,7 +87,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress an
 Verbose = Annotated[
     int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Print more; -vv adds tracebacks.")
 ]
-Home = Annotated[Optional[Path], typer.Option("--home", metavar="DIR", help="The store's folder.")]
+Home = Annotated[Optional[str], typer.Option("--home", metavar="DIR", help="The store's folder.")]
 CompilerName = Annotated[
     Optional[str],
     typer.Option(
@@ -126,10 +125,18 @@ TrustAll = Annotated[
     bool,
     typer.Option("--trust-all", help="Use what anybody made; a compiler cache is code that runs on this machine."),
 ]
+Trust = Annotated[
+    Optional[str],
+    typer.Option(
+        "--trust",
+        metavar="signed|owner",
+        help="Ask for signatures everywhere, or wherever others can write: more than the settings, never less.",
+    ),
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]
 Wait = Annotated[
-    Optional[float],
-    typer.Option("--wait", metavar="SECONDS", help="Wait this long for another process that compiles the same."),
+    Optional[str],
+    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 600, 10m."),
 ]
 RecipesOrKeys = Annotated[
     list[str],

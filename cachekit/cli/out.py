@@ -14,16 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from msgspec import Struct, to_builtins
-
+from cachekit import redact
 from cachekit.errors import CachekitError, UsageError
-from cachekit.text import CONTROL, count, duration, moment, plain, size
+from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, size
+from cachekit.values import Answer, builtins
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cachekit.cli.progress import Progress
     from cachekit.cli.verb import Shown
 
-__all__ = ["count", "duration", "moment", "plain", "size"]  # beside what is made here
+__all__ = ["about", "count", "duration", "moment", "plain", "size"]  # beside what is made here
 
 FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
@@ -34,7 +36,7 @@ class _Style:
     format: str = "human"
     quiet: bool = False
     verbose: int = 0
-    answer: dict[str, Any] = field(default_factory=dict)  # printed with the error that follows
+    answer: dict[str, Any] | None = field(default_factory=dict)  # printed with the error that follows; None: it was
     aside: bool = False
 
 
@@ -87,10 +89,6 @@ def wants_traceback() -> bool:
     return _style.verbose > 1
 
 
-def _one_line(line: str) -> str:
-    return line if line.isprintable() else plain(line).replace("\n", "\\n")
-
-
 def text(line: str) -> None:
     """Print text, of one line or several."""
     _print(plain(line))
@@ -101,7 +99,7 @@ def _print(words: str) -> None:
         _tell(words)
         return
     try:
-        print(words, file=sys.stdout, flush=True)
+        print(redact.words(words), file=sys.stdout, flush=True)
     except BrokenPipeError:
         # `cachekit store ls | head`: nobody reads on. Python would complain once more while it exits.
         _to_nowhere(sys.stdout)
@@ -113,14 +111,14 @@ def unwritable(error: OSError) -> UsageError:
     """What is told of a stdout that takes nothing more; from now on it leads nowhere."""
     _to_nowhere(sys.stdout)
     return UsageError(
-        "standard output cannot be written", cause=error.strerror or str(error), hint="check where standard output goes"
+        "standard output cannot be written", cause=cause_of(error), hint="check where standard output goes"
     )
 
 
 def _tell(line: str) -> None:
     """Print to stderr. Where that is full, or nobody reads it, no run is the worse for it."""
     try:
-        print(line, file=sys.stderr, flush=True)
+        print(redact.printed(line, redact.secrets_of(os.environ)), file=sys.stderr, flush=True)
     except OSError:
         _to_nowhere(sys.stderr)
 
@@ -129,16 +127,11 @@ def _to_nowhere(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _json(document: Any) -> str:
+def _json(answer: Any) -> str:
     ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     # Beside what others say, a line can be told apart: the last one.
-    encoded = json.dumps(document, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=_plain_value)
+    encoded = json.dumps(answer, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=builtins)
     return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
-
-
-def _plain_value(value: Any) -> Any:
-    """What JSON has no form for, as what it has: values by their fields, everything else as text."""
-    return to_builtins(value) if isinstance(value, Struct) else str(value)
 
 
 def answer(shown: Shown) -> int:
@@ -153,32 +146,36 @@ def answer(shown: Shown) -> int:
         note(line)
     own = getattr(shown.answer, "error", None)
     problem = shown.error or (own() if callable(own) else None)
-    found = document(shown.answer)
-    if _style.format == "json" and problem is not None:
-        _style.answer = found
-    elif _style.format == "json":
-        _print(_json(found))
+    found = shown.answer
+    if _style.format == "json":
+        made = builtins(found)
+        if problem is not None and isinstance(made, dict):
+            _style.answer = made
+        else:  # a list stays one, as its schema says: its error is on stderr alone
+            _print(_json(made))
+            _style.answer = None
     elif _style.format == "quiet":
         if shown.quiet is not None and (line := shown.quiet(found)):
             _print(plain(line))
     elif lines := shown.human(found):
-        _print("\n".join(map(_one_line, lines)))
+        _print("\n".join(map(one_line, lines)))
     if problem is not None:
         raise problem
     return shown.code
 
 
-def document(answer: Any) -> Any:
-    """An answer as JSON values: of a value its fields."""
-    if hasattr(answer, "as_dict"):
-        return answer.as_dict()
-    if isinstance(answer, Mapping):
-        return {name: document(value) for name, value in answer.items()}
-    if isinstance(answer, list) and not any(hasattr(one, "as_dict") for one in answer[:1]):
-        return answer  # rows, of which there may be 100,000
-    if isinstance(answer, list | tuple):
-        return [document(one) for one in answer]
-    return answer
+def write_result(path: Path, found: Answer) -> tuple[str, ...]:
+    """Write an answer to a file as well, as JSON.
+
+    Returns:
+        Why it could not be written: a warning, since what the answer tells of has been done.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found.as_dict(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        return (f"{path} could not be written: {cause_of(error)}",)
+    return ()
 
 
 def note(line: str) -> None:
@@ -189,12 +186,12 @@ def note(line: str) -> None:
 
 def warning(line: str) -> None:
     """Tell something on stderr that must not be missed; quiet does not silence it."""
-    _tell(f"{_colour('warning:', 33)} {_one_line(line)}")
+    _tell(f"{_colour('warning:', 33)} {one_line(line)}")
 
 
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
-    if _style.format == "json":
+    if _style.format == "json" and _style.answer is not None:
         _print(_json({**_style.answer, "error": problem.as_dict()}))
     lines = problem.lines()
     lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
@@ -204,7 +201,7 @@ def error(problem: CachekitError) -> int:
         lines[1:] = [each for line in lines[1:] for each in folded(line)]
     _tell("\n".join(lines))
     if wants_traceback():
-        traceback.print_exception(problem)
+        _tell("".join(traceback.format_exception(problem)).rstrip("\n"))
     return problem.exit_code
 
 
@@ -239,7 +236,7 @@ def following() -> Iterator[Callable[[dict[str, Any]], None]]:
         if not shown:  # many a verb tells nothing
             from cachekit.cli.progress import Progress
 
-            shown.append(Progress(write=lambda line: _tell(_one_line(line)), live=live, quiet=_style.quiet))
+            shown.append(Progress(write=lambda line: _tell(one_line(line)), live=live, quiet=_style.quiet))
         shown[0].event(event)
 
     try:

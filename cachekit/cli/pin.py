@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -12,6 +12,7 @@ from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Pinned
 
 
 Names = Annotated[
@@ -52,35 +53,35 @@ def command(
     return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny)), human, keys)
 
 
-def keys(found: list[dict[str, Any]]) -> str:
+def keys(found: list[Pinned]) -> str:
     """Keys for scripts."""
-    return "\n".join(one["key"] for one in found)
+    return "\n".join(one.key for one in found)
 
 
-def listed(found: list[dict[str, Any]]) -> list[str]:
+def listed(found: list[Pinned]) -> list[str]:
     """All pins, for people."""
     if not found:
         return ["nothing is pinned; next: cachekit store pin RECIPE"]
     rows = [
         [
-            "-" if one["bytes"] is None else out.size(one["bytes"]),
-            one["key"][:12],
-            one["recipe"],
-            one["directory"] or "(no record yet)",
-            one["pinned"][:10],
+            "-" if one.bytes is None else out.size(one.bytes),
+            one.key[:12],
+            one.recipe,
+            one.directory or "(no record yet)",
+            one.pinned[:10],
         ]
         for one in found
     ]
     return out.table(rows, ["size", "key", "recipe", "compiler", "pinned"], right=(0,), cut=(2, 3))
 
 
-def human(found: list[dict[str, Any]]) -> list[str]:
+def human(found: list[Pinned]) -> list[str]:
     """What was pinned, for people."""
     lines = []
     for one in found:
-        name = " ".join(filter(None, [one["key"][:12], one["recipe"]]))
-        size = "no record yet: it is kept once it is made" if one["bytes"] is None else out.size(one["bytes"])
-        lines.append(f"{'pinned' if one['changed'] else 'was pinned already:'} {name}, {size}")
+        name = " ".join(filter(None, [one.key[:12], one.recipe]))
+        size = "no record yet: it is kept once it is made" if one.bytes is None else out.size(one.bytes)
+        lines.append(f"{'pinned' if one.changed else 'was pinned already:'} {name}, {size}")
     return lines
 
 
@@ -98,9 +99,9 @@ def unpin(
     return Shown(cache.unpin(*options.variants(names, overrides, tiny=tiny)), unpinned, keys)
 
 
-def unpinned(found: list[dict[str, Any]]) -> list[str]:
+def unpinned(found: list[Pinned]) -> list[str]:
     """What was let go, for people."""
-    names = (" ".join(filter(None, [one["key"][:12], one["recipe"]])) for one in found)
+    names = (" ".join(filter(None, [one.key[:12], one.recipe])) for one in found)
     return [
-        f"{'unpinned' if one['changed'] else 'was not pinned:'} {name}" for name, one in zip(names, found, strict=True)
+        f"{'unpinned' if one.changed else 'was not pinned:'} {name}" for name, one in zip(names, found, strict=True)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -14,8 +14,8 @@ from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from cachekit import Planned
     from cachekit.api import Cache
+    from cachekit.api.answers import Forecast, Planned
 
 
 Recipes = Annotated[
@@ -36,7 +36,9 @@ ModelName = Annotated[
 ]
 MaxPrice = Annotated[
     Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", help="Recipes of the zoo whose machine costs no more an hour."),
+    typer.Option(
+        "--max-price", metavar="DOLLARS", help="Recipes of the zoo whose machine costs at most this per hour."
+    ),
 ]
 HourPrice = Annotated[
     Optional[list[str]],
@@ -84,7 +86,7 @@ def command(
                 hint="cachekit plan RECIPE..., or cachekit plan --all",
             )
         own = [one for one in paid if "=" in one]
-        names = [row["name"] for row in api.zoo_rows(task=task, model=model, max_price=max_price, price=own)]
+        names = [row.name for row in api.zoo_rows(task=task, model=model, max_price=max_price, price=own)]
         if not names:
             raise UsageError("no recipe of the zoo matches these options", hint="`cachekit zoo ls` lists them")
     if not names:
@@ -96,8 +98,8 @@ def command(
     return shown(cache.plan(Variant(names[0], overrides or (), tiny), price=paid), require_warm=require_warm)
 
 
-def _each(document: dict[str, Any]) -> str:
-    return "\n".join(f"{row['status']} {row['name']}" for row in document["plans"])
+def _each(answer: Forecast) -> str:
+    return "\n".join(f"{row.status} {row.name}" for row in answer.plans)
 
 
 def shown(planned: Planned, *, require_warm: bool) -> Shown:
@@ -106,6 +108,6 @@ def shown(planned: Planned, *, require_warm: bool) -> Shown:
     return Shown(
         planned,
         partial(plan_text.one, modules=modules),
-        lambda document: str(document["status"]),
+        lambda answer: str(answer.status),
         error=planned.miss() if require_warm else None,
     )

@@ -2,123 +2,128 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
 
 from cachekit.cli import out
+from cachekit.values import builtins
+
+if TYPE_CHECKING:
+    from cachekit.api.answers import Change, Forecast, Planned, Row
 
 LOCAL = "local"  # the store, among places
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
-LONGEST = 14  # characters of a cache's name in the table; a longer one stands below it
+LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
 
-def one(document: dict[str, Any], *, modules: bool = False) -> list[str]:
+def one(answer: Planned, *, modules: bool = False) -> list[str]:
     """A plan.
 
     Args:
-        document: The plan.
-        modules: Each of them as well, with the cache that it comes from.
+        answer: The plan.
+        modules: Each of them as well, with the remote that it comes from.
     """
-    head = f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}"
-    layout = _layout(document)
-    if document["status"] == "hit":
-        count = out.count(len(document["modules"]), "module")
-        graphs = out.count(document["graphs"], "graph")
+    head = f"{answer.recipe}: {answer.status}  {answer.directory}  key {answer.key[:16]}"
+    layout = _layout(answer)
+    if answer.status == "hit":
+        count = out.count(len(answer.modules), "module")
+        graphs = out.count(answer.graphs or 0, "graph")
         where = "in the local store"
-        if document["remote"] != LOCAL:
-            where = f"on {document['remote']}; {out.size(document['fetch_bytes'])} to fetch"
-        saves = f"saves about {out.duration(document['saved_seconds'])}"
+        if answer.remote != LOCAL:
+            where = f"on {answer.remote}; {out.size(answer.fetch_bytes)} to fetch"
+        saves = f"saves about {out.duration(answer.saved_seconds or 0)}"
         return [
             head,
-            f"  {graphs} in {count}, {out.size(document['bytes'])}, {where}",
-            f"  {document['flaw']}; {saves}" if document["flaw"] else f"  nothing will compile; {saves}",
+            f"  {graphs} in {count}, {out.size(answer.bytes)}, {where}",
+            f"  {answer.flaw}; {saves}" if answer.flaw else f"  nothing will compile; {saves}",
             *layout,
-            *(_modules(document) if modules else ()),
+            *(_modules(answer) if modules else ()),
         ]
     lines = [head]
-    near = document["nearest"]
-    if document["flaw"]:
-        lines.append(f"  {document['flaw']}")
-    for sentence in document["untrusted"]:
+    near = answer.nearest
+    if answer.flaw:
+        lines.append(f"  {answer.flaw}")
+    for sentence in answer.untrusted:
         lines += out.labelled("", sentence, 2)
-    if near is None and document["flaw"]:
+    if near is None and answer.flaw:
         pass  # the store has one, and it is useless
     elif near is None:
         lines.append("  the store has no record to compare with")
     else:
-        where = "" if near["remote"] == LOCAL else f" on {near['remote']}"
-        nearest = f"nearest is {near['key'][:16]} ({near['recipe']}){where}; it differs in {len(near['changes'])}:"
+        where = "" if near.remote == LOCAL else f" on {near.remote}"
+        nearest = f"nearest is {near.key[:16]} ({near.recipe}){where}; it differs in {len(near.changes)}:"
         lines += out.labelled("", nearest, 2)
-        for change in near["changes"][:CHANGES]:
+        for change in near.changes[:CHANGES]:
             lines.append(f"    {change_text(change)}")
-            lines += [f"      {words}" for words in change.get("words", ())]
-        if len(near["changes"]) > CHANGES:
-            lines.append(f"    ... and {len(near['changes']) - CHANGES} more (--format json)")
-    lines += [*_time(document), *_reuse(document), *layout]
-    where = f" on a {document['elsewhere']}" if document["elsewhere"] else ""
-    lines.append(f"  next{where}: cachekit warm {document['source']}")
+            lines += [f"      {words}" for words in change.words]
+        if len(near.changes) > CHANGES:
+            lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
+    lines += [*_time(answer), *_reuse(answer), *layout]
+    where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
+    lines.append(f"  next{where}: cachekit warm {answer.source}")
     return lines
 
 
-def _layout(document: dict[str, Any]) -> list[str]:
+def _layout(answer: Planned) -> list[str]:
     """How a model is split over cores, and what its training lacks."""
-    hard = document["ingredients"]["hard"]  # a command's have no layout
+    hard = answer.ingredients.hard  # a command's have no layout
     share = hard.get("parallel.tensor_parallel_size", 1) * hard.get("parallel.pipeline_parallel_size", 1)
     lines = []
     if share > 1:
         copies, nodes = hard["parallel.data_parallel_size"], hard["parallel.nodes"]
         each = " on each node" if nodes > 1 else ""
         lines.append(f"  {share} cores share a copy of the model; {out.count(copies, 'copy', 'copies')} train{each}")
-    for sentence in document["lacks"].values():
+    for sentence in answer.lacks.values():
         lines += out.labelled("", sentence, 2)
     return lines
 
 
-def _modules(document: dict[str, Any]) -> list[str]:
-    rows = [[out.size(one["bytes"]), one["remote"], one["name"]] for one in document["modules"]]
-    return [f"    {line}" for line in out.table(rows, ["size", "cache", "module"], right={0})]
+def _modules(answer: Planned) -> list[str]:
+    rows = [[out.size(one.bytes), one.remote, one.name] for one in answer.modules]
+    return [f"    {line}" for line in out.table(rows, ["size", "where", "module"], right={0})]
 
 
-def _time(document: dict[str, Any]) -> list[str]:
+def _time(answer: Planned) -> list[str]:
     """How long compiling takes, how sure that is, and what it costs."""
-    expected, price = document["expected"], document["price"]
+    expected, price = answer.expected, answer.price
     if expected is None:
         return ["  compiling takes an unknown time"]
-    by = f"{expected['method']}: {expected['source']}"
-    if expected["method"] == "registry":
-        by = f"measured by {expected['source']}"
+    by = f"{expected.method}: {expected.source}"
+    if expected.method == "registry":
+        by = f"measured by {expected.source}"
     lines = [
-        f"  compiling takes about {out.duration(expected['seconds'])}",
-        f"    {by}; {out.duration(expected['low'])} to {out.duration(expected['high'])}",
+        f"  compiling takes about {out.duration(expected.seconds)}",
+        f"    {by}; {out.duration(expected.low)} to {out.duration(expected.high)}",
     ]
     if price is not None:
-        machine = f" of a {price['instance']}" if price["instance"] else ""
-        lines.append(f"    {dollars(document['dollars'])} at {price['per_hour']:.2f} an hour{machine}")
+        machine = f" of a {price.instance}" if price.instance else ""
+        lines.append(f"    {dollars(answer.dollars)} at {price.per_hour:.2f} an hour{machine}")
     return lines
 
 
-def _reuse(document: dict[str, Any]) -> list[str]:
+def _reuse(answer: Planned) -> list[str]:
     """What a warm begins with: how much of it fits, only the compiler knows."""
-    reuse, near = document["reuse"], document["nearest"]
+    reuse, near = answer.reuse, answer.nearest
     if reuse is None:
         return []
-    nearest = near is not None and near["key"] == reuse["key"]
-    whose = "the nearest's" if nearest else f"{reuse['key'][:16]}'s ({reuse['recipe']})"
-    there = f", {out.size(reuse['fetch_bytes'])} to fetch" if reuse["fetch_bytes"] else ""
-    graphs = out.count(reuse["graphs"], "graph")
+    nearest = near is not None and near.key == reuse.key
+    whose = "the nearest's" if nearest else f"{reuse.key[:16]}'s ({reuse.recipe})"
+    there = f", {out.size(reuse.fetch_bytes)} to fetch" if reuse.fetch_bytes else ""
+    graphs = out.count(reuse.graphs, "graph")
     words = f"warm begins with {whose} {graphs}{there}; those that fit need not compile"
     return out.labelled("", words, 4)
 
 
-def change_text(change: dict[str, Any]) -> str:
+def change_text(change: Change) -> str:
     """One difference: `name: old → new`, long values cut."""
-    old = _short(change["old"]) if "old" in change else "(absent)"
-    new = _short(change["new"]) if "new" in change else "(absent)"
-    return f"{change['name']}: {old} → {new}"
+    return f"{change.name}: {_short(change.old)} → {_short(change.new)}"
 
 
 def _short(value: Any) -> str:
-    words = str(value)
+    words = "(absent)" if value is UNSET else str(builtins(value))
     return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
 
 
@@ -129,53 +134,52 @@ def dollars(amount: float | None) -> str:
     return f"${amount:,.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.3f}"  # noqa: PLR2004
 
 
-def several(document: dict[str, Any]) -> list[str]:
+def several(answer: Forecast) -> list[str]:
     """Many plans: a line each, what it all comes to, and what could not be planned."""
-    planned = [row for row in document["plans"] if row["status"] != "failed"]
+    planned = [row for row in answer.plans if row.status != "failed"]
     lines = _table(planned) if planned else []
     causes = set()
-    for row in document["plans"]:
-        if row["status"] == "failed":
-            error = row["error"]
-            told = error["cause"] if error["cause"] not in causes and len(error["cause"]) <= CAUSE else ""
-            causes.add(error["cause"])
-            lines += out.labelled("failed  ", ": ".join(part for part in (row["name"], error["message"], told) if part))
-    return [*lines, "", *_totals(document), *_next(planned)]
+    for row in answer.plans:
+        if (error := row.error) is not None:
+            told = error.cause if error.cause not in causes and len(error.cause) <= CAUSE else ""
+            causes.add(error.cause)
+            lines += out.labelled("failed  ", out.about(row.name, error.message) + (f": {told}" if told else ""))
+    return [*lines, "", *_totals(answer), *_next(planned)]
 
 
-def _table(planned: list[dict[str, Any]]) -> list[str]:
-    names: dict[str, str] = {}  # of caches, as the table has them
-    costs = any(row["price"] for row in planned)
-    header = ["recipe", "plan", "cache", "to fetch", "compiling", *(["cost"] if costs else [])]
+def _table(planned: Sequence[Row]) -> list[str]:
+    names: dict[str, str] = {}  # of remotes, as the table has them
+    costs = any(row.price for row in planned)
+    header = ["recipe", "plan", "where", "to fetch", "compiling", *(["cost"] if costs else [])]
     head, *rows = out.table([_row(row, names, costs=costs) for row in planned], header, right={3, 4, 5})
     kinds: dict[str, list[str]] = {}  # of compilers and machines, in the order in which they come
     for row, line in zip(planned, rows, strict=True):
-        machine = f" on {row['elsewhere']}" if row["elsewhere"] else ""
-        kinds.setdefault(f"{row['directory']}{machine}", []).append(line)
+        machine = f" on {row.elsewhere}" if row.elsewhere else ""
+        kinds.setdefault(f"{row.directory}{machine}", []).append(line)
     lines = [line for kind, found in kinds.items() for line in (f"{kind}:", *found)]
     lines = [head, *(lines if len(kinds) > 1 else rows)]
     if len(kinds) == 1:
         lines.insert(0, f"{next(iter(kinds))}:")
     lines += [f"{short} is {name}" for name, short in names.items() if short != name]
-    if any(row["same_as"] for row in planned):
+    if any(row.same_as for row in planned):
         lines.append("= has the same graphs as a recipe above it, and counts once")
     return lines
 
 
-def _row(row: dict[str, Any], names: dict[str, str], *, costs: bool) -> list[str]:
-    status = "goes cold" if row["goes_cold"] else row["status"]
-    missed = row["status"] == "miss"
-    seconds, same = row["expected_seconds"], bool(row["same_as"])
+def _row(row: Row, names: dict[str, str], *, costs: bool) -> list[str]:
+    status = "goes cold" if row.goes_cold else row.status
+    missed = row.status == "miss"
+    seconds, same = row.expected_seconds, bool(row.same_as)
     takes = "=" if same else "?" if seconds is None else f"about {out.duration(seconds)}"
-    fetch = "=" if same else out.size(row["fetch_bytes"])
+    fetch = "=" if same else out.size(row.fetch_bytes)
     cells = [
-        row["name"],
+        row.name,
         status,
-        "" if missed else _cache(row["remote"], names),
-        fetch if not missed and row["fetch_bytes"] else "",
+        "" if missed else _cache(row.remote, names),
+        fetch if not missed and row.fetch_bytes else "",
         takes if missed else "",
     ]
-    return [*cells, ("=" if same else dollars(row["dollars"])) if missed else ""] if costs else cells
+    return [*cells, ("=" if same else dollars(row.dollars)) if missed else ""] if costs else cells
 
 
 def _cache(remote: str, names: dict[str, str]) -> str:
@@ -184,32 +188,33 @@ def _cache(remote: str, names: dict[str, str]) -> str:
     return names[remote]
 
 
-def _totals(document: dict[str, Any]) -> list[str]:
-    sums = document["totals"]
-    counts = ", ".join(f"{sums[kind]} {kind}" for kind in ("hit", "miss", "failed") if sums[kind])
-    lines = [f"{out.count(sums['recipes'], 'recipe')}: {counts}"]
-    if sums["fetch_bytes"]:
-        lines.append(f"  to fetch: {out.size(sums['fetch_bytes'])}")
-    if sums["miss"]:
-        lines.append(f"  to compile: {_cost(sums, '')}")
-    if sums["goes_cold"]:
-        cold = out.count(sums["goes_cold"], "recipe goes", "recipes go")
-        lines.append(f"  {cold} cold with this toolchain: {_cost(sums, 'goes_cold_')}")
+def _totals(answer: Forecast) -> list[str]:
+    sums = answer.totals
+    kinds = {"hit": sums.hit, "miss": sums.miss, "failed": sums.failed}
+    counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    lines = [f"{out.count(sums.recipes, 'recipe')}: {counts}"]
+    if sums.fetch_bytes:
+        lines.append(f"  to fetch: {out.size(sums.fetch_bytes)}")
+    if sums.miss:
+        lines.append(f"  to compile: {_cost(sums.unknown_seconds, sums.expected_seconds, sums.dollars)}")
+    if sums.goes_cold:
+        cold = out.count(sums.goes_cold, "recipe goes", "recipes go")
+        costs = _cost(sums.goes_cold_unknown_seconds, sums.goes_cold_expected_seconds, sums.goes_cold_dollars)
+        lines.append(f"  {cold} cold with this toolchain: {costs}")
     return lines
 
 
-def _cost(sums: dict[str, Any], prefix: str) -> str:
-    unknown, seconds = sums[f"{prefix}unknown_seconds"], sums[f"{prefix}expected_seconds"]
+def _cost(unknown: int, seconds: float, paid: float) -> str:
     words = f"about {out.duration(seconds)}" if seconds else ""
-    if seconds and sums[f"{prefix}dollars"]:
-        words += f", {dollars(sums[f'{prefix}dollars'])}"
+    if seconds and paid:
+        words += f", {dollars(paid)}"
     left = f"{out.count(unknown, 'key')} of unknown time" if unknown else ""
     return ", and ".join(part for part in (words, left) if part) or "nothing of its own"
 
 
-def _next(planned: list[dict[str, Any]]) -> list[str]:
-    missed = next((row for row in planned if row["status"] == "miss" and not row["same_as"]), None)
+def _next(planned: Sequence[Row]) -> list[str]:
+    missed = next((row for row in planned if row.status == "miss" and not row.same_as), None)
     if missed is None:
         return []
-    where = f" on a {missed['elsewhere']}" if missed["elsewhere"] else ""
-    return ["", f"next{where}: cachekit warm {missed['source']}"]
+    where = f" on a {missed.elsewhere}" if missed.elsewhere else ""
+    return ["", f"next{where}: cachekit warm {missed.source}"]

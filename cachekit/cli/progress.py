@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import out
+from cachekit.errors import UntrustedError
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -83,14 +84,25 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
     ),
     "push.failed": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending",
-    "remote.failed": lambda e: (
-        f"{e['remote']} is not used: {e['reason']}" + (f"; {e['hint']}" if e["hint"] and not e["skipped"] else "")
+    "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}",
+    "push.unsigned": lambda e: (
+        f"{e['remote']} asks for signatures, and nobody uses what is not signed"
+        f" ({out.count(len(e['keys']), 'record')}): "
+        + ("`cachekit trust sign KEY`" if e["signs"] else "`cachekit trust init`")
+        + ", then `cachekit push`"
     ),
+    "remote.failed": lambda e: f"{e['remote']} is not used: {e['reason']}" + (f"; {e['hint']}" if _advises(e) else ""),
     "trust.all": lambda _: (
         "--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine"
     ),
+    "remote.untrusted": lambda e: f"{e['message']}: {e['reason']}",  # the hint, of three lines, is for an error
+    "store.refused": lambda e: (
+        f"the store's record {e['key'][:12]} is not used: it is {e['reason']}"
+        + ("; it was moved to quarantine" if e["quarantine"] else "")
+    ),
     "remote.damaged": lambda e: f"{e['remote']} has a damaged entry for {e['key'][:16]}: {e['reason']}",
     "worker.lock-found": lambda e: f"{e['module']} is locked, and may stay so: {e['reason']}; {e['advice']}",
+    "restore.withdrawn": lambda e: f"{e['module']} was taken out of the compiler's own folder: {e['reason']}",
     "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",
     "restore.refused": lambda e: f"the record cannot be used, and is made again: {e['reason']}",
     "worker.failed-before": lambda e: f"{e['module']} failed to compile in an earlier run, and Neuron skips it",
@@ -98,6 +110,11 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "journal.lost": lambda e: f"this run's journal could not be written: {e['reason']}",
     "train.not-kept": lambda e: f"what compiled could not be kept: {e['reason']}",
 }
+
+
+def _advises(failed: Event) -> bool:
+    """Whether a warning ends with the hint; that of what is untrusted has three lines, and is for an error."""
+    return bool(failed["hint"]) and not failed["skipped"] and failed["code"] != UntrustedError.code
 
 
 def _in_brackets(words: str) -> str:

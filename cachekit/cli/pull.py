@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -13,8 +13,8 @@ from cachekit.cli.verb import Shown, verb
 from cachekit.errors import CachekitError, MissError, UsageError
 
 if TYPE_CHECKING:
-    from cachekit import Outcome
     from cachekit.api import Cache
+    from cachekit.api.answers import Outcome, Pulls
 
 SHOWN = 12  # modules that were left, for people
 
@@ -38,7 +38,7 @@ AllOf = Annotated[
 ]
 
 LockedOnly = Annotated[
-    bool, typer.Option("--locked", help="Fetch exactly what cachekit.lock says; exit 5 if it cannot be had.")
+    bool, typer.Option("--locked", help="Fetch exactly what cachekit.lock says; exit 5 if it cannot be fetched.")
 ]
 LockFile = Annotated[
     Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Use this file, not the nearest cachekit.lock.")
@@ -94,7 +94,7 @@ def command(
         MissError(
             f"no remote has {', '.join(missed)}",
             cause="; ".join(left[:SHOWN]),
-            hint="warm it, with the cache writable: --cache local:rw,NAME:rw",
+            hint="warm it, with the remote writable: --cache local:rw,NAME:rw",
         ),
     )
 
@@ -102,22 +102,22 @@ def command(
 def _shown(done: list[Outcome], error: CachekitError | None = None) -> Shown:
     from cachekit import Pulls
 
-    return Shown(Pulls(tuple(done)), human, lambda said: "\n".join(one["key"] for one in said["pulled"]), error=error)
+    return Shown(Pulls(tuple(done)), human, lambda said: "\n".join(one.key for one in said.pulled), error=error)
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Pulls) -> list[str]:
     """Pulls for people."""
     lines = []
-    for one in document["pulled"]:
-        modules = f"{out.count(len(one['modules']), 'module')}, " if one["modules"] else ""
+    for one in answer.pulled:
+        modules = f"{out.count(len(one.modules), 'module')}, " if one.modules else ""
         words = {
-            "fetched": f"{modules}{out.count(one['files'], 'file')}, {out.size(one['bytes'])} from {one['remote']} "
-            f"in {out.duration(one['seconds'])}; {out.size(one['present'])} was here",
-            "would-fetch": f"{modules}{out.size(one['bytes'])} to fetch from {one['remote']}",
-            "present": f"in the store already, {out.size(one['present'])}",
+            "fetched": f"{modules}{out.count(one.files, 'file')}, {out.size(one.bytes)} from {one.remote} "
+            f"in {out.duration(one.seconds)}; {out.size(one.present)} was here",
+            "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
+            "present": f"in the store already, {out.size(one.present)}",
             "absent": "in no remote",
-        }[one["state"]]
-        key = f"  key {one['key'][:16]}" if one["key"] else ""
-        lines.append(f"{one['name']}: {words}{key}")
-        lines += out.some([f"  left {item['module']}: {item['reason']}" for item in one["left"]], SHOWN)
+        }[one.state]
+        key = f"  key {one.key[:16]}" if one.key else ""
+        lines.append(f"{one.name}: {words}{key}")
+        lines += out.some([f"  left {item.module}: {item.reason}" for item in one.left], SHOWN)
     return lines

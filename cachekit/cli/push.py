@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -11,6 +11,7 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Pushed, Pushes
 
 SHOWN = 12  # files, for people
 
@@ -58,24 +59,33 @@ def command(
     return Shown(
         done,
         human,
-        lambda found: "\n".join(path for one in found["pushed"] for path in one["records"]),
+        lambda found: "\n".join(path for one in found.pushed for path in one.records),
     )
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Pushes) -> list[str]:
     """Pushes for people."""
     lines = []
-    for one in document["pushed"]:
-        if one["error"]:
-            lines.append(f"{one['remote']}: failed: {one['error']['message']}")
-            lines += [f"  would tell: {leak}" for leak in one["leaks"]]
+    for one in answer.pushed:
+        if one.error:
+            lines.append(f"{one.remote}: failed: {one.error.message}")
+            lines += _refused(one)
+            lines += [f"  would tell: {leak}" for leak in one.leaks]
             continue
-        would = "would be " if document["dry_run"] else ""
-        new = f"{out.count(len(one['records']), 'record')} and {out.count(len(one['files']), 'file')} {would}sent"
-        lines.append(f"{one['remote']}: {new}, {out.size(one['bytes'])}; {one['unchanged']} there already")
-        if document["dry_run"]:
-            lines += [f"  tells: {leak}" for leak in one["leaks"]]
-            lines += out.some([f"  {out.size(file['bytes']):>9}  {file['path']}" for file in one["files"]], SHOWN)
-            lines += out.some([f"     record  {path}" for path in one["records"]], SHOWN)
-            lines += [f"       card  {one['card']}"] if one["card"] else []
+        would = "would be " if answer.dry_run else ""
+        new = f"{out.count(len(one.records), 'record')} and {out.count(len(one.files), 'file')} {would}sent"
+        signed = f", {out.count(len(one.signatures), 'record')} {would}signed" if one.signatures else ""
+        lines.append(f"{one.remote}: {new}{signed}, {out.size(one.bytes)}; {one.unchanged} there already")
+        lines += _refused(one)
+        if answer.dry_run:
+            lines += [f"  tells: {leak}" for leak in one.leaks]
+            lines += out.some([f"  {out.size(file.bytes):>9}  {file.path}" for file in one.files], SHOWN)
+            lines += out.some([f"     record  {path}" for path in one.records], SHOWN)
+            lines += out.some([f"  signature  {path}" for path in one.signatures], SHOWN)
+            lines += [f"       card  {one.card}"] if one.card else []
     return lines
+
+
+def _refused(one: Pushed) -> list[str]:
+    """The records that are not given to others."""
+    return out.some([f"  not given: {it.recipe} ({it.key[:12]}): {it.reason}" for it in one.refused], SHOWN)

@@ -13,6 +13,7 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Builder, Deleted, Listed, Source, StoredModule, StoredRecord
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")  # whole in the JSON
 
@@ -38,7 +39,7 @@ def ls(cache: Cache) -> Shown:
     return Shown(cache.ls(), lambda rows: listed(rows, where), lambda rows: "\n".join(row.key for row in rows))
 
 
-def listed(found: list[Any], home: str) -> list[str]:
+def listed(found: list[Listed], home: str) -> list[str]:
     """Records as a table; they are taken out of the list, so that of 100,000 no two forms lie in memory."""
     if not found:
         return [f"the store at {home} has no records; next: cachekit warm RECIPE"]
@@ -65,47 +66,76 @@ def show(cache: Cache, key: Key) -> Shown:
 
     Example:  cachekit store show 3f2a91c0
     """
-    return Shown(cache.show(key), shown, lambda found: str(found["key"]))
+    return Shown(cache.show(key), shown, lambda found: str(found.key))
 
 
-def shown(document: dict[str, Any]) -> list[str]:
+def shown(answer: StoredRecord) -> list[str]:
     """A record for people."""
-    made = document["provenance"]
-    agrees = (
-        "hashing them gives this key" if document["key_of_ingredients"] == document["key"] else "THEY DO NOT GIVE IT"
-    )
+    made = answer.provenance
+    agrees = "hashing them gives this key" if answer.key_of_ingredients == answer.key else "THEY DO NOT GIVE IT"
     lines = [
-        f"key        {document['key']}",
-        f"recipe     {document['recipe']}",
-        f"compiler   {document['directory']}, {document['graphs']} graphs, {out.duration(document['compile_seconds'])}",
-        f"made       {out.moment(made['created'])} by {made['user']}@{made['host']} {made['instance']}".rstrip(),
-        *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made["toolchain"].items())),
-        f"bytes      {out.size(document['bytes'])}, {'whole' if document['whole'] else 'DAMAGED: will compile again'}",
+        f"key        {answer.key}",
+        f"recipe     {answer.recipe}",
+        f"compiler   {answer.directory}, {answer.graphs} graphs, {out.duration(answer.compile_seconds)}",
+        f"made       {out.moment(made.created)} by {made.user}@{made.host} {made.instance}".rstrip(),
+        *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
+        *_origin(answer),
+        f"bytes      {out.size(answer.bytes)}, {'whole' if answer.whole else 'DAMAGED: will compile again'}",
         "modules",
-        *(line for module in document["modules"] for line in _module(module)),
+        *(line for module in answer.modules for line in _module(module)),
         f"ingredients ({agrees})",
     ]
-    width = max(map(len, (*document["hard"], *document["soft"]))) + 2
-    for name, value in sorted(document["hard"].items()):
+    width = max(map(len, (*answer.hard, *answer.soft))) + 2
+    for name, value in sorted(answer.hard.items()):
         lines += out.labelled(name.ljust(width), _value(value), 2)
     lines.append("beside the key")
-    for name, value in sorted(document["soft"].items()):
+    for name, value in sorted(answer.soft.items()):
         lines += out.labelled(name.ljust(width), _value(value), 2)
     return lines
 
 
-def _module(module: dict[str, Any]) -> list[str]:
-    lines = [f"  {_DIGEST.sub(_cut, module['name'])}"]
-    if "neffs" in module:
-        lines.append(f"    {out.size(module['files'][0]['size'])}, {out.count(module['neffs'], 'compiled graph')}")
-    neff = module.get("neff")
-    if neff is not None and neff["state"] != "verified":
-        lines.append(f"    {neff['state'].upper()}: {neff['reason']}")
-    elif neff is not None:
-        took = f", compiled in {out.duration(module['seconds'])}" if module.get("seconds") else ""
-        files = out.size(sum(file["size"] for file in module["files"]))
-        tensors = f"{out.count(neff['inputs'], 'input')}, {out.count(neff['outputs'], 'output')}"
-        lines.append(f"    {files}, {neff['chip'] or neff['target'] or 'unknown chip'}, {tensors}{took}")
+def _origin(answer: StoredRecord) -> list[str]:
+    """Where a record came from, and which records it reuses."""
+    first, *others = answer.origin
+    hows = {
+        "here": "made in this store",
+        "owner": "where only you, or an organisation of yours, can write",
+        "all": "taken whoever made it",
+        "": "nobody knows any more how",
+    }
+
+    def words(one: Source) -> str:
+        how = f"signed by {', '.join(one.signers) or 'somebody'}" if one.how == "signed" else hows[one.how]
+        return f"{one.remote}, {how}" if one.remote else how
+
+    lines = out.labelled("from       ", words(first))
+    for one in others:
+        lines += out.labelled("reuses     ", f"{one.key[:12]}: {words(one)}")
+    for vouched in answer.vouched:
+        lines += out.labelled("signed     ", f"by {', '.join(vouched.signers)} {_builder(vouched.builder)}")
+    return lines + (out.labelled("trust      ", f"not given to others: {answer.untrusted}") if answer.untrusted else [])
+
+
+def _builder(who: Builder) -> str:
+    """Who made or published a record, as its signer says."""
+    if who.ci is None:
+        return f"as {who.user}@{who.host}"
+    said = {"repository": who.ci.repository, "workflow": who.ci.workflow, "commit": who.ci.commit, "run": who.ci.run}
+    return f"in {who.ci.service}: " + ", ".join(f"{name} {value}" for name, value in said.items() if value)
+
+
+def _module(module: StoredModule) -> list[str]:
+    lines = [f"  {_DIGEST.sub(_cut, module.name)}"]
+    if module.graphs is not None:
+        lines.append(f"    {out.size(module.files[0].size)}, {out.count(module.graphs, 'compiled graph')}")
+    graph = module.graph
+    if graph is not None and graph.state != "verified":
+        lines.append(f"    {graph.state.upper()}: {graph.reason}")
+    elif graph is not None:
+        took = f", compiled in {out.duration(module.seconds)}" if module.seconds else ""
+        files = out.size(sum(file.size for file in module.files))
+        tensors = f"{out.count(graph.inputs, 'input')}, {out.count(graph.outputs, 'output')}"
+        lines.append(f"    {files}, {graph.chip or graph.target or 'unknown chip'}, {tensors}{took}")
     return lines
 
 
@@ -114,7 +144,7 @@ def _cut(digest: re.Match[str]) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return " ".join(map(str, value)) or "(none)"
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
@@ -133,18 +163,18 @@ def rm(
     Example:  cachekit store rm 3f2a91c0 --dry-run
     """
     done = cache.rm(*options.variants(names, overrides, tiny=tiny), force=force, dry_run=dry_run)
-    return Shown(done, removed, lambda found: "\n".join(one["key"] for one in found))
+    return Shown(done, removed, lambda found: "\n".join(one.key for one in found))
 
 
-def removed(found: list[dict[str, Any]]) -> list[str]:
+def removed(found: list[Deleted]) -> list[str]:
     """What went, for people."""
     lines = []
     for one in found:
-        would = "would remove" if one["dry_run"] else "removed"
-        name = " ".join(filter(None, [one["key"][:12], one["recipe"], f"({one['directory']})"]))
-        lines.append(f"{would} {name}: {out.count(len(one['files']), 'file')}, {out.size(one['bytes'])}")
-        if one["shared_bytes"]:
-            lines.append(f"  {out.size(one['shared_bytes'])} stay: other records name them, or a process uses them")
-        if one["unpinned"]:
+        would = "would remove" if one.dry_run else "removed"
+        name = " ".join(filter(None, [one.key[:12], one.recipe, f"({one.directory})"]))
+        lines.append(f"{would} {name}: {out.count(len(one.files), 'file')}, {out.size(one.bytes)}")
+        if one.shared_bytes:
+            lines.append(f"  {out.size(one.shared_bytes)} stay: other records name them, or a process uses them")
+        if one.unpinned:
             lines.append("  it was pinned, and is no longer")
     return lines

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cachekit.api import Cache
+    from cachekit.api.answers import Planned, Ran
 
 # What follows the command's first word is the command's, whatever it looks like.
 CONTEXT = {"allow_interspersed_args": False}
@@ -67,19 +67,14 @@ def command(
     if dry_run:
         planned = cache.plan_run(words, ingredients=declared, soft_args=soft)
         missed = planned.miss() if require_warm else None
-        return Shown(planned, _plan, lambda document: str(document["status"]), error=missed)
+        return Shown(planned, _plan, lambda answer: str(answer.status), error=missed)
     done = cache.run(words, ingredients=declared, soft_args=soft, require_warm=require_warm, recache=recache)
-    warnings: tuple[str, ...] = ()
-    if report is not None:
-        try:
-            report.write_text(json.dumps(done.as_dict(), indent=2) + "\n", encoding="utf-8")
-        except OSError as error:  # the command has run, and its exit code is the answer
-            warnings = (f"{report} could not be written: {error.strerror or error}",)
+    warnings = () if report is None else out.write_result(report, done)
     lines = _nothing if out.wants_little() else human
-    return Shown(done, lines, lambda found: str(found["key"]), warnings=warnings, code=CommandExit(done.exit_code))
+    return Shown(done, lines, lambda found: str(found.key), warnings=warnings, code=CommandExit(done.exit_code))
 
 
-def _nothing(_: dict[str, Any]) -> list[str]:
+def _nothing(_: Ran) -> list[str]:
     return []
 
 
@@ -97,21 +92,21 @@ def _declared(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _plan(document: dict[str, Any]) -> list[str]:
-    lines = plan_text.one(document)
+def _plan(answer: Planned) -> list[str]:
+    lines = plan_text.one(answer)
     return [line for line in lines if not line.startswith("  next")]
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Ran) -> list[str]:
     """What became of a command, for people."""
-    head = f"cachekit: {shlex.join(document['command'][:3])}: exit {document['exit_code']}, key {document['key'][:16]}"
-    found, compiled, built = document["found"], document["compiled"], document["built"]
+    head = f"cachekit: {shlex.join(answer.command[:3])}: exit {answer.exit_code}, key {answer.key[:16]}"
+    found, compiled, built = answer.found, answer.compiled, answer.built
     if compiled or built:
-        took = f" in {out.duration(document['compile_seconds'])}" if document["compile_seconds"] else ""  # not all tell
+        took = f" in {out.duration(answer.compile_seconds)}" if answer.compile_seconds else ""  # not all tell
         what = f"compiled {out.count(compiled, 'graph')}{took}, found {found}"
-        kept = f"; kept {out.size(document['bytes'])}" if document["kept"] else "; nothing was kept"
+        kept = f"; kept {out.size(answer.bytes)}" if answer.kept else "; nothing was kept"
     else:
         what = f"compiled nothing: {out.count(found, 'graph')} found" if found else "nothing was compiled or found"
-        kept = f"; saved about {out.duration(document['saved_seconds'])}" if document["saved_seconds"] > 0 else ""
-    seed = f" (begun with those of {document['seed'][:16]})" if document["seed"] else ""
-    return [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(document['overhead_seconds'])}"]
+        kept = f"; saved about {out.duration(answer.saved_seconds)}" if answer.saved_seconds > 0 else ""
+    seed = f" (begun with those of {answer.seed[:16]})" if answer.seed else ""
+    return [head, f"  {what}{seed}{kept}; cachekit itself took {out.duration(answer.overhead_seconds)}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -13,11 +14,12 @@ from cachekit.cli import out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 from cachekit.text import dollars
+from cachekit.units import PERIODS
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Figures, Part, Rate, Stats
 
-PERIODS = ("day", "week", "month")
 SHOWN = 8  # rows of a table, for people
 
 RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Only one run, by its name or a part of it.")]
@@ -44,7 +46,9 @@ Html = Annotated[
 ]
 Trace = Annotated[
     Optional[Path],
-    typer.Option("--trace", metavar="FILE", help="Write when --run did what, as a Chrome trace for ui.perfetto.dev."),
+    typer.Option(
+        "--trace", metavar="FILE", help="Write what --run did, and when, as a Chrome trace for ui.perfetto.dev."
+    ),
 ]
 
 
@@ -84,8 +88,8 @@ def command(
         from cachekit.cli import stats_page
 
         if html:
-            document = found.as_dict()
-            page = stats_page.page(document, summary(document), tables(document, whole=True))
+            answer = found
+            page = stats_page.page(answer, summary(answer), tables(answer, whole=True))
             stats_page.write(html, page, stats_page.PAGE)
             notes.append(f"wrote {html}: {html.absolute().as_uri()}")
         if trace:
@@ -95,80 +99,80 @@ def command(
     return Shown(
         found,
         lambda said: [*summary(said), *tables(said, whole=whole)],
-        lambda said: str(said["total"]["saved_seconds"]),
+        lambda said: str(said.total.saved_seconds),
         notes=tuple(notes),
         warnings=tuple(f"not counted: {problem}" for problem in found.problems),
     )
 
 
-def summary(document: dict[str, Any]) -> list[str]:
+def summary(answer: Stats) -> list[str]:
     """The figures of all runs and of the last one, for people.
 
     Args:
-        document: What `stats` answered.
+        answer: What `stats` answered.
     """
-    total, last, scope = document["total"], document["last_run"], document["scope"]
-    if not total["runs"]:
-        when = f" since {scope['since']}" if scope["since"] else ""
-        return [f"no run of the store at {document['home']} is known{when}; next: cachekit warm RECIPE"]
-    if scope["run"]:
-        one = f"{last['verb']} " if last and last["run"] == scope["run"] else ""
-        lines = [f"{one}run {scope['run']}", *_columns([("", total)])]
+    total, last, scope = answer.total, answer.last_run, answer.scope
+    if not total.runs:
+        when = f" since {scope.since}" if scope.since else ""
+        return [f"no run of the store at {answer.home} is known{when}; next: cachekit warm RECIPE"]
+    if scope.run:
+        one = f"{last.verb} " if last and last.run == scope.run else ""
+        lines = [f"{one}run {scope.run}", *_columns([("", total)])]
     else:
-        days = scope["first"] if scope["first"] == scope["last"] else f"{scope['first']} to {scope['last']}"
-        lines = [f"{out.count(total['runs'], 'run')}, {days}"]
+        days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"
+        lines = [f"{out.count(total.runs, 'run')}, {days}"]
         if last:
-            lines.append(f"last: {last['verb']} {last['run']}")
-        columns = [("last run", last["figures"])] if last else []
-        columns.append((f"since {scope['since']}" if scope["since"] else "all runs", total))
+            lines.append(f"last: {last.verb} {last.run}")
+        columns = [("last run", last.figures)] if last else []
+        columns.append((f"since {scope.since}" if scope.since else "all runs", total))
         lines += ["", *_columns(columns)]
-    if document["price"]:
-        lines += out.labelled("", _price_words(document["price"]))
+    if answer.price:
+        lines += out.labelled("", _price_words(answer.price))
     return lines
 
 
-def tables(document: dict[str, Any], *, whole: bool) -> list[str]:
+def tables(answer: Stats, *, whole: bool) -> list[str]:
     """The figures by recipe, remote and period, for people; of one run, and of no run, there are none.
 
     Args:
-        document: What `stats` answered.
+        answer: What `stats` answered.
         whole: Leave no row of a table out.
     """
-    if document["scope"]["run"] or not document["total"]["runs"]:
+    if answer.scope.run or not answer.total.runs:
         return []
     lines = []
-    headed = {"recipe": document["recipes"], "remote": document["remotes"], document["by"]: document["periods"]}
+    headed = {"recipe": answer.recipes, "remote": answer.remotes, answer.by: answer.periods}
     for heading, parts in headed.items():
         if parts:
             lines += ["", *_parts(heading, parts, whole=whole)]
     return lines
 
 
-def _price_words(price: dict[str, Any]) -> str:
-    what = f"an hour of {price['instance']}" if price["instance"] else "an hour"
-    source = f" ({price['source']})"
-    return f"at {price['per_hour']:.2f} {price['currency']} {what}{source}"
+def _price_words(price: Rate) -> str:
+    what = f"an hour of {price.instance}" if price.instance else "an hour"
+    source = f" ({price.source})"
+    return f"at {price.per_hour:.2f} {price.currency} {what}{source}"
 
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.
 _LINES: list[tuple[str, Any]] = [
-    ("keys found", lambda f: (f["hits"] or f["misses"]) and _share(f["hits"], f["hits"] + f["misses"])),
-    ("keys missed", lambda f: f["misses"] and str(f["misses"])),
-    ("graphs found", lambda f: f["graphs_found"] and str(f["graphs_found"])),
-    ("of these reused", lambda f: f["graphs_reused"] and str(f["graphs_reused"])),
-    ("graphs compiled", lambda f: f["graphs_compiled"] and str(f["graphs_compiled"])),
-    ("compiling took", lambda f: f["compile_seconds"] and out.duration(f["compile_seconds"])),
-    ("waits for others", lambda f: f["waits"] and f"{f['waits']}, {out.duration(f['waited_seconds'])}"),
-    ("bytes restored", lambda f: f["bytes_restored"] and out.size(f["bytes_restored"])),
-    ("bytes fetched", lambda f: f["bytes_fetched"] and out.size(f["bytes_fetched"])),
-    ("bytes pushed", lambda f: f["bytes_pushed"] and out.size(f["bytes_pushed"])),
-    ("runs failed", lambda f: f["failed"] and str(f["failed"])),
-    ("runs without an end", lambda f: f["unfinished"] and str(f["unfinished"])),
-    ("entries damaged", lambda f: f["damaged"] and str(f["damaged"])),
-    ("pushes failed", lambda f: f["push_failures"] and str(f["push_failures"])),
-    ("caches that failed", lambda f: f["remote_failures"] and str(f["remote_failures"])),
-    ("compiles avoided", lambda f: f["recorded_seconds"] and out.duration(f["recorded_seconds"])),
-    ("getting that took", lambda f: f["retrieval_seconds"] and out.duration(f["retrieval_seconds"])),
+    ("keys found", lambda f: (f.hits or f.misses) and _share(f.hits, f.hits + f.misses)),
+    ("keys missed", lambda f: f.misses and str(f.misses)),
+    ("graphs found", lambda f: f.graphs_found and str(f.graphs_found)),
+    ("of these reused", lambda f: f.graphs_reused and str(f.graphs_reused)),
+    ("graphs compiled", lambda f: f.graphs_compiled and str(f.graphs_compiled)),
+    ("compiling took", lambda f: f.compile_seconds and out.duration(f.compile_seconds)),
+    ("waits for others", lambda f: f.waits and f"{f.waits}, {out.duration(f.waited_seconds)}"),
+    ("bytes restored", lambda f: f.bytes_restored and out.size(f.bytes_restored)),
+    ("bytes fetched", lambda f: f.bytes_fetched and out.size(f.bytes_fetched)),
+    ("bytes pushed", lambda f: f.bytes_pushed and out.size(f.bytes_pushed)),
+    ("runs failed", lambda f: f.failed and str(f.failed)),
+    ("runs without an end", lambda f: f.unfinished and str(f.unfinished)),
+    ("entries damaged", lambda f: f.damaged and str(f.damaged)),
+    ("pushes failed", lambda f: f.push_failures and str(f.push_failures)),
+    ("remotes that failed", lambda f: f.remote_failures and str(f.remote_failures)),
+    ("compiles avoided", lambda f: f.recorded_seconds and out.duration(f.recorded_seconds)),
+    ("getting that took", lambda f: f.retrieval_seconds and out.duration(f.retrieval_seconds)),
 ]
 
 
@@ -177,35 +181,35 @@ def _share(part: int, whole: int) -> str:
     return f"{part} of {whole}, {part * 100 // whole} %"
 
 
-def _columns(columns: list[tuple[str, dict[str, Any]]]) -> list[str]:
+def _columns(columns: Sequence[tuple[str, Figures]]) -> list[str]:
     rows = [[label, *(str(make(found) or "-") for _, found in columns)] for label, make in _LINES]
     rows = [row for row in rows if set(row[1:]) != {"-"}]
-    for reason in sorted({reason for _, found in columns for reason in found["bypasses"]}):
-        rows.append([f"passed by: {reason}", *(str(found["bypasses"].get(reason, "-")) for _, found in columns)])
-    rows.append(["saved", *(out.duration(found["saved_seconds"]) for _, found in columns)])
-    if columns[0][1]["saved_dollars"] is not None:
-        rows.append(["saved money", *(dollars(found["saved_dollars"]) for _, found in columns)])
+    for reason in sorted({reason for _, found in columns for reason in found.bypasses}):
+        rows.append([f"bypassed: {reason}", *(str(found.bypasses.get(reason, "-")) for _, found in columns)])
+    rows.append(["saved", *(out.duration(found.saved_seconds) for _, found in columns)])
+    if columns[0][1].saved_dollars is not None:
+        rows.append(["saved money", *(dollars(found.saved_dollars) for _, found in columns)])
     return out.table(rows, ["", *(name for name, _ in columns)], right=range(1, len(columns) + 1))
 
 
-def _parts(heading: str, parts: list[dict[str, Any]], *, whole: bool) -> list[str]:
+def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
     timed = heading in PERIODS
     shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
-    money = any(part["figures"]["saved_dollars"] is not None for part in shown)
-    columns: list[tuple[str, Any]] = [("runs", lambda f: f["runs"]), ("hits", lambda f: f["hits"])]
+    money = any(part.figures.saved_dollars is not None for part in shown)
+    columns: list[tuple[str, Any]] = [("runs", lambda f: f.runs), ("hits", lambda f: f.hits)]
     if heading == "remote":
-        columns = [("hits", lambda f: f["hits"]), ("graphs", lambda f: f["graphs_found"])]
+        columns = [("hits", lambda f: f.hits), ("graphs", lambda f: f.graphs_found)]
         columns += [
-            ("fetched", lambda f: out.size(f["bytes_fetched"])),
-            ("pushed", lambda f: out.size(f["bytes_pushed"])),
+            ("fetched", lambda f: out.size(f.bytes_fetched)),
+            ("pushed", lambda f: out.size(f.bytes_pushed)),
         ]
     else:
-        columns += [("misses", lambda f: f["misses"]), ("found", lambda f: f["graphs_found"])]
-        columns += [("compiled", lambda f: f["graphs_compiled"])]
-    columns.append(("saved", lambda f: out.duration(f["saved_seconds"])))
+        columns += [("misses", lambda f: f.misses), ("found", lambda f: f.graphs_found)]
+        columns += [("compiled", lambda f: f.graphs_compiled)]
+    columns.append(("saved", lambda f: out.duration(f.saved_seconds)))
     if money:
-        columns.append(("money", lambda f: dollars(f["saved_dollars"])))
-    rows = [[_name(heading, part["name"]), *(str(make(part["figures"])) for _, make in columns)] for part in shown]
+        columns.append(("money", lambda f: dollars(f.saved_dollars)))
+    rows = [[_name(heading, part.name), *(str(make(part.figures)) for _, make in columns)] for part in shown]
     lines = out.table(rows, [heading, *(name for name, _ in columns)], right=range(1, len(columns) + 1))
     left = len(parts) - len(shown)
     return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]

@@ -6,7 +6,7 @@ import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.bar import Bar
 from rich.console import Console
@@ -17,6 +17,10 @@ from rich.text import Text
 from cachekit.cli import out
 from cachekit.errors import UsageError
 from cachekit.files import opened, replace
+from cachekit.text import cause_of
+
+if TYPE_CHECKING:
+    from cachekit.api.answers import Part, Stats
 
 # A file that is there is replaced only where it begins like this: a typing error must not cost somebody's script.
 PAGE = '<!doctype html>\n<meta name="generator" content="cachekit">'
@@ -49,49 +53,49 @@ pre {{overflow-x: auto; line-height: 1.3; font: 14px/1.3 ui-monospace, "DejaVu S
 )
 
 
-def page(document: dict[str, Any], summary: Sequence[str], tables: Sequence[str]) -> str:
+def page(answer: Stats, summary: Sequence[str], tables: Sequence[str]) -> str:
     """The whole page, as HTML 5.
 
     Args:
-        document: What `stats` answered.
+        answer: What `stats` answered.
         summary: Its lines for people; the charts follow.
         tables: Its tables for people.
     """
     console = Console(
         record=True, file=io.StringIO(), width=WIDTH, color_system="truecolor", force_terminal=True, highlight=False
     )
-    console.print(Text(f"The store at {out.plain(document['home'])}", style="bold"), soft_wrap=True)
+    console.print(Text(f"The store at {out.plain(answer.home)}", style="bold"), soft_wrap=True)
     console.print()
     for line in summary:
         console.print(Text(out.plain(line)), soft_wrap=True)
-    for heading, parts in ((document["by"], document["periods"][-ROWS:]), ("recipe", document["recipes"][:ROWS])):
+    for heading, parts in ((answer.by, answer.periods[-ROWS:]), ("recipe", answer.recipes[:ROWS])):
         if parts:
             console.print()
             console.print(_chart(heading, parts))
     for line in tables:
         console.print(Text(out.plain(line)), soft_wrap=True)
-    title = html.escape(f"cachekit stats of {out.plain(document['home'])}").replace("{", "{{").replace("}", "}}")
+    title = html.escape(f"cachekit stats of {out.plain(answer.home)}").replace("{", "{{").replace("}", "}}")
     return console.export_html(code_format=_FORM.replace("TITLE", title))
 
 
-def _chart(heading: str, parts: list[dict[str, Any]]) -> Table:
+def _chart(heading: str, parts: list[Part]) -> Table:
     """Bars of the keys that were there, of those that were missed, and of the time that was saved."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(heading, max_width=28, overflow="fold")
     for column in ("hits", "misses", "saved"):
         table.add_column(column, justify="right")
         table.add_column("", width=BAR)
-    figures = [part["figures"] for part in parts]
-    keys = max(max(one["hits"], one["misses"]) for one in figures) or 1
-    seconds = max(abs(one["saved_seconds"]) for one in figures) or 1
+    figures = [part.figures for part in parts]
+    keys = max(max(one.hits, one.misses) for one in figures) or 1
+    seconds = max(abs(one.saved_seconds) for one in figures) or 1
     for part, one in zip(parts, figures, strict=True):
-        saved = one["saved_seconds"]
+        saved = one.saved_seconds
         table.add_row(
-            Text(out.plain(part["name"]) or "-"),
-            str(one["hits"]),
-            _bar(one["hits"], keys, GOOD),
-            str(one["misses"]),
-            _bar(one["misses"], keys, BAD),
+            Text(out.plain(part.name) or "-"),
+            str(one.hits),
+            _bar(one.hits, keys, GOOD),
+            str(one.misses),
+            _bar(one.misses, keys, BAD),
             out.duration(saved),
             _bar(abs(saved), seconds, GOOD if saved > 0 else BAD),
         )
@@ -128,6 +132,4 @@ def write(path: Path, text: str, beginning: str) -> None:
                 )
         replace(path, text.encode("utf-8"))
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another file"
-        ) from error
+        raise UsageError(f"{path} cannot be written", cause=cause_of(error), hint="name another file") from error

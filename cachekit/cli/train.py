@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -18,6 +17,7 @@ from cachekit.text import typed
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Trained
 
 RESULT = "cachekit-result.json"  # in the output folder: what is printed
 
@@ -74,34 +74,25 @@ def command(
         recache=recache,
         require_warm=require_warm,
     )
-    document = done.as_dict()
-    result = Path(document["output_dir"]) / RESULT
-    warnings: tuple[str, ...] = ()
-    try:
-        result.parent.mkdir(parents=True, exist_ok=True)
-        result.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:  # the training has worked, and its figures are printed below
-        warnings = (f"{result} could not be written: {error.strerror or error}",)
-    return Shown(done, human, lambda found: str(found["output_dir"]), warnings=warnings)
+    warnings = out.write_result(Path(done.output_dir) / RESULT, done)
+    return Shown(done, human, lambda found: found.output_dir, warnings=warnings)
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Trained) -> list[str]:
     """What a training did, for people."""
-    compiled, built = document["compiled"], document["built"]
+    compiled, built = answer.compiled, answer.built
     if compiled or built:
-        graphs = (
-            f"{out.count(compiled, 'graph')} compiled ({', '.join(document['surprises'])}), {document['found']} found"
-        )
+        graphs = f"{out.count(compiled, 'graph')} compiled ({', '.join(answer.surprises)}), {answer.found} found"
     else:
-        graphs = f"compiled nothing: {out.count(document['found'], 'graph')} found"
-    lines = [f"{document['recipe']}: trained {document['steps']} steps  key {document['key'][:16]}", f"  {graphs}"]
-    for split, figures in document["metrics"].items():
+        graphs = f"compiled nothing: {out.count(answer.found, 'graph')} found"
+    lines = [f"{answer.recipe}: trained {out.count(answer.steps, 'step')}  key {answer.key[:16]}", f"  {graphs}"]
+    for split, figures in answer.metrics.items():
         lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows")
-    if reason := document["lacks"].get("evaluation"):
+    if reason := answer.lacks.get("evaluation"):
         lines += out.labelled("", reason, 2)
     lines.append(
-        f"  saved {out.duration(document['saved_seconds'])} of compiling; "
-        f"cachekit itself took {out.duration(document['overhead_seconds'])}"
+        f"  saved {out.duration(answer.saved_seconds)} of compiling; "
+        f"cachekit itself took {out.duration(answer.overhead_seconds)}"
     )
-    lines.append(f"  took {out.duration(document['seconds'])} in all; the model is in {document['output_dir']}")
-    return [*lines, *why_text.bypassed(document)]
+    lines.append(f"  took {out.duration(answer.seconds)} in all; the model is in {answer.output_dir}")
+    return [*lines, *why_text.bypassed(answer)]

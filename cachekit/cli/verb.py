@@ -8,10 +8,8 @@ follows the run on stderr, and prints the answer.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
-import operator
 import typing
 from collections.abc import Callable
 from types import GenericAlias, SimpleNamespace
@@ -28,7 +26,7 @@ SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
     "compiler": {"compiler": (options.CompilerName, None)},
     "wait": {"wait": (options.Wait, None)},
     "cache": {"cache": (options.Cache, None), "offline": (options.Offline, False)},
-    "trust": {"trust_all": (options.TrustAll, False)},
+    "trust": {"trust": (options.Trust, None), "trust_all": (options.TrustAll, False)},
     "machine": {
         "toolchain": (options.Toolchain, None),
         "target": (options.Target, None),
@@ -83,8 +81,7 @@ def verb(
 
     Args:
         *shared: Names of `SHARED`.
-        answers: What its JSON may be, for `--schema`: names of the library or of
-            `api.documents`, with commas; `list[...]` of one.
+        answers: What its JSON may be, for `--schema`: names of `api.answers`, with commas; `list[...]` of one.
         aside: Whether stdout is another program's with these options.
     """
 
@@ -115,7 +112,10 @@ def verb(
                     shown = function(**given)
                 else:
                     from cachekit.api import Cache
+                    from cachekit.config import unknown_variables
 
+                    for line in unknown_variables():
+                        out.warning(line)
                     shown = function(Cache(**said, progress=progress), **given)
             return shown if isinstance(shown, int) else out.answer(shown)
 
@@ -131,16 +131,13 @@ def _schema(answers: str) -> Any:
     def show(context: typer.Context, value: bool) -> None:
         if not value:
             return
-        import cachekit
         from cachekit import api
-        from cachekit.api import documents
+        from cachekit.api import answers as types
 
         kinds = []
         for one in answers.split(","):
             name = one.strip()
-            inner = name.removeprefix("list[").removesuffix("]").split(" | ")
-            found = [getattr(documents, word, None) or getattr(cachekit, word) for word in inner]
-            kind = functools.reduce(operator.or_, found)
+            kind = getattr(types, name.removeprefix("list[").removesuffix("]"))
             kinds.append(GenericAlias(list, (kind,)) if name.startswith("list[") else kind)
         out.text(json.dumps(api.schema(f"{context.command_path} --format json", kinds), indent=2))
         raise typer.Exit

@@ -44,13 +44,14 @@ GROUPS = {
         "pull": Verb("pull", "Fetch what recipes need, so that they run without the network."),
         "push": Verb("push", "Send new records of the store to the remotes."),
         "hub": Verb("hub", "Set up and look at a team's cache on the Hugging Face Hub."),
+        "trust": Verb("trust", "Say whose records are used, and sign your own."),
     },
     "Look after the store": {
         "store": Verb("store", "List, show, check, pin, remove, export and import records."),
     },
     "Set up": {
         "zoo": Verb("zoo", "List, show and check recipes, models and instances."),
-        "doctor": Verb("doctor", "Show this machine, what is wrong with its set-up, and how to fix it."),
+        "doctor": Verb("doctor", "Show this machine, what is wrong with its set-up, and how to repair it."),
         "config": Verb("config", "Print every setting with its value and its origin."),
     },
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +11,12 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import Problem, Verified
 
 SHOWN = 20  # problems, for people
 
 Quick = Annotated[bool, typer.Option("--quick", help="Only check which files exist and their sizes; hash nothing.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Replace what is bad, also from the remotes.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Replace what is bad with good bytes from the remotes.")]
 
 
 @verb("home", "cache", "trust", answers="Verified")
@@ -31,44 +32,52 @@ def command(cache: Cache, quick: Quick = False, repair: Repair = False) -> Shown
     return Shown(cache.verify(quick=quick, repair=repair), human, quiet_lines)
 
 
-def quiet_lines(document: dict[str, Any]) -> str:
+def quiet_lines(answer: Verified) -> str:
     """Keys of records that are bad still, for scripts."""
-    return "\n".join(sorted({key for one in document["problems"] if not one["mended"] for key in one["keys"]}))
+    return "\n".join(sorted({key for one in answer.problems if not one.repaired for key in one.keys}))
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Verified) -> list[str]:
     """A check for people."""
-    looked = "looked at" if document["quick"] else "hashed"
-    problems = document["problems"]
+    looked = "looked at" if answer.quick else "hashed"
+    problems = answer.problems
     lines = [
-        f"{out.count(document['records'], 'record')}, {out.count(document['blobs'], 'file')}, "
-        f"{out.size(document['bytes'])} {looked} in {out.duration(document['seconds'])}: "
+        f"{out.count(answer.records, 'record')}, {out.count(answer.blobs, 'file')}, "
+        f"{out.size(answer.bytes)} {looked} in {out.duration(answer.seconds)}: "
         + (f"{len(problems)} bad" if problems else "all good")
     ]
-    repaired = [one for one in problems if one["mended"]]
-    bad = [one for one in problems if not one["mended"]]
+    repaired = [one for one in problems if one.repaired]
+    bad = [one for one in problems if not one.repaired]
     for one in repaired[:SHOWN]:
-        lines += out.labelled("repaired  ", f"{_name(one)}: from {one['mended']}")
+        lines += out.labelled("repaired  ", f"{_name(one)}: from {one.repaired}")
     for one in bad[:SHOWN]:
-        why = f"; not repaired: {one['left']}" if one["left"] else ""
-        lines += out.labelled("bad       ", f"{_name(one)}: {one['reason']}{why}")
+        why = f"; not repaired: {one.left}" if one.left else ""
+        lines += out.labelled("bad       ", f"{_name(one)}: {one.reason}{why}")
     if more := max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0):
         lines.append(f"          … and {more} more (--format json)")
-    for note in document["notes"][:SHOWN]:
+    came = answer.origins
+    sources = {"from your own remotes": came.owner, "signed": came.signed, "taken whoever made them": came.anybody}
+    told = ", ".join([f"{came.here} made here", *(f"{count} {words}" for words, count in sources.items() if count)])
+    lines.append(f"trust     {told}: {f'{len(came.revoked)} revoked' if came.revoked else 'none revoked'}")
+    for gone in came.revoked[:SHOWN]:
+        lines += out.labelled("revoked   ", f"{gone.key[:12]} {gone.recipe}: {gone.reason}")
+    for kept in came.kept[:SHOWN]:
+        lines += out.labelled("kept      ", f"{kept.key[:12]} {kept.recipe} is not given to others: {kept.reason}")
+    for note in answer.notes[:SHOWN]:
         lines += out.labelled("odd       ", note)
-    if document["of_later_versions"]:
-        lines.append(f"unknown   {out.count(document['of_later_versions'], 'record')} of a later cachekit")
-    for name, words in (("orphans", "of no record"), ("garbage", "left by processes that are gone")):
-        if document[name]["files"]:
-            size = out.size(document[name]["bytes"])
-            lines.append(f"spare     {out.count(document[name]['files'], 'file')}, {size}, {words}: cachekit store gc")
-    if document["quarantined"]["files"]:
-        size = out.size(document["quarantined"]["bytes"])
-        lines.append(f"aside     {out.count(document['quarantined']['files'], 'file')}, {size}, in quarantine")
+    if answer.of_later_versions:
+        lines.append(f"unknown   {out.count(answer.of_later_versions, 'record')} of a later cachekit")
+    for count, words in ((answer.orphans, "of no record"), (answer.garbage, "left by processes that are gone")):
+        if count.files:
+            size = out.size(count.bytes)
+            lines.append(f"spare     {out.count(count.files, 'file')}, {size}, {words}: cachekit store gc")
+    if answer.quarantined.files:
+        size = out.size(answer.quarantined.bytes)
+        lines.append(f"aside     {out.count(answer.quarantined.files, 'file')}, {size}, in quarantine")
     return lines
 
 
-def _name(one: dict[str, Any]) -> str:
-    more = f" and {len(one['keys']) - 1} more" if len(one["keys"]) > 1 else ""
-    recipe = f" {one['recipe']}" if one["recipe"] else ""
-    return f"{one['keys'][0][:12]}{more}{recipe} {one['file']}"
+def _name(one: Problem) -> str:
+    more = f" and {len(one.keys) - 1} more" if len(one.keys) > 1 else ""
+    recipe = f" {one.recipe}" if one.recipe else ""
+    return f"{one.keys[0][:12]}{more}{recipe} {one.file}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -17,6 +17,7 @@ from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
+    from cachekit.api.answers import CheckedBuild, Warmed, WarmedAll
 
 SHOWN = 12  # parts that differ, for people
 
@@ -76,70 +77,65 @@ def command(
         return plan_verb.shown(cache.plan(variant), require_warm=require_warm)
     if check_build:
         done = cache.check_build(variant)
-        return Shown(done, human_checked, lambda document: str(document["status"]))
+        return Shown(done, human_checked, lambda answer: str(answer.status))
     warmed = cache.warm(variant, recache=recache, require_warm=require_warm)
-    return Shown(warmed, human, lambda document: str(document["key"]))
+    return Shown(warmed, human, lambda answer: str(answer.key))
 
 
-def _keys(document: dict[str, Any]) -> str:
-    return "\n".join(entry["key"] for entry in document["entries"] if entry["key"])
+def _keys(answer: WarmedAll) -> str:
+    return "\n".join(entry.key for entry in answer.entries if entry.key)
 
 
-def human_checked(document: dict[str, Any]) -> list[str]:
+def human_checked(answer: CheckedBuild) -> list[str]:
     """A comparison for people."""
-    graphs, differ = out.count(document["compiled"], "graph"), document["differ"]
-    same = f"{out.count(document['same'], 'part')} {'is' if document['same'] == 1 else 'are'} the same"
+    graphs, differ = out.count(answer.compiled, "graph"), answer.differ
+    same = f"{out.count(answer.same, 'part')} {'is' if answer.same == 1 else 'are'} the same"
     lines = [
-        f"{document['recipe']}: {document['status']}  {document['directory']}  key {document['key'][:16]}",
-        f"  compiled {graphs} anew; {same}, {len(differ)} {'differs' if len(differ) == 1 else 'differ'}",
+        f"{answer.recipe}: {answer.status}  {answer.directory}  key {answer.key[:16]}",
+        f"  compiled {graphs} again; {same}, {len(differ)} {'differs' if len(differ) == 1 else 'differ'}",
     ]
     lines += out.some([f"    differs  {name}" for name in differ], SHOWN, 4)
-    if gone := document["not_rebuilt"]:
-        lines.append(f"  {out.count(len(gone), 'part')} of the record were not made anew, and not compared")
-    if new := document["not_in_record"]:
-        lines.append(f"  {out.count(len(new), 'part')} made anew are not in the record, and not compared")
-    return [*lines, f"  took {out.duration(document['seconds'])}; nothing of it is kept"]
+    if gone := answer.not_rebuilt:
+        lines.append(f"  {out.count(len(gone), 'part')} of the record were not built this time, and not compared")
+    if new := answer.not_in_record:
+        lines.append(f"  {out.count(len(new), 'part')} built this time are not in the record, and not compared")
+    return [*lines, f"  took {out.duration(answer.seconds)}; nothing of it is kept"]
 
 
-def listed(document: dict[str, Any], verb: str) -> list[str]:
+def listed(answer: WarmedAll, verb: str) -> list[str]:
     """What became of a list, for people."""
-    rows = [
-        [entry["status"], (entry["key"] or "")[:16], entry["name"]]
-        for entry in document["entries"]
-        if entry["status"] != "failed"
-    ]
+    rows = [[entry.status, (entry.key or "")[:16], entry.name] for entry in answer.entries if entry.status != "failed"]
     lines = out.table(rows, ["", "key", verb]) if rows else []
-    for entry in document["entries"]:
-        if entry["status"] == "failed":
-            error = entry["error"]
-            why = ": ".join(part for part in (error["message"], error["cause"]) if part)
-            lines += out.labelled("failed  ", f"{entry['name']}: {why}")
-    counts = [f"{document[kind]} {kind}" for kind in ("compiled", "hit", "miss", "failed") if document[kind]]
-    return [*lines, ", ".join(counts)]
+    for entry in answer.entries:
+        if (error := entry.error) is not None:
+            why = ": ".join(part for part in (error.message, error.cause) if part)
+            lines += out.labelled("failed  ", out.about(entry.name, why))
+    counts = {"compiled": answer.compiled, "hit": answer.hit, "miss": answer.miss, "failed": answer.failed}
+    return [*lines, ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)]
 
 
-def human(document: dict[str, Any]) -> list[str]:
+def human(answer: Warmed) -> list[str]:
     """What a warm did, for people."""
-    head = f"{document['recipe']}: warm  {document['directory']}  key {document['key'][:16]}"
-    stored = f"{out.count(len(document['modules']), 'module')}, {out.size(document['bytes'])}"
-    if document["compiled"]:
-        graphs = out.count(document["compiled"], "graph")
+    head = f"{answer.recipe}: warm  {answer.directory}  key {answer.key[:16]}"
+    stored = f"{out.count(len(answer.modules), 'module')}, {out.size(answer.bytes)}"
+    if answer.compiled:
+        graphs = out.count(answer.compiled, "graph")
         lines = [
             head,
-            f"  compiled {graphs} in {out.duration(document['compile_seconds'])}; stored {stored}",
+            f"  compiled {graphs} in {out.duration(answer.compile_seconds or 0)}; stored {stored}",
         ]
-    elif document["reused"]:
+    elif answer.reused:
         lines = [head, f"  compiled nothing; stored {stored}"]
     else:
         lines = [
             head,
-            f"  compiled nothing: all {document['graphs']} graphs were stored already ({stored})",
-            f"  saved about {out.duration(document['saved_seconds'])}",
+            f"  compiled nothing: all {answer.graphs} graphs were stored already ({stored})",
+            f"  saved about {out.duration(answer.saved_seconds or 0)}",
         ]
-    if near := document["reused"]:
-        kernels = f" and {out.count(near['kernels'], 'kernel')}" if near["kernels"] else ""
-        what = f"{near['graphs']} of {out.count(near['of'], 'graph')}{kernels}"
-        lines.append(f"  {what} came from the nearest record, {near['key'][:16]}")
-    waited = f", of which {out.duration(document['waited_seconds'])} waiting" if document["waited_seconds"] >= 1 else ""
-    lines.append(f"  took {out.duration(document['seconds'])} in all{waited}")
-    return [*lines, *why_text.bypassed(document), f"  next: {document['next']}"]
+    if near := answer.reused:
+        kernels = f" and {out.count(near.kernels, 'kernel')}" if near.kernels else ""
+        what = f"{near.graphs} of {out.count(near.of, 'graph')}{kernels}"
+        lines.append(f"  {what} came from the nearest record, {near.key[:16]}")
+    waited = f", of which {out.duration(answer.waited_seconds)} waiting" if answer.waited_seconds >= 1 else ""
+    lines.append(f"  took {out.duration(answer.seconds)} in all{waited}")
+    return [*lines, *why_text.bypassed(answer), f"  next: {answer.next}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -14,8 +14,8 @@ from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from cachekit import Compared
     from cachekit.api import Cache
+    from cachekit.api.answers import Compared, Why
 
 
 First = Annotated[
@@ -68,9 +68,7 @@ def command(
     if run is not None:
         if recipe or changed:
             raise UsageError("--run and a recipe were both given", hint="leave one of them out")
-        return Shown(
-            cache.why_run(run), why_text.of_run, lambda said: "\n".join(one["name"] for one in said["modules"])
-        )
+        return Shown(cache.why_run(run), why_text.of_run, lambda said: "\n".join(one.name for one in said.modules))
     if recipe is None:
         raise UsageError("neither a recipe nor a run was named", hint="cachekit why RECIPE, or cachekit why --run last")
     if other is not None:
@@ -88,15 +86,15 @@ def command(
             )
         return _compared(cache.why_key(recipe))
     found = cache.why(Variant(recipe, overrides or (), tiny))
-    # Of a cache that was never reached something has been told.
+    # Of a remote that was never reached something has been told.
     unsearched = [one for one in found.looked if one.records and one.problem]
     notes = tuple(f"{one.remote} was not searched to the end: {one.problem}" for one in unsearched)
-    return Shown(found, why_text.of_recipe, lambda said: _names(said) or said["status"], notes=notes)
+    return Shown(found, why_text.of_recipe, lambda said: _names(said) or said.status, notes=notes)
 
 
 def _compared(found: Compared) -> Shown:
     return Shown(found, why_text.of_two, lambda said: _names(said) or "same")
 
 
-def _names(document: dict[str, Any]) -> str:
-    return "\n".join(change["name"] for change in document["changes"])
+def _names(answer: Why | Compared) -> str:
+    return "\n".join(change.name for change in answer.changes)

@@ -32,7 +32,7 @@ InstanceName = Annotated[
 ]
 MaxPrice = Annotated[
     Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Only what costs at most this much an hour."),
+    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Only what costs at most this per hour."),
 ]
 OwnPrice = Annotated[
     Optional[list[str]],
@@ -85,18 +85,18 @@ def ls(
     Example:  cachekit zoo ls models --model roberta
     """
     rows = api.zoo_rows(topic, task=task, model=model, instance=instance, max_price=max_price, price=price or ())
-    return Shown(rows, partial(zoo_text.listed, topic), lambda found: "\n".join(row["name"] for row in found))
+    return Shown(rows, partial(zoo_text.listed, topic), lambda found: "\n".join(row.name for row in found))
 
 
 @app.command("show")
-@verb(answers="RecipeEntry, ZooModelEntry, InstanceEntry, ToolchainEntry")
+@verb(answers="RecipeEntry, ZooModel, InstanceRow, ToolchainRow")
 def show(name: Name, price: OwnPrice = None) -> Shown:
     """Show one entry in full, with what it is expected to cost.
 
     Example:  cachekit zoo show bert --price trn1.2xlarge=0.40
     """
-    document = api.zoo_entry(name, price=price or ())
-    return Shown(document, zoo_text.in_full, lambda found: str(found.get("path", found["name"])))
+    found = api.zoo_entry(name, price=price or ())
+    return Shown(found, zoo_text.in_full, lambda found: found.path if found.kind == "recipe" else found.name)
 
 
 @app.command("check")
@@ -109,7 +109,7 @@ def check(files: Files = None) -> Shown:
 
     Example:  cachekit zoo check my-recipe.yaml
     """
-    return Shown(api.check_recipes(files or ()), zoo_text.checked, lambda found: str(found["status"]))
+    return Shown(api.check_recipes(files or ()), zoo_text.checked, lambda found: str(found.status))
 
 
 @app.command("schema")

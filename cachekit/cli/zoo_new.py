@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+from msgspec import structs
 
 from cachekit import api
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import cause_of
+
+if TYPE_CHECKING:
+    from cachekit.api.answers import NewRecipe, Note
 
 NAME = "new"
 
@@ -32,7 +37,7 @@ Goal = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
-@verb()
+@verb(answers="NewRecipe")
 def command(
     words: Words = None,
     source: Source = None,
@@ -61,34 +66,26 @@ def command(
             goal.write_text(made.text, encoding="utf-8")
         except OSError as error:
             raise UsageError(
-                f"{goal} cannot be written", cause=error.strerror or str(error), hint="name another file with --output"
+                f"{goal} cannot be written", cause=cause_of(error), hint="name another file with --output"
             ) from error
-    document: dict[str, Any] = {
-        "name": made.recipe.name,
-        "task": made.recipe.task,
-        "source": str(source or shlex.join(words or ())),
-        "path": str(goal) if goal else "",
-        "text": made.text,
-        "not_carried_over": [{"what": note.what, "why": note.why} for note in made.notes if not note.todo],
-        "to_do": [{"what": note.what, "why": note.why} for note in made.notes if note.todo],
-    }
-    notes = [*_grouped("to be done", document["to_do"]), *_grouped("not carried over", document["not_carried_over"])]
-    return Shown(document, _human, lambda found: found["path"] or found["name"], notes=tuple(notes))
+    made = structs.replace(made, path=str(goal or ""))
+    notes = [*_grouped("to be done", made.to_do), *_grouped("not carried over", made.not_carried_over)]
+    return Shown(made, _human, lambda found: found.path or found.recipe.name, notes=tuple(notes))
 
 
-def _grouped(title: str, notes: list[dict[str, str]]) -> list[str]:
+def _grouped(title: str, notes: Sequence[Note]) -> list[str]:
     """Notes for people: those with one reason together."""
     groups: dict[str, list[str]] = {}
     for note in notes:
-        groups.setdefault(note["why"], []).append(note["what"])
+        groups.setdefault(note.why, []).append(note.what)
     return [f"{title}: {', '.join(whats)}: {why}" for why, whats in groups.items()]
 
 
-def _human(document: dict[str, Any]) -> list[str]:
-    if not document["path"]:
-        return str(document["text"]).rstrip("\n").split("\n")
-    left = out.count(len(document["not_carried_over"]), "thing")
-    lines = [f"{document['path']}: {document['task']}, {left} not carried over"]
-    if document["to_do"]:
-        lines.append(f"  to be done first: {', '.join(note['what'] for note in document['to_do'])}")
-    return [*lines, f"  next: cachekit plan {document['path']}"]
+def _human(made: NewRecipe) -> list[str]:
+    if not made.path:
+        return made.text.rstrip("\n").split("\n")
+    left = out.count(len(made.not_carried_over), "thing")
+    lines = [f"{made.path}: {made.recipe.task}, {left} not carried over"]
+    if made.to_do:
+        lines.append(f"  to be done first: {', '.join(note.what for note in made.to_do)}")
+    return [*lines, f"  next: cachekit plan {made.path}"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.compilers.port import Compiler, Node
 from cachekit.errors import UsageError
@@ -19,14 +19,9 @@ from cachekit.store.record import File, Module, Record
 if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
+    from cachekit.compilers.graphs import CompiledFile, StoredModule
     from cachekit.health import Check
     from cachekit.store.leaks import Leaks
-
-# What `Adapter.describe` says of a file's state.
-VERIFIED = "verified"  # whole, and understood
-DAMAGED = "damaged"  # its bytes are not those that were written
-UNKNOWN = "unknown"  # of no kind that is known here: nothing can be said about its bytes
-ABSENT = "absent"  # no file, or none that can be read
 
 
 class Judged(Struct, frozen=True):
@@ -162,13 +157,15 @@ class Adapter:
         """
         return Judged()
 
-    def describe(self, path: Path) -> dict[str, Any] | None:
-        """What any compiled file says of itself: `state`, `reason`, …; None if it describes none. Never raises."""
+    def describe(self, path: Path) -> CompiledFile | None:
+        """What any compiled file says of itself; None if the adapter describes no files. Never raises."""
         return None
 
-    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
-        """What the files of a record's modules say, for people: fields to show beside each module, by its name."""
-        return {}
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
+        """A record's modules, with what their files say, for people."""
+        from cachekit.compilers.graphs import StoredModule
+
+        return [StoredModule(**structs.asdict(module)) for module in modules]
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
         """What a file of a record would tell others; it may be the archive of a whole warm."""

@@ -6,6 +6,7 @@ to a file of the store, and a killed run leaves nothing that a later one could m
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,12 +17,16 @@ from typing import Any
 from cachekit.compilers.port import Compiler, Restored
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import Journal, bypass
+from cachekit.private import CLOSED, NotPrivateError, new_folder, private_folder
 from cachekit.recipe import Recipe
-from cachekit.store import Store
+from cachekit.store import Store, staying
 from cachekit.store.archive import UnsafeArchiveError
-from cachekit.store.layout import temporary_home
+from cachekit.store.durable import store_error
+from cachekit.store.layout import Place, temporary_folder
+from cachekit.store.origin import MADE_HERE
 from cachekit.store.record import Record
-from cachekit.store.scratch import Scratch
+from cachekit.store.scratch import Scratch, sweep
+from cachekit.text import cause_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,14 @@ class CacheDir:
 
 @contextmanager
 def cache_dir(
-    store: Store, compiler: Compiler, record: Record | None, *, key: str, base: Path, shared: Path | None = None
+    store: Store,
+    compiler: Compiler,
+    record: Record | None,
+    *,
+    key: str,
+    base: Path,
+    shared: Path | None = None,
+    anew: Place | None = None,
 ) -> Iterator[CacheDir]:
     """Make a compiler cache dir, filled from `record` if there is one.
 
@@ -58,22 +70,30 @@ def cache_dir(
         key: For the folder's name.
         base: Where compiler cache dirs are made.
         shared: The compiler's own folder on this host, which stays; else the folder is gone afterwards.
+        anew: Where the record lies that is compiled anew: what came from elsewhere for it is taken out of `shared`.
 
     Raises:
         IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
-        StoreError: The folder cannot be written: the disk is full, or the temporary folder is not writable either.
+        StoreError: The folder cannot be written: the disk is full, or the temporary folder is not writable either, or
+            somebody else can change what lies in both.
     """
     with ExitStack() as stack:
         if record is not None:
             store.keep(record)  # also one that is reused
+        sweep(store.layout.former_cache_dirs)
         folder = _enter(store.journal, base, key, stack)
         tree, work = shared or folder / "root", folder / "work"
         restored: dict[str, Restored] = {}
         try:
-            tree.mkdir(parents=True, exist_ok=True)
-            work.mkdir()
+            if not tree.is_dir():  # the compiler's own is as its owner made it
+                private_folder(tree)
+            work.mkdir(CLOSED)
             if shared is not None:
                 compiler.make_way(tree, partial(_tell, store.journal))
+                for name, reason in store.refusal.withdraw(tree, anew).items():
+                    store.journal.emit("restore.withdrawn", module=name, reason=reason)
+                if record is not None:
+                    _note(store, tree, record)
             for module in record.modules if record else ():
                 with ExitStack() as reading:
                     files = [reading.enter_context(store.reading(file)) for file in module.files]
@@ -86,7 +106,7 @@ def cache_dir(
         except OSError as error:
             raise StoreError(
                 f"the compiler cache dir in {shared or folder.parent} cannot be written",
-                cause=error.strerror or str(error),
+                cause=cause_of(error),
                 hint="free some space, or set CACHEKIT_COMPILER_CACHE_DIR to a folder on another local disk",
             ) from error
         reasons = {name: one.left for name, one in restored.items()}
@@ -99,31 +119,58 @@ def cache_dir(
         yield CacheDir(tree, work, compiler.contents(tree), size, reasons, put)
 
 
+def _note(store: Store, tree: Path, record: Record) -> None:
+    """Note that modules from elsewhere are about to stay. A store that cannot be written takes no record of them.
+
+    Raises:
+        StoreError: The disk is full.
+    """
+    beside = store.origins.of(record)
+    if beside == MADE_HERE:
+        return
+    with ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(store.workspace())
+        except StoreError:
+            return
+        try:
+            staying.note(store.layout, scratch, tree, record, beside)
+        except OSError as error:
+            raise store_error(store.layout.home, error) from error
+
+
 def _tell(journal: Journal, event: dict[str, Any]) -> None:
     journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
 
 
 def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
     problem: OSError | None = None
-    for base in (wanted, temporary_home() / "live"):
+    for make in (partial(private_folder, wanted), partial(temporary_folder, "cache_dirs")):
         try:
-            return stack.enter_context(Scratch(base, key[:16]))
+            return stack.enter_context(Scratch(make(), key[:16]))
         except OSError as error:
             if problem is None:
-                bypass(journal, "cache-dir-unusable", f"{base}: {error.strerror or error}")
+                bypass(journal, "cache-dir-unusable", f"{wanted}: {cause_of(error)}")
             problem = problem or error
     assert problem is not None
+    closes = problem.standing.mend if isinstance(problem, NotPrivateError) else ""
     raise StoreError(
         f"no compiler cache dir can be made in {wanted}",
-        cause=problem.strerror or str(problem),
-        hint="set CACHEKIT_COMPILER_CACHE_DIR to a writable local folder",
+        cause=cause_of(problem),
+        hint=closes or new_folder("CACHEKIT_COMPILER_CACHE_DIR"),
     )
 
 
-def own_root(compiler: Compiler, recipe: Recipe, journal: Journal) -> Path | None:
-    """The compiler's own folder on this host, see `Compiler.cache_dir`. An error is noted in the journal as well."""
+def own_root(compiler: Compiler, recipe: Recipe, journal: Journal, salt: str = "") -> Path | None:
+    """The compiler's own folder on this host, see `Compiler.cache_dir`. An error is noted in the journal as well.
+
+    With a salt of the settings it is another one: what records of before left there is not found either.
+    """
     try:
-        return compiler.cache_dir(recipe)
+        found = compiler.cache_dir(recipe)
     except CachekitError as error:
         bypass(journal, "cache-dir-unusable", error.message)
         raise
+    if found is None or not salt:
+        return found
+    return found.with_name(f"{found.name}-{hashlib.sha256(salt.encode()).hexdigest()[:12]}")

@@ -17,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cachekit import redact
 from cachekit.compilers import Compiler, registry
-from cachekit.compilers.prepare import Prepared
+from cachekit.compilers.prepare import Prepared, salted
 from cachekit.errors import UsageError
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe
@@ -26,11 +27,10 @@ from cachekit.recipe import code as local_modules
 from cachekit.recipe import command as command_line
 from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.command import PYTHON, CommandLine
-from cachekit.recipe.ingredients import Shapes, flat
+from cachekit.recipe.ingredients import Shapes, of_compiler
 from cachekit.recipe.schema import Model
 from cachekit.store.layout import Place
 from cachekit.store.record import COMMAND
-from cachekit.text import hide_tokens, names_secret
 
 SCHEMA = 1  # raise it when the meaning of an ingredient below changes
 # Arguments that say where output goes or what a run is called, whatever else the user declares.
@@ -48,6 +48,9 @@ _BUFFERS = frozenset({"-u", "-B"})
 _SETTINGS = frozenset({".args", ".cfg", ".conf", ".ini", ".json", ".toml", ".txt", ".yaml", ".yml"})
 _LARGEST_SETTINGS = 1 << 20  # bytes; what is larger is data
 HIDDEN = "<secret>"
+# Options whose value may be a name and a password.
+_LOGINS = frozenset({"u", "user", "userpwd", "login"})
+_PAIR = re.compile(r"[^/:\s]+:(?!\d+$)[^/\s]+")
 
 
 def as_recipe(command: CommandLine) -> Recipe:
@@ -80,6 +83,7 @@ def prepare_command(
     soft: Sequence[str] = (),
     cwd: Path | None = None,
     source: str = "",
+    salt: str = "",
 ) -> Prepared:
     """Make the key of a command.
 
@@ -90,6 +94,7 @@ def prepare_command(
         soft: Names of arguments that reach no graph: they and their values are left out.
         cwd: Where the command will run.
         source: For messages.
+        salt: Of the settings; see `prepare.salted`.
 
     Raises:
         UsageError: The script is not there; another Python would run it; a declared ingredient is a secret.
@@ -103,11 +108,11 @@ def prepare_command(
     fingerprint = compiler.fingerprint(recipe, bare=True)
     given = compiler.ingredients(recipe)
     for name, value in (declared or {}).items():
-        if names_secret(name) or hide_tokens(str(value)) != str(value):
+        if redact.names_secret(name) or redact.holds(str(value)):
             raise UsageError(
                 f"--ingredient {name}: the value looks like a secret",
                 cause="ingredients are written into records, which are shared",
-                hint="leave the ingredient out: a token reaches no graph",
+                hint="leave the ingredient out, and pass the secret in the environment: it reaches no graph",
             )
     left = SOFT | {name.lstrip("-").replace("-", "_").lower() for name in soft}
     before, _ = _arguments(command.launchers, _MEETING, cwd)
@@ -121,17 +126,14 @@ def prepare_command(
         **{f"command.code.{name}": value for name, value in files.items()},
         **{f"command.settings.{name}": value for name, value in _settings(command.words, cwd).items()},
         **{f"ingredient.{name}": str(value) for name, value in (declared or {}).items()},
-        "compiler.name": fingerprint.compiler,
-        **flat("compiler", given),
-        **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
-        **{f"target.{name}": value for name, value in fingerprint.target.items()},
+        **of_compiler(fingerprint, given),
     }
     beside = {
         **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
         "command.left_out": sorted(set(dropped)),
     }
     architecture = Architecture({"model_type": COMMAND}, "the command")
-    made = Ingredients(hard, beside)
+    made = salted(Ingredients(hard, beside), salt)
     return Prepared(
         recipe,
         source or command.name,
@@ -195,16 +197,26 @@ def _module_files(module: str, roots: Sequence[Path]) -> dict[str, Path]:
 
 
 def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[list[str], list[str]]:
-    """The words that count, in order, and the names of those that were left out."""
+    """The words that count, in order and without secrets, and the names of those that were left out."""
     kept: list[str] = []
     dropped: list[str] = []
+    awaited = (
+        False  # the value of a secret's option: one that begins with a dash or has `=` in it is a group of its own
+    )
     for name, group in command_line.split_options(words):
+        option, equals, _ = group[0].partition("=")
+        if awaited and not option.startswith("--") and (option[:1] != "-" or len(group[0]) >= redact.SHORTEST):
+            kept += [_plain(word, cwd) for word in group[1:]]
+            awaited = False
+            continue
+        awaited = False
         if name in left or name.rpartition(".")[2] in left:
             dropped.append(name)
             # A flag takes no value: what follows `--overwrite_output_dir` may be the data.
             kept += [_plain(word, cwd) for word in group[1:]] if name.startswith("overwrite") else []
-        elif names_secret(name):
-            kept.append(f"{group[0].partition('=')[0]}={HIDDEN}")
+        elif redact.names_secret(option) or (name in _LOGINS and _PAIR.fullmatch(group[-1].removeprefix(f"{option}="))):
+            kept.append(f"{option}={HIDDEN}")
+            awaited = len(group) == 1 and not equals
         else:
             kept += [_plain(word, cwd) for word in group]
     return kept, dropped
@@ -212,7 +224,7 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
 
 def _plain(word: str, cwd: Path) -> str:
     """A word without secrets, and without where this checkout lies."""
-    word = hide_tokens(word, HIDDEN)
+    word = redact.printed(word, redact.secrets_of(os.environ), HIDDEN)
     for folder in dict.fromkeys((str(cwd), str(cwd.resolve()))):
         if folder.count("/") > 1:
             word = re.sub(rf"(^|[=:,]){re.escape(folder)}(?=/|$|[,:])", r"\1.", word)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct, field
+
+from cachekit.text import one_line
 
 State = Literal["ok", "differs", "unknown"]
 STATES: tuple[State, ...] = ("ok", "differs", "unknown")
@@ -111,15 +112,13 @@ class Assumption(Struct, frozen=True):
         name: For people and programs.
         text: In words; `{NAME}` stands for the value of a fact.
         where: What to correct if the assumption is wrong: names of facts, or `module.name` beside them.
-        look: Looks at the evidence; raises `UnknownError` if that shows nothing. None if no experiment proves it.
-        unproven: Why no experiment does.
+        look: Looks at the evidence; raises `UnknownError` if that shows nothing.
     """
 
     name: str
     text: str
     where: tuple[str, ...]
-    look: Look | None = None
-    unproven: str = ""
+    look: Look
 
 
 class Verdict(Struct, frozen=True):
@@ -129,7 +128,7 @@ class Verdict(Struct, frozen=True):
         state: `ok`, `differs`, or `unknown` if nobody could look.
         assumed: In words.
         seen: What was seen, or why nothing was.
-        edit: What to correct if it differs; empty if no fact would mend it.
+        edit: What to correct if it differs; empty if correcting a fact would not help.
     """
 
     name: str
@@ -172,7 +171,7 @@ class Subject(Struct, frozen=True):
         """Compare each assumption with the evidence, whatever happens in a look."""
         for row in self.rows:
             text, edit = row.text.format_map(self.facts), self._edit(row.where)
-            yield judged(row.name, text, row.look or partial(_unproven, row.unproven), seen, edit)
+            yield judged(row.name, text, row.look, seen, edit)
 
     def _edit(self, where: tuple[str, ...]) -> str:
         own = [name for name in where if "." not in name]
@@ -196,13 +195,7 @@ def judged(name: str, text: str, look: Look, seen: Evidence, edit: str = "") -> 
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
         _log.exception("the look at %s failed", name)
         words = f"the look itself failed: {type(error).__name__}: {error}"
-    # Tools of others printed the words: what a terminal would take for a command is left out.
-    plain = "".join(char if char.isprintable() else " " for char in words)
-    return Verdict(name, state, text, " ".join(plain.split()), edit)
-
-
-def _unproven(reason: str, seen: Evidence) -> Observation:  # noqa: ARG001 - a look's
-    raise UnknownError(f"assumed, and not proven: {reason}")
+    return Verdict(name, state, text, one_line(" ".join(words.split())), edit)  # tools of others printed the words
 
 
 def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:

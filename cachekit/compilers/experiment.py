@@ -169,7 +169,7 @@ class Proof:
         cache, user = self._cache(place), self._path("user", place.user)
         own = {
             "CACHEKIT_HOME": str(self._path("home", place.home)),
-            "CACHEKIT_COMPILER_CACHE_DIR": str(cache / "live"),
+            "CACHEKIT_COMPILER_CACHE_DIR": str(cache / "cache_dirs"),
             "XDG_CONFIG_HOME": str(user / "config"),
             "TMPDIR": str(self._path("user", place.user, "tmp")),
             "HF_HUB_OFFLINE": "1",
@@ -325,7 +325,7 @@ PROMISES = (
             lambda proof: proof.program(FIRST), _kept),
     Promise("rank", f"with {', '.join(ANOTHER_RANK)} set its graph is found",
             lambda proof: proof.program(FIRST, "--require-warm", **ANOTHER_RANK), _compiled_nothing, "run"),
-    Promise("flags", "with other flags its graph is compiled anew", _other_flags, _anew, "run"),
+    Promise("flags", "with other flags its graph is compiled again", _other_flags, _anew, "run"),
     Promise("killed", "after a kill while it compiles, it compiles again and is found",
             _killed, _compiled_nothing, "run"),
     Promise("refused", "a warm fails where the compiler must refuse its flags", _refused, after="warm", fails=True),

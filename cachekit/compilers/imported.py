@@ -27,7 +27,7 @@ def known_modules(store: Store, adapter: Adapter) -> dict[str, Module]:
     found: dict[str, Module] = {}
     for record in store.records(lambda one: one.directory.startswith(adapter.prefix)):
         fresh = {module.name: module for module in record.modules if module.name not in found}
-        if fresh and store.lookup(record.key, record.directory, record.model_type) is not None:
+        if fresh and store.lookup(record.place) is not None:
             found |= fresh
     return found
 

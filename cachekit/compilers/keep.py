@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec import UNSET, UnsetType, structs
 
+from cachekit import redact
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.port import Compiler, Harvest, Observed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, StoreError
 from cachekit.events import bypass
+from cachekit.recipe.ingredients import worker_variables
 from cachekit.store import Store
 from cachekit.store.provenance import provenance
-from cachekit.store.record import Module, Record, Reuse
+from cachekit.store.record import Module, Record, Reuse, marked
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
@@ -25,6 +29,24 @@ REPORTED = "command.reported"
 def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
     """What a command's record has beside its key."""
     return {FINISHED: finished, REPORTED: seen.exact}
+
+
+def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
+    """The variables of this environment, and of the recipe's, whose secret values stand in what is kept.
+
+    Compilers write into their files what they find around them. What is packed inside of a file is not seen.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    variables = {**os.environ, **worker_variables(prepared.recipe)}
+    wanted = {name: variables[name].encode("utf-8", "surrogateescape") for name in redact.secret_names(variables)}
+    found: set[str] = set()
+    for path in harvest.files.values() if harvest and wanted else ():
+        if path.stat().st_size:
+            with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+                found |= {name for name, value in wanted.items() if raw.find(value) >= 0}
+    return frozenset(found)
 
 
 def new_record(
@@ -69,7 +91,7 @@ class Keeping:
         compiler: The run's compiler.
         prepared: The key.
         record: The key's record, if there is one.
-        live: The run's compiler cache dir.
+        cache_dir: The run's compiler cache dir.
         seed: Another record, whose graphs the run was given because the key had none.
         replaces: What compiled takes the place of what there was.
         marks: What is recorded beside the key; a mark that any run has set stays.
@@ -79,7 +101,7 @@ class Keeping:
     compiler: Compiler
     prepared: Prepared
     record: Record | None
-    live: CacheDir
+    cache_dir: CacheDir
     seed: Record | None = None
     replaces: bool = False
     marks: Mapping[str, bool] = field(default_factory=dict)
@@ -95,10 +117,10 @@ class Keeping:
                 # Only what the run used beyond the record: the store has the rest, which may be gigabytes. And what a
                 # stopped compile has left is no module.
                 had = {module.name for module in self.record.modules} if self.record else set()
-                whole = self.compiler.contents(self.live.tree)
+                whole = self.compiler.contents(self.cache_dir.tree)
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
                 harvest = self.compiler.harvest(
-                    self.live.tree, self.live.before, self.prepared.fingerprint, workspace, wanted
+                    self.cache_dir.tree, self.cache_dir.before, self.prepared.fingerprint, workspace, wanted
                 )
                 return self._publish(harvest, seen), ""
         except (CachekitError, OSError) as error:
@@ -113,16 +135,18 @@ class Keeping:
         unused = self.seed is None or (seen.exact and not seen.found)
         if self.record is None and not new and unused:
             return None
-        store, key, place = self.store, self.prepared.key, self.prepared.fingerprint.directory
-        with store.changing(key):
+        store, place = self.store, self.prepared.place
+        with store.changing(place.key):
             # Hours may have passed: others have added theirs, or compiled anew.
-            now = None if self.replaces else store.lookup(key, place, self.prepared.model_type) or self.record
+            now = None if self.replaces else store.lookup(place) or self.record
             kept = self._first(new, seen) if now is None else self._more(now, new, seen)
+            kept = marked(kept, *(one for one in (now, self.seed) if one), told=told_secrets(harvest, self.prepared))
             if kept is now:
                 return kept
             files = {file.sha256 for module in kept.modules for file in module.files}
             ours = harvest.files if harvest else {}
-            store.publish(kept, {sha256: path for sha256, path in ours.items() if sha256 in files})
+            fresh = {sha256: path for sha256, path in ours.items() if sha256 in files}
+            store.publish(kept, fresh, reused=[self.seed] if self.seed else ())
         return kept
 
     def _first(self, new: tuple[Module, ...], seen: Observed) -> Record:

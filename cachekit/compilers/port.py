@@ -339,28 +339,39 @@ class Compiler(Protocol):
 
 
 class Runtime(Protocol):
-    """The compiler, seen from inside the training worker. A runtime is a module with these functions."""
+    """The compiler, seen from inside the training worker: a module that has such a class, by this name.
+
+    What it does not say needs nothing: the compiler bears the Trainer and its model as they are.
+    """
 
     def prepare(self, settings: Mapping[str, Any]) -> None:
         """Configure the compiler; called before any model exists."""
 
-    def arguments(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Training arguments that the compiler needs, over the recipe's; none of them changes a result."""
+        return {}
 
-    def model_options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def model_options(self) -> dict[str, Any]:
         """Keywords for loading the model; none of them changes what it computes."""
+        return {}
 
     def compile_model(self, model: Any, settings: Mapping[str, Any]) -> None:
-        """Arrange for the model's forward pass, and the backward pass it leads to, to be compiled."""
+        """Arrange for the model's forward pass, and the backward pass it leads to, to be compiled.
+
+        In place, so that checkpoints keep the model's own names.
+        """
+        return
 
     def adapt(self, trainer: Any) -> None:
         """Change what the compiler cannot bear in the Trainer; called before it runs."""
+        return
 
     def counters(self) -> dict[str, int]:
         """Graphs so far: `found` in the cache, `compiled`; and the compiler's own numbers."""
 
     def finish(self) -> None:
         """Called after everything else, in every worker."""
+        return
 
 
 class Guest(Protocol):

@@ -13,6 +13,13 @@ from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.ingredients import Fingerprint, Shapes
 from cachekit.store.layout import Place
 
+SALT = "trust.salt"
+
+
+def salted(made: Ingredients, salt: str) -> Ingredients:
+    """Ingredients with the salt of the settings, if there is one: with another salt all older records are misses."""
+    return structs.replace(made, hard={**made.hard, SALT: salt}) if salt else made
+
 
 class Prepared(Struct, frozen=True):
     """A recipe, and what follows from it on this machine.
@@ -51,18 +58,24 @@ class Prepared(Struct, frozen=True):
         return self.place.model_type
 
 
-def prepare(recipe: Recipe, compiler: Compiler, source: str = "") -> Prepared:
+def prepare(recipe: Recipe, compiler: Compiler, source: str = "", *, salt: str = "") -> Prepared:
     """Resolve the architecture and the labels, take the compiler's fingerprint, and make the key.
 
+    Args:
+        recipe: The recipe.
+        compiler: The compiler.
+        source: The recipe as the user named it; by default its name.
+        salt: Of the settings; see `salted`.
+
     Raises:
-        CachekitError: Any of it cannot be had; the classes are those of `architecture.resolve`,
+        CachekitError: Any of it cannot be found or read; the classes are those of `architecture.resolve`,
             `data.shapes` and the compiler's `fingerprint`.
     """
     found = architecture.resolve(recipe)
     architecture.check(recipe, found)
     shapes = shapes_of(recipe)
     fingerprint = compiler.fingerprint(recipe)
-    made = ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe))
+    made = salted(ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe)), salt)
     place = Place(fingerprint.directory, found.model_type, made.key)
     return Prepared(
         recipe, source or recipe.name, shapes, found, fingerprint, made, place, compiler.foreign, compiler.growth
@@ -77,7 +90,8 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
     """
     recipe, found = prepared.recipe, prepared.architecture
     fingerprint = compiler.fingerprint(recipe)
-    made = ingredients.build(recipe, found, prepared.shapes, fingerprint, compiler.ingredients(recipe))
+    fresh = ingredients.build(recipe, found, prepared.shapes, fingerprint, compiler.ingredients(recipe))
+    made = salted(fresh, prepared.ingredients.hard.get(SALT, ""))
     return structs.replace(
         prepared,
         fingerprint=fingerprint,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cachekit.data import rows, saved_rows
+from cachekit.data import rows
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe
 
@@ -19,8 +19,6 @@ def of(recipe: Recipe) -> dict[str, Path]:
     """The folders of a recipe's splits; empty where its data has another form."""
     path = recipe.data.path
     if recipe.task != "image-classification" or not path or not Path(path).is_dir():
-        return {}
-    if saved_rows.of(path):
         return {}
     entries = sorted(Path(path).iterdir())
     if any(e.is_file() and e.suffix in rows.SUFFIXES and e.stem.lower() in rows.SPLIT_NAMES["train"] for e in entries):
@@ -41,7 +39,7 @@ def classes(folder: Path) -> list[str]:
         if not _images(folder / name):
             raise DataError(f"{folder / name} has no images", cause=f"looked for {', '.join(sorted(SUFFIXES))}")
     if not found:
-        raise DataError(f"{folder} has no folders of images", hint="expected one a class: train/cat/1.png")
+        raise DataError(f"{folder} has no folders of images", hint="expected one per class: train/cat/1.png")
     return rows.label_names(found, str(folder))
 
 
@@ -53,7 +51,7 @@ def read(folder: Path, image: str, label: str) -> list[dict[str, Any]]:
     """
     found = [{image: str(path.absolute()), label: name} for name in _classes(folder) for path in _images(folder / name)]
     if not found:
-        raise DataError(f"{folder} has no images", hint="expected a folder a class: train/cat/1.png")
+        raise DataError(f"{folder} has no images", hint="expected a folder per class: train/cat/1.png")
     return found
 
 

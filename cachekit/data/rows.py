@@ -162,7 +162,7 @@ def check_value(value: Any, column: str, field: str, where: str, *, nested: bool
     kind = "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else "one value"
     raise DataError(
         f"{where}: {column} is {kind}",
-        cause="expected a list or a mapping" if nested else "expected one text, or one class, a row",
+        cause="expected a list or a mapping" if nested else "expected one text, or one class, per row",
         hint=f"if another column is meant, name it with data.{field}",
     )
 
@@ -231,7 +231,7 @@ def _text(path: Path, encoding: str) -> str:
         raise DataError(
             f"{path}, line {line}: not {encoding}",
             cause=f"byte 0x{raw[error.start]:02x} cannot be there",
-            hint="convert the file to {encoding}, or give its encoding: data.encoding=latin-1",
+            hint=f"convert the file to {encoding}, or give its encoding: data.encoding=latin-1",
         ) from error
     except (LookupError, ValueError) as error:
         hint = "utf-8, latin-1, cp1252, ..."

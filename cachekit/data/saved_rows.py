@@ -14,6 +14,7 @@ from typing import Any
 from cachekit import files
 from cachekit.data import rows
 from cachekit.errors import DataError
+from cachekit.text import cause_of
 
 LARGEST = 32 << 20  # bytes; names of a million classes fit
 
@@ -33,7 +34,9 @@ def of(path: str | None) -> dict[str, Path]:
         folders = sorted(folder for folder in whole.iterdir() if _is_split(folder))
     except OSError as error:
         raise DataError(
-            f"data.path {path} cannot be read", cause=error.strerror or str(error), hint="may this user read it?"
+            f"data.path {path} cannot be read",
+            cause=cause_of(error),
+            hint="make the folder readable for this user",
         ) from error
     found = rows.by_split(path, folders, "folder")
     if folders and "train" not in found:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
 
 from cachekit.data import images, rows, saved_rows
 from cachekit.errors import DataError
@@ -27,7 +30,7 @@ def labels_of(recipe: Recipe) -> list[str]:
     From the recipe where it says them, else from the local training file, or from what was saved with a data set.
 
     Raises:
-        DataError: They can be had from neither.
+        DataError: Neither tells them.
     """
     data = recipe.data
     if not tasks.fields(recipe).has_classes:
@@ -36,12 +39,13 @@ def labels_of(recipe: Recipe) -> list[str]:
         return list(data.labels)
     if data.num_labels:
         return [str(number) for number in range(data.num_labels)]
-    if folders := images.of(recipe):
-        return images.classes(folders["train"])
+    found = local(recipe)
+    if found and found.form == "images":
+        return images.classes(found.splits["train"])
     column = tasks.columns(recipe)["label_column"]
-    if (saved := saved_rows.of(data.path)) and (names := saved_rows.classes(saved["train"], column)):
+    if found and found.form == "saved" and (names := saved_rows.classes(found.splits["train"], column)):
         return list(names)
-    path = _text_file(recipe, "its labels", "add data.labels: [...] in the order of their numbers, or data.num_labels")
+    path = _text_file(found, "its labels", "add data.labels: [...] in the order of their numbers, or data.num_labels")
     values = [row[column] for row in read(recipe, path, {column: "label_column"})]
     if "label_column" in tasks.nested(recipe):  # one for each word
         if values and not any(values):
@@ -59,7 +63,7 @@ def choices_of(recipe: Recipe) -> int:
     From the recipe where it says so, else from the first row of the local training file.
 
     Raises:
-        DataError: It can be had from neither.
+        DataError: Neither tells it.
     """
     columns = recipe.data.choices_columns or ("choices",)
     if len(columns) > 1:
@@ -67,16 +71,16 @@ def choices_of(recipe: Recipe) -> int:
     if recipe.data.num_choices:
         return recipe.data.num_choices
     hint = "add data.num_choices, or name a column each with data.choices_columns"
-    path = _text_file(recipe, "how many choices a row has", hint)
+    path = _text_file(local(recipe), "how many choices a row has", hint)
     first = next(read(recipe, path, {columns[0]: "choices_columns"}), None)
     if first is None:
         raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
     return len(rows.choices(first[columns[0]], columns[0], f"{path}, row 1")[0])
 
 
-def _text_file(recipe: Recipe, what: str, hint: str) -> Path:
+def _text_file(found: LocalRows | None, what: str, hint: str) -> Path:
     """The training file, which tells what the recipe does not say."""
-    path = train_file(recipe)
+    path = found.splits["train"] if found and found.form == "files" else None
     if path is None or path.suffix.lower() == ".parquet":
         raise DataError(
             f"the recipe does not say {what}",
@@ -86,33 +90,37 @@ def _text_file(recipe: Recipe, what: str, hint: str) -> Path:
     return path
 
 
-def train_file(recipe: Recipe) -> Path | None:
-    """The local training file; None where the data comes from the Hub, or from a data set that was saved on disk.
+class LocalRows(Struct, frozen=True):
+    """A recipe's rows on this machine.
+
+    Attributes:
+        form: Files, folders of images, or what `datasets` saved.
+        splits: The file or folder of each split; `train` is there.
+    """
+
+    form: Literal["files", "images", "saved"]
+    splits: dict[str, Path]
+
+
+def local(recipe: Recipe) -> LocalRows | None:
+    """Where a recipe's rows are; None where they come from the Hub.
 
     Raises:
-        DataError: The folder has none, or the recipe names no data at all.
+        DataError: The folder has none for training, a split is there twice, or the recipe names no data at all.
     """
     data = recipe.data
-    if data.train_file:
-        return Path(data.train_file)
-    if data.id or saved_rows.of(data.path):
+    if data.id:
         return None
     if data.path:
-        return rows.split_files(Path(data.path))["train"]
-    raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
-
-
-def split_files(recipe: Recipe) -> dict[str, Path]:
-    """The local files of a recipe's splits, those of a folder by their names.
-
-    Raises:
-        DataError: There is no such folder, no training file in it, or a split has two files.
-    """
-    data = recipe.data
-    if data.path:
-        return rows.split_files(Path(data.path))
+        if saved := saved_rows.of(data.path):
+            return LocalRows("saved", saved)
+        if folders := images.of(recipe):
+            return LocalRows("images", folders)
+        return LocalRows("files", rows.split_files(Path(data.path)))
     given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
-    return {name: Path(path) for name, path in given.items() if path}
+    if not data.train_file:
+        raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")
+    return LocalRows("files", {name: Path(path) for name, path in given.items() if path})
 
 
 def read(recipe: Recipe, path: Path, columns: Mapping[str, str]) -> Iterator[rows.Row]:
@@ -139,22 +147,18 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         named = (recipe.data.path, recipe.data.train_file, recipe.data.validation_file, recipe.data.test_file)
         if not all(Path(name).exists() for name in named if name):
             return
-    data, columns = recipe.data, tasks.read_columns(recipe)
-    if folders := images.of(recipe):
-        _check_read(recipe, folders)
-        images.classes(folders["train"])
+    data, columns, found = recipe.data, tasks.read_columns(recipe), local(recipe)
+    if found is None:
         return
-    if saved := saved_rows.of(data.path):
-        _check_read(recipe, saved)
-        for folder in saved.values():
-            saved_rows.check(folder, columns)
-        return
-    if train_file(recipe) is None:
-        return
-    files = split_files(recipe)
     if data.path:
-        _check_read(recipe, files)
-    for split, path in files.items():
+        _check_read(recipe, found.splits)
+    if found.form == "images":
+        images.classes(found.splits["train"])
+        return
+    for split, path in found.splits.items():
+        if found.form == "saved":
+            saved_rows.check(path, columns)
+            continue
         field = "data.path" if data.path else f"data.{split}_file"
         if not path.exists():
             raise DataError(f"{field} {path} does not exist", hint=f"check {field}")
@@ -176,4 +180,4 @@ def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:
     why = f"the rows come from {', '.join(path.name for path in found.values())} of data.path"
     for name, value in unread.items():
         if value is not None:
-            raise DataError(f"data.{name} is {value!r}, and means nothing here", cause=why, hint=f"remove data.{name}")
+            raise DataError(f"data.{name} is {value!r}, and has no effect here", cause=why, hint=f"remove data.{name}")

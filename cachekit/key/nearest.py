@@ -10,18 +10,24 @@ from cachekit.key.canonical import Change, canonical_json, difference
 # What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
 # share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
 # perhaps the small ones. `nearest` sorts by it.
-WEIGHTS = {"compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20}
+WEIGHTS = {"trust": 100, "compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20}
 LEAST = 10  # no two records are nearer than that: nobody need be asked for a nearer one
 # A record that differs by more is of another model: nothing of it was ever used.
 FARTHEST = 60
+OLD = "trust."  # another salt of the settings: somebody wants nothing of what was made before
 TOOLS = "toolchain."  # what of these matters, the compiler says (`Compiler.foreign`)
 
 _FLAT = frozenset((str, int, bool, type(None)))  # each is written in one way only
 
 
+def group_of(name: str) -> str:
+    """What the name of an ingredient begins with, up to the dot."""
+    return name.split(".", 1)[0]
+
+
 def weight(name: str) -> int:
     """What a change of an ingredient counts for."""
-    return WEIGHTS.get(name.split(".", 1)[0], LEAST)
+    return WEIGHTS.get(group_of(name), LEAST)
 
 
 def distance(changes: Iterable[Change]) -> int:
@@ -36,7 +42,7 @@ def reusable(changes: Sequence[Change], foreign: tuple[str, ...]) -> bool:
         changes: What differs.
         foreign: Beginnings of ingredients that the compiler's own key does not tell apart; see `Compiler.foreign`.
     """
-    if any(change.name.startswith(foreign) for change in changes):
+    if any(change.name.startswith((*foreign, OLD)) for change in changes):
         return False
     return distance(change for change in changes if not change.name.startswith(TOOLS)) <= FARTHEST
 

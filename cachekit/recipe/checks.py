@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cachekit import redact
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.explain import Places
@@ -42,14 +43,15 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
         if not _passable(str(value)):
             where = places.where(("environment", name))
             raise RecipeError(
-                f"{where}: environment.{name} is {value!r}", hint="remove the characters that no process can be given"
+                f"{where}: environment.{name} is {redact.HIDDEN if redact.names_secret(name) else repr(value)}",
+                hint="remove the characters that no process can be given",
             )
     _check_steps(recipe, places)
     for section, names in tasks.not_read(recipe.task).items():
         for name, value in document.get(section, {}).items():
             if name in names and value is not None:
                 raise RecipeError(
-                    f"{places.where((section, name))}: {section}.{name} means nothing to {recipe.task}",
+                    f"{places.where((section, name))}: {section}.{name} has no effect on {recipe.task}",
                     cause=f"tasks that read it: {', '.join(tasks.readers(section, name))}",
                     hint=f"remove {section}.{name}, or choose another task",
                 )
@@ -59,7 +61,7 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
             newer = any(_is_set(other, places) for other in unread.because)
             if document.get(section, {}).get(name) is not None and ((section, name) in places.overridden or not newer):
                 where = places.where((section, name))
-                raise RecipeError(f"{where}: {field} means nothing here", cause=unread.why, hint=unread.hint)
+                raise RecipeError(f"{where}: {field} has no effect here", cause=unread.why, hint=unread.hint)
 
 
 def _fail(places: Places, field: str, message: str, hint: str) -> None:

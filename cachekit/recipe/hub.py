@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
 from cachekit.calls import Calls
-from cachekit.errors import AuthError, UnknownNameError
+from cachekit.errors import AuthError, UnknownNameError, chain_of
 from cachekit.recipe import zoo
 from cachekit.text import first_line
 
@@ -35,7 +34,7 @@ def gated(error: BaseException, field: str, name: str) -> AuthError | None:
         field: Of the recipe, that names what was to be loaded.
         name: Its Hub id.
     """
-    chain = list(_chain(error))
+    chain = chain_of(error)
     if not any(type(one).__name__ == "GatedRepoError" or _SAYS_SO.search(str(one)) for one in chain):
         return None
     status = next((code for one in chain if (code := _status(one)) is not None), None)
@@ -43,7 +42,9 @@ def gated(error: BaseException, field: str, name: str) -> AuthError | None:
     page = _PLACES["data" if field.startswith("data.") else "model"] + name
     return AuthError(
         f"{field} {name} is gated: its owners decide who may load it",
-        cause="they have not let in the owner of this token" if known else "the Hub was asked without a token it knows",
+        cause="they have not granted access to the owner of this token"
+        if known
+        else "the Hub was asked without a token that it knows",
         hint=f"ask for access at {page}"
         if known
         else f"ask for access at {page}, then `hf auth login` or set HF_TOKEN",
@@ -53,17 +54,6 @@ def gated(error: BaseException, field: str, name: str) -> AuthError | None:
 def _status(error: BaseException) -> int | None:
     found = getattr(getattr(error, "response", None), "status_code", None)
     return found if isinstance(found, int) else None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        one = pending.pop(0)
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            pending += [one.__cause__, one.__context__]
 
 
 def cached_config(model_id: str, revision: str | None) -> Path | None:
@@ -95,7 +85,7 @@ def download_config(model_id: str, revision: str | None) -> Path:
         near = get_close_matches(model_id, [*zoo.models(), *(a for m in zoo.models().values() for a in m.aliases)], n=1)
         meant = f"did you mean {near[0]}? Else " if near else ""
         unknown = f"model.id {model_id!r} is in neither the registry nor the Hub cache"
-        chain = list(_chain(error))
+        chain = chain_of(error)
         if any(type(one).__name__ == "OfflineModeIsEnabled" for one in chain):
             raise UnknownNameError(
                 f"{unknown}, and the Hub was not asked",

@@ -7,16 +7,16 @@ machine. What is hard and what is soft is decided here and by compilers, with th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct, structs
 
+from cachekit import redact
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.architecture import Architecture, graph_fields
-from cachekit.text import names_secret
 
 # The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
 WORKER_SCHEMA = 1
@@ -66,6 +66,16 @@ SOFT_VARIABLES = {
     "WANDB_MODE": "reporting",
     "WANDB_PROJECT": "reporting",
 }
+# Beginnings of the names of variables that compilers, runtimes and libraries read: these have their values in records,
+# beside those that a compiler names itself. Of any other variable a record has a hash only.
+KNOWN_VARIABLES = (
+    *SOFT_VARIABLES,
+    *"""
+    ACCELERATE_ AOTINDUCTOR_ AOT_ ATEN_ CUBLAS_ CUDA_ CUDNN_ CUTEDSL_ CUTLASS_ DATASETS_ FI_ FSDP_ FX_ GOMP_ HALIDE_ HF_
+    INDUCTOR_ JAX_ KMP_ LANG LC_ LIBTPU_ MALLOC_ MKL_ NCCL_ NEURON_ NKI_ OFI_ OMP_ OPENBLAS_ OPTIMUM_ PARTITIONER_ PJRT_
+    PT2_ PYTHON PYTORCH_ TF_ TOKENIZERS_ TORCH TRANSFORMERS_ TRITON_ TZ XLA_
+    """.split(),  # noqa: SIM905
+)
 
 
 class Fingerprint(Struct, frozen=True):
@@ -81,6 +91,7 @@ class Fingerprint(Struct, frozen=True):
         instance: Machine type, where the compiler knows it.
         elsewhere: It is not this machine that was looked at.
         soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
+        known_variables: Variables that it reads, beside `KNOWN_VARIABLES`: records have their values.
         workers: Worker processes that `data_parallel_size: auto` means here.
         lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), or a plan (`prediction`: its key
             is none that a host has), with a sentence for people.
@@ -96,6 +107,7 @@ class Fingerprint(Struct, frozen=True):
     instance: str = ""
     elsewhere: bool = False
     soft_variables: frozenset[str] = frozenset()
+    known_variables: frozenset[str] = frozenset()
     lacks: dict[str, str] = {}
 
 
@@ -147,8 +159,7 @@ def build(
     if parallel["data_parallel_size"] == "auto":
         groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
         parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
-    # Who trains reaches no graph, and must not be written down: records are shared.
-    variables = {name: value for name, value in worker_variables(recipe).items() if not names_secret(name)}
+    variables = _recorded(recipe, fingerprint)
     soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
     fields = graph_fields(architecture.config, architecture.defaults)
     hard: dict[str, Any] = {
@@ -160,10 +171,7 @@ def build(
         **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
         **{f"parallel.{name}": value for name, value in parallel.items()},
         **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
-        "compiler.name": fingerprint.compiler,
-        **flat("compiler", compiler),
-        **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
-        **{f"target.{name}": value for name, value in fingerprint.target.items()},
+        **of_compiler(fingerprint, compiler),
     }
     soft = {
         **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING & training.keys() - {"output_dir"})},
@@ -173,6 +181,39 @@ def build(
         "data.name": recipe.data.id or "",
     }
     return Ingredients(hard, soft)
+
+
+def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
+    """The recipe's variables as a record has them. Records are shared, and a variable may hold anything.
+
+    A secret by its name is left out: who trains reaches no graph. The value of a variable that nobody here knows may
+    reach one, so its hash is in the key.
+    """
+    known = fingerprint.known_variables | fingerprint.soft_variables
+    found = {}
+    for name, value in worker_variables(recipe).items():
+        if name in known or not redact.names_secret(name):
+            shown = name in known or name.startswith(KNOWN_VARIABLES)
+            secret = redact.holds(value, redact.secrets_of(os.environ))
+            found[name] = value if shown and not secret else redact.hashed(name, value)
+    return found
+
+
+def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[str, Any]:
+    """Who compiles, with what and for what; and what the compiler itself gives as ingredients.
+
+    Of a shell's variable with a secret in it, a hash.
+    """
+    found = flat("compiler", compiler)
+    for name, value in found.items():
+        if name.startswith("compiler.environment.") and redact.holds(value, redact.secrets_of(os.environ)):
+            found[name] = redact.hashed(name.rpartition(".")[2], value)
+    return {
+        "compiler.name": fingerprint.compiler,
+        **found,
+        **{f"toolchain.{name}": value for name, value in fingerprint.toolchain.items()},
+        **{f"target.{name}": value for name, value in fingerprint.target.items()},
+    }
 
 
 def _of_task(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
@@ -202,7 +243,7 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
     if size is None:
         return wanted or IMAGE_SIZE
     if not isinstance(size, int):
-        raise RecipeError(f"model.config.image_size is {size}", cause="images must be as wide as high")
+        raise RecipeError(f"model.config.image_size is {size}", cause="images must be square")
     if wanted not in {None, size}:
         raise RecipeError(
             f"training.image_size is {wanted}, the model's config says {size}",
@@ -229,6 +270,16 @@ def eval_batch(recipe: Recipe) -> int:
 def worker_variables(recipe: Recipe) -> dict[str, str]:
     """The recipe's `environment`, as text, `$NAME` expanded: what the worker gets, and what the key is made from."""
     return {name: os.path.expandvars(str(value)) for name, value in recipe.environment.items()}
+
+
+def watched_variables(recipe: Recipe, shapes: Callable[[str], bool]) -> dict[str, str]:
+    """The variables of this process that may reach a graph, by name; what the recipe sets is an ingredient by itself.
+
+    Args:
+        recipe: What it sets wins over the shell.
+        shapes: Whether a variable may reach a graph.
+    """
+    return {name: os.environ[name] for name in sorted(os.environ) if shapes(name) and name not in recipe.environment}
 
 
 def flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
         with files.opened(path) as source:
             raw = source.read(most + 1)
     except FileNotFoundError as error:
-        raise RecipeError(f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come along") from error
+        raise RecipeError(
+            f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come with cachekit"
+        ) from error
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"{str(path)[:200]} cannot be read",

@@ -157,7 +157,7 @@ def recipe_path(name: str) -> Path:
     near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
     raise UnknownNameError(
         f"no recipe is called {name!r}",
-        cause=f"`cachekit zoo` lists all {len(known)} recipes",
+        cause=f"it is neither a file nor one of the {len(known)} recipes of the zoo",
         hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
     )
 

@@ -1,7 +1,8 @@
 """The remotes as the settings list them, their addresses, and the kinds of remotes that there are.
 
 `local:rw,team:r` names the local store first, then what `[remotes.team]` in cachekit.toml says, read-only. A remote can
-also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`.
+also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`. What a table says of the
+place at its `url` holds then too: a way to type it takes no demand for signatures away.
 
 A kind of remote is registered by one line of `KINDS`.
 """
@@ -9,16 +10,17 @@ A kind of remote is registered by one line of `KINDS`.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from cachekit import redact
 from cachekit.errors import UsageError
-from cachekit.remotes import trust
+from cachekit.remotes.judging import MODES, Mode
 from cachekit.store.layout import LOCAL
-from cachekit.text import has_secret, redacted
 
 if TYPE_CHECKING:
     from cachekit.remotes.port import Setup, Storage
@@ -55,6 +57,7 @@ KINDS = (
     Kind(("az://",), f"{_HERE}.objectstore.azure", ("account", "endpoint"), "az://CONTAINER/PREFIX"),
     Kind(("file://", "/", "~", "."), f"{_HERE}.folder.remote", (), "/FOLDER", network=False),
 )
+ASKS: tuple[Mode, ...] = ("all", "owner", "signed")  # from the least
 _SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
 
 
@@ -67,7 +70,7 @@ class Link(Struct, frozen=True):
         readable: Hits are taken from it.
         writable: What is new is put there.
         options: Further settings of its table: `endpoint`, `region`.
-        trusted: Its table says to use what lies there, whoever made it.
+        trust: What its table asks of the records there; empty where it says nothing.
     """
 
     name: str
@@ -75,10 +78,10 @@ class Link(Struct, frozen=True):
     readable: bool
     writable: bool
     options: Mapping[str, str]
-    trusted: bool = False
+    trust: Mode | Literal[""] = ""
 
     def __repr__(self) -> str:
-        return f"Link({self.name!r}, {self.address!r}, options={redacted(self.options)})"
+        return f"Link({self.name!r}, {self.address!r}, options={redact.setting(self.options)})"
 
 
 def kind_of(address: str) -> Kind | None:
@@ -157,10 +160,13 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
                 cause=f"known are {known}, and addresses: {', '.join(kind.example for kind in KINDS)}",
                 hint=f'add [remotes.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
-        options = {key: str(value) for key, value in (table or {}).items() if key not in {"url", "trust"}}
-        address = str(table["url"]) if table else name
+        called = name
+        if table is None:
+            called, table = _table_at(name, tables)
+        options = {key: str(value) for key, value in table.items() if key not in {"url", "trust"}}
+        address = str(table["url"])
         readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
-        links.append(Link(name, address, readable, writable, options, _is_trusted(name, table or {})))
+        links.append(Link(name, address, readable, writable, options, _trust(called, table)))
     names = [link.name for link in links]
     places = {(link.address, *sorted(link.options.items())) for link in links}
     if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
@@ -172,21 +178,41 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
     return tuple(links)
 
 
-def _is_trusted(name: str, table: Mapping[str, str]) -> bool:
-    if table.get("trust", trust.ALL) != trust.ALL:
+def _table_at(address: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, Mapping[str, str]]:
+    """The name and the table that an address stands for: of several with this url the one that asks most."""
+    there = [(name, table) for name, table in tables.items() if _plain(str(table["url"])) == _plain(address)]
+    if not there:
+        return address, {"url": address}
+    return max(there, key=lambda one: ASKS.index(_trust(*one) or "owner"))
+
+
+def _plain(address: str) -> str:
+    """One spelling of an address that can be written in several."""
+    kind = kind_of(address)
+    if kind is not None and not kind.network:
+        # Unlike pathlib, these ask no mount that may hang, and need no home.
+        return os.path.abspath(os.path.expanduser(address.removeprefix("file://")))  # noqa: PTH100, PTH111
+    if address.startswith("hf://"):  # whose names are the same in both cases, and whose branch is main by default
+        address = address.lower().removesuffix("/").removesuffix("@main").replace("hf://models/", "hf://", 1)
+    return address.rstrip("/")
+
+
+def _trust(name: str, table: Mapping[str, str]) -> Mode | Literal[""]:
+    found: Mode | None = next((mode for mode in MODES if table.get("trust") == mode), None)
+    if "trust" in table and not found:
         raise UsageError(
             f"[remotes.{name}]: trust = {table['trust']!r} is not a known value",
-            cause=f'the only value is "{trust.ALL}": use what lies there, whoever made it',
+            cause='"owner" asks for signatures where others can write, "signed" always, "all" never',
             hint="correct or remove the line",
         )
-    return "trust" in table
+    return found or ""
 
 
 def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -> None:
     """Raise the error that fits an entry better than "unknown name"."""
     address = url or name
-    if has_secret(name) or has_secret(address):  # which is not repeated
-        table = f": [remotes.{name}]" if url and not has_secret(name) else ""
+    if redact.has_secret(name) or redact.has_secret(address):  # which is not repeated
+        table = f": [remotes.{name}]" if url and not redact.has_secret(name) else ""
         raise UsageError(
             f"the address of a remote must not contain a token{table}",
             cause="addresses are written to settings, logs and screens",

@@ -17,6 +17,7 @@ from msgspec import Struct
 from cachekit.errors import BusyError
 
 T = TypeVar("T")
+ENDING = 2.0  # seconds in which calls beside one that failed may end
 
 
 class Clock:
@@ -83,6 +84,8 @@ def lanes(works: Sequence[Callable[[], T]], count: int, stop: threading.Event) -
     """Begin several calls, at most so many at once; after an error `stop` is set, and further calls never begin.
 
     The threads are daemons, as those of an executor are not: a call that hangs must not keep the process from ending.
+    After an error those that end soon are waited for, so that what writes into the store does not go on behind the
+    caller's back; after Ctrl-C nothing is.
     """
     futures: list[Future[T]] = [Future() for _ in works]
     todo = deque(zip(works, futures, strict=True))
@@ -98,10 +101,19 @@ def lanes(works: Sequence[Callable[[], T]], count: int, stop: threading.Event) -
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
                 future.set_exception(error)
 
+    threads: list[threading.Thread] = []
     try:
         for _ in range(min(count, len(works))):
-            threading.Thread(target=serve, name="cachekit-lane", daemon=True).start()
+            thread = threading.Thread(target=serve, name="cachekit-lane", daemon=True)
+            thread.start()
+            threads.append(thread)
         yield futures
+    except Exception:
+        stop.set()
+        deadline = time.monotonic() + ENDING
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        raise
     except BaseException:
         stop.set()
         raise

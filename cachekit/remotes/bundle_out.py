@@ -15,15 +15,18 @@ from typing import IO, cast
 
 from msgspec import Struct
 
-from cachekit.errors import UsageError
-from cachekit.files import opened
+from cachekit.errors import UntrustedError, UsageError
+from cachekit.files import opened, pieces
 from cachekit.remotes.draft import Comparison, Draft
+from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Entry, Storage, Upload
 from cachekit.remotes.push import offer
+from cachekit.remotes.signing import Signing
 from cachekit.store import Store
-from cachekit.store.bundle import BLOCK, INDEX, PIECE, BundleSum, Member, Writer, header
+from cachekit.store.bundle import BLOCK, INDEX, BundleSum, Member, Writer, header
 from cachekit.store.durable import sync_folder
-from cachekit.store.record import File, Record
+from cachekit.store.record import File, Record, check_shareable
+from cachekit.text import cause_of
 
 STEP = 16 << 20  # bytes between two signs of life
 Count = Callable[[Iterator[bytes]], Iterator[bytes]]
@@ -43,50 +46,69 @@ class Written(Struct, frozen=True):
         records: What it carries, in its order.
         members: Its files.
         totals: Its own size and digest; None where nothing was written.
+        signed: Each of its records has a signature.
     """
 
     records: tuple[Record, ...]
     members: tuple[Member, ...]
     totals: BundleSum | None
+    signed: bool
 
 
-def write_bundle(store: Store, records: Sequence[Record], target: Path | None, *, dry_run: bool = False) -> Written:
+def write_bundle(
+    store: Store, records: Sequence[Record], target: Path | None, trust: Trust | None = None, *, dry_run: bool = False
+) -> Written:
     """Write records and their files as a bundle. The file appears whole, or not at all.
 
     Args:
-        store: Has the records; its `holding` is open.
+        store: Has the records; its `using` is open.
         records: The records.
         target: A file; None is standard output.
+        trust: Signs the records that were made here, where the settings name a key.
         dry_run: Only say what it would hold.
 
     Raises:
+        UntrustedError: A record is not given to others: nobody vouches for where it came from.
         IntegrityError: A record of the store is not whole. Nothing was written.
+        SecretError: A record holds a secret. Nothing was written.
         UsageError: The file cannot be written, or something else lies there.
     """
     ordered = sorted(records, key=lambda record: (record.directory, record.model_type, record.key))
+    for record in ordered:
+        check_shareable(record)
     offers = [offer(store, record) for record in ordered]
-    drafted = Comparison(cast("Storage", _Empty()), offers, read=False).draft("")
+    trust = trust or Trust()
+    for one in offers:
+        if reason := trust.unpublishable(one.shared.record, one.beside.origin):
+            raise UntrustedError(
+                f"{one.shared.record.recipe} ({one.shared.record.key[:12]}) is not put into a bundle",
+                cause=reason,
+                hint="compile it here, `cachekit warm RECIPE --recache`, or leave it out",
+            )
+    signing = Signing(trust, dry_run=dry_run)
+    drafted = Comparison(cast("Storage", _Empty()), offers, read=False, signing=signing).draft("")
     members = _members(drafted)
     totals = None
     if not dry_run:
         _check(target)
         with _opened(target) as out:
             totals = _write(store, drafted, members, out)
-    return Written(tuple(ordered), members, totals)
+    return Written(tuple(ordered), members, totals, len(drafted.signatures) == len(drafted.records))
 
 
 def _members(drafted: Draft) -> tuple[Member, ...]:
-    """Records first, so that whoever reads knows of each file whether it is wanted."""
+    """Records and their signatures first, so that whoever reads knows of each file whether it is wanted."""
     documents = [
         Member(write.path, len(write.data or b""), hashlib.sha256(write.data or b"").hexdigest())
-        for write in sorted(drafted.records, key=lambda write: write.path)
+        for writes in (drafted.records, drafted.signatures)
+        for write in sorted(writes, key=lambda write: write.path)
     ]
     files = sorted(drafted.files, key=lambda file: file.path)
     return (*documents, *(Member(file.path, file.size, file.sha256) for file in files))
 
 
 def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> BundleSum:
-    documents = {write.path: write.data or b"" for write in drafted.records}
+    documents = {write.path: write.data or b"" for write in (*drafted.records, *drafted.signatures)}
     files = {file.path: file for file in drafted.files}
     counted = counting(store, "export.progress", members)
     writer = Writer(out, members)
@@ -120,7 +142,7 @@ def _add(store: Store, writer: Writer, member: Member, file: Upload, counted: Co
         return
     # The digest is computed beside: what has decayed on the disk never gets into a bundle.
     with store.reading(File(member.path, member.size, member.sha256)) as blob, blob.path.open("rb") as source:
-        writer.add(member, counted(iter(lambda: source.read(PIECE), b"")))
+        writer.add(member, counted(pieces(source)))
 
 
 def _check(path: Path | None) -> None:
@@ -136,9 +158,7 @@ def _check(path: Path | None) -> None:
         with opened(path) as source:  # what is no file, a device for example, has no room for one either
             ours = source.read(BLOCK).startswith(known) or not path.stat().st_size
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written", cause=error.strerror or str(error), hint="name another file"
-        ) from error
+        raise UsageError(f"{path} cannot be written", cause=cause_of(error), hint="name another file") from error
     if not ours:
         raise UsageError(f"{path} exists and is not a bundle", hint="name another file, or remove it")
 
@@ -158,7 +178,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             # What waits to be written would fail once more while Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise UsageError(
-                "standard output cannot be written", cause=error.strerror or str(error), hint="see who reads it"
+                "standard output cannot be written", cause=cause_of(error), hint="see who reads it"
             ) from error
         return
     _sweep(path)
@@ -175,7 +195,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             sync_folder(path.resolve().parent)
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be written", cause=error.strerror or str(error), hint="name a file on another disk"
+                f"{path} cannot be written", cause=cause_of(error), hint="name a file on another disk"
             ) from error
     finally:
         with suppress(OSError):

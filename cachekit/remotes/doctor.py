@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+from cachekit import redact
+from cachekit.calls import Calls
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.disk import POOR, file_system
 from cachekit.errors import CachekitError
 from cachekit.health import Check, Finding, age
-from cachekit.remotes import trust
 from cachekit.remotes.address import Link, make, needs_network, parse
-from cachekit.text import redact
+from cachekit.remotes.judging import HINT
 
 SKEW = 300.0  # seconds; S3 refuses requests that are 15 minutes off
 TIMEOUT = 4.0  # seconds for a question
@@ -27,7 +28,7 @@ HUB = "https://huggingface.co"
 _TOKEN = re.compile(r"(hf|api_org|hf_oauth|hf_jwt)_[A-Za-z0-9_.-]{20,}")
 
 
-def caches(config: Config) -> Iterator[Finding]:
+def remotes(config: Config) -> Iterator[Finding]:
     """Each remote is asked for its state: that it is there, and may be read."""
     links = _links(config)
     if not links:
@@ -39,13 +40,14 @@ def caches(config: Config) -> Iterator[Finding]:
         try:
             storage = make(link)
             storage.revision()
-            stranger = "" if link.trusted else storage.stranger()
+            stranger = "" if link.trust in {"all", "signed"} else storage.stranger()
         except CachekitError as error:
             said = "; ".join(filter(None, (f"{link.name}: {error.message}", error.cause)))
             yield Finding("problem", said, error.hint, _making(link))
             continue
-        if stranger:
-            yield Finding("problem", f"{link.name}: it is not used: {stranger}", trust.HINT)
+        if (stranger or link.trust == "signed") and not (config.trust.signers or config.trust.key):
+            said = f"{link.name}: nothing there is used, as the settings name no signer: {stranger or 'trust = signed'}"
+            yield Finding("problem", said, HINT)
             continue
         if not needs_network(link):
             folder = _folder(link)
@@ -108,18 +110,21 @@ def token(config: Config) -> Iterator[Finding]:
 
 def clocks(config: Config) -> Iterator[Finding]:
     """Compare this host's clock with those of the remotes: TLS and S3 refuse a clock that is far off."""
-    told = False
-    for address in dict.fromkeys(filter(None, map(_server, _links(config)))):
+    addresses = dict.fromkeys(filter(None, map(_server, _links(config))))
+    if not addresses:
+        yield Finding("ok", "not needed: no remote has a clock")
+    for address in addresses:
+        shown = redact.address(address)
         if _is_offline():
-            continue
-        seconds = _skew(address)
-        if seconds is not None and abs(seconds) > SKEW:
-            told = True
+            yield Finding("unknown", f"{shown}: not asked, {_is_offline()} is set")
+        elif (seconds := _skew(address)) is None:
+            yield Finding("unknown", f"{shown} did not tell the time")
+        elif abs(seconds) > SKEW:
             way = "ahead of" if seconds > 0 else "behind"
-            said = f"this host's clock is {age(abs(seconds))} {way} that of {redact(address)}"
+            said = f"this host's clock is {age(abs(seconds))} {way} that of {shown}"
             yield Finding("problem", said, run="sudo chronyc makestep")
-    if not told:
-        yield Finding("ok", "it agrees with the remotes' clocks, as far as they tell the time")
+        else:
+            yield Finding("ok", f"this host's clock agrees with that of {shown}")
 
 
 def _links(config: Config) -> tuple[Link, ...]:
@@ -162,29 +167,34 @@ def _server(link: Link) -> str:
 
 def _skew(address: str) -> float | None:
     """Seconds that this host's clock is ahead of a server's; None where that does not tell."""
-    import urllib.error
-    import urllib.request
+    from http.client import HTTPException
 
     if not address.startswith(("http://", "https://")):
         return None
+    try:  # urllib's own time is that of one read: a server that drips its header never reaches it
+        said = Calls(redact.address(address)).run(lambda: _date(address), TIMEOUT, "its clock")
+        return time.time() - parsedate_to_datetime(said).timestamp()
+    except (CachekitError, HTTPException, OSError, TypeError, ValueError):
+        return None
+
+
+def _date(address: str) -> str:
+    """What a server says of the time; empty where it says nothing."""
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(address, method="HEAD")  # noqa: S310 - one of two schemes
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - likewise
-            said = answer.headers.get("Date", "")
+            return str(answer.headers.get("Date", ""))
     except urllib.error.HTTPError as error:
-        said = error.headers.get("Date", "")
-        error.close()
-    except (OSError, ValueError):
-        return None
-    try:
-        return time.time() - parsedate_to_datetime(said).timestamp()
-    except (TypeError, ValueError):
-        return None
+        with error:
+            return str(error.headers.get("Date", ""))
 
 
 CHECKS = (
-    Check("caches", caches),
-    Check("cache-clocks", clocks),
+    Check("remotes", remotes),
+    Check("remote-clocks", clocks),
     Check("offline", offline),
     Check("token", token),
 )

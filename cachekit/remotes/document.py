@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from msgspec import Struct, structs
 
 from cachekit.remotes import layout
-from cachekit.store.record import DamagedRecordError, File, Record, from_document, parse, serialise, to_document
+from cachekit.store.record import DamagedRecordError, File, Record, from_document, marked, parse, serialise, to_document
 
 RECORD_LIMIT = 64 << 20  # bytes of a document that are read
 TINY = 4096  # bytes of a file that travels inside of the record
@@ -112,7 +112,7 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     base = ours.record if len(mine) >= len(there) else theirs.record
     graphs = max(ours.record.graphs, theirs.record.graphs)
     return Shared(
-        structs.replace(base, modules=modules, graphs=graphs),
+        marked(structs.replace(base, modules=modules, graphs=graphs), ours.record, theirs.record),
         {**ours.inline, **theirs.inline},
         {**ours.places, **theirs.places},
     )

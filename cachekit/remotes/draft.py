@@ -16,8 +16,10 @@ from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
+from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
-from cachekit.store.record import DamagedRecordError, File, Record
+from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
+from cachekit.store.record import DamagedRecordError, File, Record, digest_of
 
 
 class Offer(Struct, frozen=True):
@@ -27,11 +29,13 @@ class Offer(Struct, frozen=True):
         shared: The record with its tiny files.
         sources: The local file of each digest that the remote may lack.
         replaces: Put it in the place of what is there, instead of both.
+        beside: Where it came from, and the signatures that it came with.
     """
 
     shared: Shared
     sources: Mapping[str, Path | bytes]
     replaces: bool = False
+    beside: Beside = MADE_HERE
 
 
 class Draft(Struct, frozen=True):
@@ -45,6 +49,8 @@ class Draft(Struct, frozen=True):
         damaged: Keys of records that nobody could use as they are, with the reason.
         lying: Paths of those files where something of their size lies, for the remote to compare.
         others: Records as they lie there, of which this machine has another build.
+        signatures: Documents to write before the records: the signatures over them.
+        signed: Those documents as they lie there afterwards, by key, also where nothing is to be written.
     """
 
     files: tuple[Upload, ...]
@@ -54,6 +60,8 @@ class Draft(Struct, frozen=True):
     damaged: Mapping[str, str]
     lying: frozenset[str]
     others: tuple[Record, ...] = ()
+    signatures: tuple[Write, ...] = ()
+    signed: Mapping[str, bytes] = {}
 
     @property
     def new(self) -> tuple[Upload, ...]:
@@ -62,12 +70,17 @@ class Draft(Struct, frozen=True):
 
 
 class _Merged(Struct, frozen=True):
-    """The record to write at the path of an offer, on top of the state that a token names."""
+    """The record to write at the path of an offer, on top of the state that a token names.
+
+    Attributes:
+        reused: The record there, where this one has modules of it.
+    """
 
     path: str
     offer: Offer
     shared: Shared
     token: str
+    reused: tuple[ReusedOrigin, ...] = ()
 
 
 class Comparison:
@@ -78,13 +91,23 @@ class Comparison:
         offers: What is to be there.
         spoiled: Paths of files that are known not to be what the records there say.
         read: Read those of which the remote tells no digest.
+        signing: Signs, and says what of others may be used; by default nothing is signed, and all is used.
 
     Attributes:
         taken: Paths where other bytes lie than are offered.
     """
 
-    def __init__(self, storage: Storage, offers: Sequence[Offer], spoiled: Collection[str] = (), *, read: bool) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        offers: Sequence[Offer],
+        spoiled: Collection[str] = (),
+        *,
+        read: bool,
+        signing: Signing | None = None,
+    ) -> None:
         self._storage, self._offers = storage, offers
+        self._signing = signing or Signing()
         self._spoiled, self._read = spoiled, read
         self.taken = set(spoiled)
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
@@ -95,7 +118,14 @@ class Comparison:
 
         Anybody may overwrite or remove a file there: optimum-neuron does.
         """
-        documents = {layout.path_of(offer.shared.record): document.write(offer.shared) for offer in self._offers}
+        documents = {
+            layout.record_path(offer.shared.record.place): document.write(offer.shared) for offer in self._offers
+        }
+        documents |= {
+            layout.signatures_path(offer.shared.record.place): self._signing.noted(offer.shared.record.key)
+            for offer in self._offers
+            if self._signing.concerns(offer.beside)
+        }
         files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths().values()}
         wanted = list(files)
         random.shuffle(wanted)  # where there are more than fit in, other ones at the next push
@@ -116,7 +146,8 @@ class Comparison:
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
         damaged: dict[str, str] = {}
-        merged = list(self._merged_all(revision, damaged))
+        same: list[Offer] = []
+        merged = list(self._merged_all(revision, damaged, same))
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
         records, rows = [], []
@@ -124,6 +155,7 @@ class Comparison:
             final = self._placed(one, lying, uploads)
             records.append(Write(one.path, document.write(final), one.token))
             rows.append(final)
+        signatures, signed = self._signatures(merged, same, revision)
         return Draft(
             tuple(uploads.values()),
             tuple(records),
@@ -132,28 +164,57 @@ class Comparison:
             damaged,
             frozenset(uploads) & lying.keys(),
             tuple(self._others.values()),
+            signatures,
+            signed,
         )
 
-    def _merged_all(self, revision: str, damaged: dict[str, str]) -> Iterator[_Merged]:
-        """The records to write; of those that nobody could use as they are, the reason goes to `damaged`."""
-        paths = [layout.path_of(offer.shared.record) for offer in self._offers]
+    def _signatures(
+        self, merged: Sequence[_Merged], same: Sequence[Offer], revision: str
+    ) -> tuple[tuple[Write, ...], dict[str, bytes]]:
+        """The signatures to write: over the records that are written, and those that lie there as they are here."""
+        todo = [ToSign(one.shared.record, one.offer.beside, one.reused) for one in merged]
+        todo += [ToSign(offer.shared.record, offer.beside, fresh=False) for offer in same]
+        todo = [one for one in todo if self._signing.concerns(one.beside)]
+        if not todo:
+            return (), {}
+        there = self._storage.stat([layout.signatures_path(one.record.place) for one in todo], revision)
+        writes: list[Write] = []
+        signed = {}
+        for one in todo:
+            exists = layout.signatures_path(one.record.place) in there
+            write, raw = self._signing.write(self._storage, revision, one, exists=exists)
+            writes += [write] if write else []
+            signed[one.record.key] = raw
+        return tuple(writes), signed
+
+    def _merged_all(self, revision: str, damaged: dict[str, str], same: list[Offer]) -> Iterator[_Merged]:
+        """The records to write.
+
+        Args:
+            revision: The remote's state.
+            damaged: Gets the reason for each record there that nobody, or not this user, could use as it is.
+            same: Gets the offers that lie there as they are.
+        """
+        paths = [layout.record_path(offer.shared.record.place) for offer in self._offers]
         there = self._storage.stat(paths, revision) if paths else {}
         for path, offer in zip(paths, self._offers, strict=True):
             entry, token = there.get(path), ABSENT
             shared: Shared | None = offer.shared
+            reused: tuple[ReusedOrigin, ...] = ()
             try:
                 if entry is not None:
                     if not self._losses(offer) and entry.equals(document.write(offer.shared)):
+                        same.append(offer)
                         continue
                     found = self._storage.read(path, revision, RECORD_LIMIT)
                     token = found.token if found else ABSENT
-                    shared = self._merged(offer, found, revision)
+                    shared, reused = self._merged(offer, found, revision, damaged, same)
             except TooLargeError as error:  # a document without end must not keep a team from its key
                 token, damaged[offer.shared.record.key] = error.token, error.cause or error.message
             except DamagedRecordError as error:
                 damaged[offer.shared.record.key] = str(error)
             if shared is not None:
-                yield _Merged(path, offer, shared, token)
+                yield _Merged(path, offer, shared, token, reused)
 
     def _lying(self, merged: Sequence[_Merged], revision: str) -> dict[str, Entry]:
         """What lies at the places of these records' files, and at those named by their digests where one is taken."""
@@ -183,8 +244,10 @@ class Comparison:
                     uploads[place] = Upload(place, file.size, file.sha256, source)
         return structs.replace(one.shared, places=places)
 
-    def _merged(self, offer: Offer, found: Document | None, revision: str) -> Shared | None:
-        """What to write for an offer; None where nothing is to be written.
+    def _merged(
+        self, offer: Offer, found: Document | None, revision: str, damaged: dict[str, str], same: list[Offer]
+    ) -> tuple[Shared | None, tuple[ReusedOrigin, ...]]:
+        """What to write for an offer, None where nothing is to be written; and the record there, if it has part in it.
 
         Raises:
             DamagedRecordError: Nobody can use what is there.
@@ -192,19 +255,44 @@ class Comparison:
         if found and found.data == document.write(offer.shared):  # a remote that knows no digests did not tell before
             if lost := self._losses(offer):
                 raise DamagedRecordError(f"{lost} of its files are gone, or overwritten by others")
-            return None
+            same.append(offer)
+            return None, ()
         theirs = document.read(found.data) if found else None
         if found and theirs is None:
-            return None  # a later cachekit's record
-        if theirs is not None and layout.path_of(theirs.record) != layout.path_of(offer.shared.record):
+            return None, ()  # a later cachekit's record
+        if theirs is not None and layout.record_path(theirs.record.place) != layout.record_path(
+            offer.shared.record.place
+        ):
             raise DamagedRecordError("it is the record of another key")
-        if theirs is not None and divergent.compare(offer.shared.record, theirs.record):
+        mine = offer.shared.record
+        origin = self._origin(theirs, mine, revision, damaged) if theirs else None
+        if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record
-        usable = self._usable(theirs, revision) if theirs and not offer.replaces else None
+        usable = self._usable(theirs, revision) if theirs and origin and not offer.replaces else None
         merged = document.merge(offer.shared, usable)
         if theirs is not None and document.write(merged) == document.write(theirs):
-            return None
-        return merged
+            same += [offer] if theirs.record == mine else []
+            return None, ()
+        reused: tuple[ReusedOrigin, ...] = ()
+        if usable and theirs and origin and mine not in {merged.record, theirs.record}:
+            digest = digest_of(theirs.record)
+            created = theirs.record.provenance.created
+            reused = (
+                ReusedOrigin(mine.key, digest, self._storage.name, origin.how, origin.signers, created),
+                *origin.reused,
+            )
+        if usable and not self._signing.may_replace(offer.beside, merged=bool(reused)):
+            return None, ()  # whoever uses what is there would lose it
+        return merged, reused
+
+    def _origin(self, theirs: Shared, mine: Record, revision: str, damaged: dict[str, str]) -> Origin | None:
+        """Why what lies there may be used; None where it may not, and counts as absent."""
+        if theirs.record == mine:
+            return HERE
+        origin = self._signing.judge(theirs, revision)
+        if origin is None:
+            damaged[mine.key] = "its record there is signed by nobody you trust"
+        return origin
 
     def _usable(self, theirs: Shared, revision: str) -> Shared | None:
         """The record without modules that can no longer be fetched; None where no module is left.

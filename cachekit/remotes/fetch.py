@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError
 from cachekit.events import bypass
-from cachekit.remotes.fetch_files import Fetch, WantedFile
+from cachekit.remotes.fetch_files import Fetch, WantedFile, inline_files
 from cachekit.remotes.push import push
 from cachekit.remotes.remote import Found
 from cachekit.remotes.remotes import Remotes
@@ -56,14 +56,14 @@ def pull(store: Store, found: Found, judge: Judge) -> Pulled:
         IntegrityError: What is there is not what its record says. Nothing of it entered the store.
         StoreError: The store cannot be written.
     """
-    with store.holding():
+    with store.using():
         return _pull(store, found, judge)
 
 
 def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
     start = time.monotonic()
     record = found.shared.record
-    store.hold(record.files)  # what is here already is not fetched
+    store.use(record.files)  # what is here already is not fetched
     files = {file.sha256: file for file in record.files}
     missing = [file for file in files.values() if store.blobs.check(file, "noted")]
     total = sum(file.size for file in missing)
@@ -71,19 +71,22 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
     try:
         sweep_partials(store.layout)
         places = found.shared.paths()
+        inline = {
+            file.sha256: found.shared.inline[file.sha256] for file in missing if file.sha256 in found.shared.inline
+        }
         wanted = [
-            WantedFile(
-                places[file.sha256][1], file.size, file.sha256, file.sha256.__eq__, found.shared.inline.get(file.sha256)
-            )
+            WantedFile(places[file.sha256][1], file.size, file.sha256, file.sha256.__eq__)
             for file in missing
+            if file.sha256 not in inline
         ]
+        beside = found.beside()
         with store.workspace() as workspace, found.remote.call() as storage:
-            came = Fetch(store, storage, found.revision, workspace, found.remote.spoiled).all(wanted)
+            came = inline_files(inline, workspace)
+            came |= Fetch(store, storage, found.revision, found.remote.spoiled).all(wanted)
             finished = {sha256: one.path for sha256, one in came.items()}
             _look_inside(found, finished, store.layout.blob, judge)
             store.lacking(missing)  # sets damaged files aside, now that others can take their place
-            store.publish(record, finished, {sha256: one.pieces for sha256, one in came.items()})
-        fetched = sum(one.raw is None for one in wanted)
+            store.publish(record, finished, {sha256: one.pieces for sha256, one in came.items()}, beside=beside)
     except IntegrityError as error:
         store.journal.emit("remote.damaged", remote=found.remote.name, key=record.key, reason=error.cause)
         bypass(store.journal, "remote-damaged", found.remote.name)
@@ -96,11 +99,11 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
         key=record.key,
         recipe=record.recipe,
         remote=found.remote.name,
-        files=fetched,
+        files=len(wanted),
         bytes=total,
         seconds=round(seconds, 3),
     )
-    return Pulled(record, found.remote.name, fetched, total, record.size - total, seconds)
+    return Pulled(record, found.remote.name, len(wanted), total, record.size - total, seconds)
 
 
 def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str], Path], judge: Judge) -> None:
@@ -146,13 +149,13 @@ def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Pulled:
             remotes.failed(found.remote, error)
             found.remote.pass_over(found)
             first = first or error
-        except IntegrityError as error:  # told as damage of the cache
+        except IntegrityError as error:  # told as damage of the remote
             found.remote.pass_over(found)
             first = first or error
         else:
             if nearer := remotes.above(found.remote):
                 push(store, remotes, [pulled.record], nearer)
             return pulled
-        following = remotes.find(record.directory, record.model_type, record.key, anew=True)
+        following = remotes.find(record.place, anew=True)
     assert first is not None  # there was one to begin with
     raise first

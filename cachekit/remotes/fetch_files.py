@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, wait
 from functools import partial
 from pathlib import Path
@@ -31,14 +31,12 @@ class WantedFile(Struct, frozen=True):
         size: In bytes.
         name: Of what is kept of it until it is whole, and of the result: the SHA-256 where that is known. No path.
         fits: Whether it is what it should be, by the SHA-256 of what came.
-        raw: Its bytes, where a record had them inside: then nothing is asked, and the name is their SHA-256.
     """
 
     path: str
     size: int
     name: str
     fits: Callable[[str], bool]
-    raw: bytes | None = None
 
 
 class Fetched(Struct, frozen=True):
@@ -59,6 +57,20 @@ class Fetched(Struct, frozen=True):
     stored: bool = False
 
 
+def inline_files(inline: Mapping[str, bytes], folder: Path) -> dict[str, Fetched]:
+    """Files whose bytes, by SHA-256, a record had inside; in a private folder, as others may share unfinished files.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    found = {}
+    for sha256, raw in inline.items():
+        path = folder / sha256
+        path.write_bytes(raw)
+        found[sha256] = Fetched(path, len(raw), sha256)
+    return found
+
+
 class Fetch:
     """Fetches files side by side; after a failure, the next fetch resumes from what arrived.
 
@@ -66,17 +78,13 @@ class Fetch:
         store: Gets what arrives.
         storage: Where from.
         revision: The remote's state.
-        workspace: A private folder for files that came inside a record; it has to stay until they are published.
         spoiled: Gets the paths of files that are not what they should be.
     """
 
-    def __init__(
-        self, store: Store, storage: Storage, revision: str, workspace: Path, spoiled: set[str] | None = None
-    ) -> None:
+    def __init__(self, store: Store, storage: Storage, revision: str, spoiled: set[str] | None = None) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
-        self._workspace = workspace
         self._spoiled = set() if spoiled is None else spoiled
         self._total = 0
         self._lock = threading.Lock()
@@ -99,7 +107,7 @@ class Fetch:
         wanted = sorted(files, key=lambda file: -file.size)
         if not wanted:
             return {}
-        self._total = sum(file.size for file in wanted if file.raw is None)
+        self._total = sum(file.size for file in wanted)
         found: dict[str, Fetched] = {}
         with lanes([partial(self._one, file) for file in wanted], LANES, self._stop) as futures:
             names = {future: file.name for future, file in zip(futures, wanted, strict=True)}
@@ -117,10 +125,6 @@ class Fetch:
         return found
 
     def _one(self, file: WantedFile) -> Fetched:
-        if file.raw is not None:  # never in a file that another process may share
-            path = self._workspace / file.name
-            path.write_bytes(file.raw)
-            return Fetched(path, file.size, file.name)
         with receiving(self._store.layout, file.name) as part:
             resumed = part.size
             self._count(resumed)

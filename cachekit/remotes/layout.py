@@ -4,6 +4,7 @@ README.md                                                   the card
 neuronxcc-2.26.6360.0+6f180f47/MODULE_…+f7f529f3/…          modules verbatim, as the compiler's own tools read them
 inductor-2.13.0/<target>/<digest>.tar                       one archive a warm
 cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a key
+cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
@@ -15,25 +16,27 @@ from collections.abc import Iterable
 import msgspec
 
 from cachekit.errors import UsageError
-from cachekit.store.record import Record, RelativePath, file_path, is_archive
+from cachekit.store.layout import Place
+from cachekit.store.record import RelativePath, file_path, is_archive
 
 __all__ = ["file_path", "is_archive"]
 
 ROOT = "cachekit/v1"
 CARD = "README.md"
 RECORDS = f"{ROOT}/records"
+SIGNATURES = f"{ROOT}/signatures"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
 
 
-def record_path(directory: str, model_type: str, key: str) -> str:
-    """The path of a key's record."""
-    return f"{RECORDS}/{directory}/{model_type}/{key}.json"
+def record_path(place: Place) -> str:
+    """The path of a record."""
+    return f"{RECORDS}/{place.directory}/{place.model_type}/{place.key}.json"
 
 
-def path_of(record: Record) -> str:
-    """The path of this record."""
-    return record_path(*record.place)
+def signatures_path(place: Place) -> str:
+    """The path of the signatures over the record at a place."""
+    return f"{SIGNATURES}/{place.directory}/{place.model_type}/{place.key}.json"
 
 
 def lease_path(key: str) -> str:

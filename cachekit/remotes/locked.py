@@ -7,15 +7,15 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.remotes.fetch import Judge, Pulled, pull
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
-from cachekit.store.lock_file import Locked, digest_of
-from cachekit.store.record import DamagedRecordError, Record
+from cachekit.store.lock_file import Locked
+from cachekit.store.record import DamagedRecordError, Record, digest_of
 
 
 def covers(record: Record, wanted: Record) -> bool:
@@ -25,14 +25,12 @@ def covers(record: Record, wanted: Record) -> bool:
 
 
 def holder(remotes: Remotes, record: Record) -> Found | None:
-    """The first cache that has the same artifacts now; None where none has, or could be asked."""
+    """The first remote that has the same artifacts now; None where none has, or could be asked."""
     for remote in remotes.readable:
         try:
-            found = remote.find(record.directory, record.model_type, record.key, anew=True)
+            found = remotes.find_on(remote, record.place)
         except (RemoteError, AuthError) as error:
             remotes.failed(remote, error)
-        except DamagedRecordError:
-            continue
         else:
             if found is not None and covers(found.shared.record, record):
                 return found
@@ -42,13 +40,13 @@ def holder(remotes: Remotes, record: Record) -> Found | None:
 def fetch_locked(
     store: Store, remotes: Remotes, locked: Locked, judge: Judge, *, dry_run: bool = False
 ) -> Pulled | None:
-    """Have exactly the locked artifacts in the store: from there, or from a cache, as it is or as it was.
+    """Fetch exactly the locked artifacts into the store, if it lacks any: from a remote as it is, or as it was.
 
     Another build of the key in the store is replaced.
 
     Args:
         store: Gets them.
-        remotes: The caches.
+        remotes: To look at.
         locked: Which they are.
         judge: See `fetch.Judge`.
         dry_run: Only say what would be fetched.
@@ -57,19 +55,19 @@ def fetch_locked(
         What was fetched, or would be; None where the store has it all.
 
     Raises:
-        IntegrityError: They cannot be had: what the caches have is something else. Nothing was changed.
-        RemoteError, AuthError: They may be on a cache that could not be asked.
+        IntegrityError: They cannot be fetched: what the remotes have is something else. Nothing was changed.
+        RemoteError, AuthError: They may be on a remote that could not be asked.
         StoreError: The store cannot be written.
     """
     record = locked.record
-    mine = store.lookup(record.key, record.directory, record.model_type)
+    mine = store.lookup(record.place)
     if mine is not None and covers(mine, record):
         return None
     reasons: list[str] = []
     for remote in remotes.readable:
         remote.retry()
         try:
-            for found in _candidates(remote, locked, reasons):
+            for found in _candidates(remotes, remote, locked, reasons):
                 if dry_run:
                     size = sum(file.size for file in store.missing(found.shared.record))
                     return Pulled(record, remote.name, 0, size, record.size - size, 0.0)
@@ -79,18 +77,18 @@ def fetch_locked(
                     reasons.append(f"{remote.name}: {error.message}")
         except (RemoteError, AuthError) as error:
             remotes.failed(remote, error)
-    remotes.raise_failure()
+    remotes.raise_failure(record.key)
     if not remotes.readable:
         reasons.append("no remote that can be read is configured")
     raise IntegrityError(
         f"the locked artifacts of {locked.recipe} cannot be found",
         cause="; ".join(dict.fromkeys(reasons)),
-        hint=f"push them from a machine that has them (key {record.key[:16]}), or lock anew: "
+        hint=f"push them from a machine that has them (key {record.key[:16]}), or lock again: "
         f"cachekit store lock {locked.words}",
     )
 
 
-def _candidates(remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[Found]:
+def _candidates(remotes: Remotes, remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[Found]:
     """Where on a remote the artifacts may be: as it is now, or as it was when they were locked."""
     now = remote.revision()
     then = locked.revision if locked.remote == remote.name and locked.revision != now else ""
@@ -103,9 +101,15 @@ def _candidates(remote: Remote, locked: Locked, reasons: list[str]) -> Iterator[
             reasons.append(f"{remote.name} at {revision[:12]}: {error.message}")  # a history that was cut
             continue
         if shared is not None:
+            try:
+                found = remote.judge(shared, revision, past=revision != now)
+            except UntrustedError as error:
+                remotes.refused(remote, locked.record.key, error)
+                reasons.append(f"{remote.name}: {error.cause}")
+                continue
             # That of the remote may have grown by what others added; what is taken is what is locked.
             same = digest_of(shared.record) == locked.digest
-            yield Found(remote, shared if same else structs.replace(shared, record=locked.record), revision)
+            yield found if same else structs.replace(found, shared=structs.replace(shared, record=locked.record))
 
 
 def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[str] | None = None) -> Shared | None:
@@ -123,9 +127,10 @@ def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[
     with remote.call() as storage:
         shared = None
         with suppress(DamagedRecordError, IntegrityError):
-            found = storage.read(layout.path_of(record), revision, RECORD_LIMIT)
+            found = storage.read(layout.record_path(record.place), revision, RECORD_LIMIT)
             shared = document.read(found.data) if found else None
-        if shared is not None and covers(shared.record, record):
+        # In another key's record the same files would be signed for that one.
+        if shared is not None and shared.record.place == record.place and covers(shared.record, record):
             return shared
         # Artifacts are never overwritten by a push: they may be there without a record that names them.
         own = {layout.file_path(module, file): file for module in record.modules for file in module.files}

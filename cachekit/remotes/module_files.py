@@ -1,7 +1,8 @@
-"""Have the bytes of modules' files that no record of ours names: from a record of the cache, the store, or fetched.
+"""Fetch the files of modules that no record of ours names, as far as the store lacks them.
 
-Where a record of the cache names a file at its own place, its digest must fit. Where the cache knows a digest itself,
-that must. A digest is all that a file has to be told from others: what is the same in hundreds of modules comes once.
+Where a record on the remote names a file at its own place, the record's digest must fit. Where the remote tells a
+digest itself, that one must. Files are told apart by nothing else: what is the same in hundreds of modules is fetched
+once.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit import files
 from cachekit.errors import IntegrityError
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.fetch_files import LANES, Fetch, Fetched, WantedFile
-from cachekit.remotes.port import Entry, Storage
+from cachekit.remotes.fetch_files import LANES, Fetch, Fetched, WantedFile, inline_files
+from cachekit.remotes.port import Entry, Storage, git_digest
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, File
 
-CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}")
 
@@ -34,14 +35,14 @@ class RefusedError(Exception):
 
 
 class Vouched(Struct):
-    """What records of a cache say: the digests of files by path, and tiny files' bytes by digest."""
+    """What records of a remote say: the digests of files by path, and tiny files' bytes by digest."""
 
     digests: dict[str, set[str]] = {}
     inline: dict[str, bytes] = {}
 
 
 def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
-    """What the cache's records say of these modules' files, as far as those lie at their own places.
+    """What the remote's records say of these modules' files, as far as those lie at their own places.
 
     Raises:
         RemoteError, AuthError: It cannot be asked.
@@ -77,10 +78,10 @@ class ModuleFiles:
 
     Args:
         store: The store.
-        storage: The cache.
+        storage: The remote.
         revision: Its state.
         said: What its records say.
-        workspace: For bytes that came inside a record; see `Fetch`.
+        workspace: For bytes that came inside a record; it has to stay until they are published.
     """
 
     def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path) -> None:
@@ -96,40 +97,45 @@ class ModuleFiles:
         self.size = 0
 
     def bring(self, entries: Iterable[Entry]) -> None:
-        """Have the files, whatever is the matter with some of them.
+        """Fetch the files that can be fetched, whatever is wrong with others.
 
         Raises:
             RemoteError, AuthError: As the remote. What arrived is kept.
             OSError: The store cannot be written.
         """
         wanted: dict[str, WantedFile] = {}
+        inline: dict[str, bytes] = {}
         for entry in entries:
             sha256 = self._digest(entry)
             raw = b"" if entry.size == 0 else self._said.inline.get(sha256)
-            raw = raw if raw is not None and len(raw) == entry.size else None
-            name = sha256 or self._unknown(entry) if raw is None else hashlib.sha256(raw).hexdigest()
-            fits = name.__eq__ if sha256 else bool
-            wanted.setdefault(name, WantedFile(entry.path, entry.size, name, fits, raw))
+            if raw is not None and len(raw) == entry.size:
+                name = hashlib.sha256(raw).hexdigest()
+                inline[name] = raw
+            else:
+                name = sha256 or self._unknown(entry)
+                wanted.setdefault(name, WantedFile(entry.path, entry.size, name, name.__eq__ if sha256 else bool))
             self._names[entry.path] = name
         store = self._store
-        known = [File(one.name, one.size, one.name) for one in wanted.values() if _SHA256.fullmatch(one.name)]
-        store.hold(known)
-        there = {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}
-        for name in there:
-            self._brought[name] = Fetched(store.layout.blob(name), wanted.pop(name).size, name, stored=True)
-        asked = {one.name: one.size for one in wanted.values() if one.raw is None}
-        total = sum(asked.values())
-        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(asked), bytes=total)
-        found = Fetch(store, self._storage, self._revision, self._workspace).all(wanted.values(), sparing=True)
+        sizes = {name: one.size for name, one in wanted.items()} | {name: len(raw) for name, raw in inline.items()}
+        known = [File(name, size, name) for name, size in sizes.items() if _SHA256.fullmatch(name)]
+        store.use(known)
+        for name in {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}:
+            self._brought[name] = Fetched(store.layout.blob(name), sizes[name], name, stored=True)
+            wanted.pop(name, None)
+            inline.pop(name, None)
+        total = sum(one.size for one in wanted.values())
+        store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(wanted), bytes=total)
+        found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
+        self.count, self.size = len(found), sum(one.size for one in found.values())
+        found |= inline_files(inline, self._workspace)
         self._brought |= found
         self._fetched = [one.path for one in found.values()]
-        self.count, self.size = len(asked.keys() & found), sum(asked[name] for name in asked.keys() & found)
 
     def file(self, entry: Entry) -> Fetched:
         """The bytes of a file that was brought.
 
         Raises:
-            RefusedError: They are not what the cache, or a record of it, says.
+            RefusedError: They are not what the remote, or a record on it, says.
         """
         brought = self._brought.get(self._names[entry.path])
         name = entry.path.rpartition("/")[2]
@@ -165,14 +171,11 @@ class ModuleFiles:
 
 
 def _is_of(entry: Entry, brought: Fetched) -> bool:
-    """Whether bytes are what the cache says of them, by the digest that it knows."""
+    """Whether bytes are what the remote says of them, by the digest that it knows."""
     holds = entry.holds(brought.size, brought.sha256)
     if holds is not None:
         return holds
     if "git" not in entry.digests:
         return True
-    git = hashlib.sha1(b"blob %d\0" % brought.size, usedforsecurity=False)
     with brought.path.open("rb") as source:
-        while data := source.read(CHUNK):
-            git.update(data)
-    return git.hexdigest() == entry.digests["git"]
+        return git_digest(brought.size, files.pieces(source)) == entry.digests["git"]

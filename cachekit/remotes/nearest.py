@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from cachekit.errors import AuthError, RemoteError
+from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST, distance, reusable
 from cachekit.store import Store
-from cachekit.store.layout import LOCAL
+from cachekit.store.layout import LOCAL, Place
+from cachekit.store.nearest import Around
 from cachekit.store.record import COMMAND, IMPORTED, DamagedRecordError, Record
 from cachekit.values import by_value
 
@@ -65,31 +66,35 @@ class Known(Struct, frozen=True):
             f"{made.user}@{made.host}",
         )
 
+    @property
+    def place(self) -> Place:
+        """Where the record lies, here and on remotes."""
+        return Place(self.directory, self.model_type, self.key)
+
 
 class Wanted(Struct, frozen=True):
     """What is sought for; its own record is never the nearest.
 
     Attributes:
+        place: Where its record lies, or would.
         foreign: See `Compiler.foreign`.
         reuse_bytes: The largest record that a compile may begin with, and the most to fetch; 0 seeks for none.
     """
 
-    key: str
-    directory: str
-    model_type: str
+    place: Place
     hard: Mapping[str, Any]
     foreign: tuple[str, ...] = ()
     reuse_bytes: int = 0
 
     def comparable(self, model_type: str) -> bool:
         """Recipes and commands have no ingredients in common; what was imported has none at all."""
-        return model_type != IMPORTED and (model_type == COMMAND) == (self.model_type == COMMAND)
+        return model_type != IMPORTED and (model_type == COMMAND) == (self.place.model_type == COMMAND)
 
     def can_reuse(self, known: Known, changes: Sequence[Change]) -> bool:
         """Whether a compile can begin with a record."""
         return (
             known.size <= self.reuse_bytes
-            and known.directory == self.directory
+            and known.directory == self.place.directory
             and known.model_type != COMMAND
             and reusable(changes, self.foreign)
         )
@@ -151,19 +156,26 @@ class Search(Struct, frozen=True):
     """What a search found.
 
     Attributes:
-        near: The nearest record of all.
+        nearest: The nearest record of all.
         reuse: The nearest one that a compile can begin with: whole in the store, or to be fetched.
         looked: How far each remote was searched; one that was not asked is not among them.
         seconds: What the search took.
     """
 
-    near: Near | None = None
+    nearest: Near | None = None
     reuse: Near | None = None
     looked: tuple[Looked, ...] = ()
     seconds: float = 0.0
 
 
-def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budget: Budget | None = None) -> Search:
+def search(
+    wanted: Wanted,
+    store: Store,
+    remotes: Remotes | None = None,
+    *,
+    budget: Budget | None = None,
+    around: Around | None = None,
+) -> Search:
     """Find the nearest records; of equally near ones those in the store.
 
     A remote that cannot be asked is told to `remotes`, and passed over.
@@ -173,10 +185,12 @@ def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budg
         store: The local store.
         remotes: The remotes; those that can be read are asked.
         budget: What each remote may cost; the usual one by default.
+        around: The records of the store, where the caller has looked already.
     """
     begun = time.monotonic()
-    near = next(_here(wanted, store), None)
-    reuse = _reusable_here(wanted, store, near)
+    around = around or store.around(wanted.hard)
+    near = next(_here(wanted, store, around), None)
+    reuse = _reusable_here(wanted, store, around, near)
     looked = []
     for remote in remotes.readable if remotes else ():
         if settled(wanted, near, reuse, LEAST):
@@ -193,8 +207,8 @@ def search(wanted: Wanted, store: Store, remotes: Remotes | None = None, *, budg
             if remotes is not None:
                 remotes.failed(remote, error)
         looked.append(Looked(remote.name, len(there.listed), there.compared, there.problem))
-        if there.near is not None and there.near.nearer(near):
-            near = there.near
+        if there.nearest is not None and there.nearest.nearer(near):
+            near = there.nearest
     return Search(near, reuse, tuple(looked), time.monotonic() - begun)
 
 
@@ -205,26 +219,30 @@ def settled(wanted: Wanted, near: Near | None, reuse: Near | None, limit: int) -
     return not wanted.reuse_bytes or (reuse is not None and reuse.distance <= limit)
 
 
-def _here(wanted: Wanted, store: Store) -> Iterator[Near]:
+def _here(wanted: Wanted, store: Store, around: Around) -> Iterator[Near]:
     """The records of the store that can be read, the nearest first."""
-    for one in store.nearest(wanted.hard):
-        if wanted.comparable(one.row.model_type) and one.row.key != wanted.key:
-            record = store.read(one.row.directory, one.row.model_type, one.row.key)
+    for one in around.nearest():
+        if wanted.comparable(one.row.model_type) and one.row.key != wanted.place.key:
+            record = store.read(one.row.place)
             if record is not None:
                 yield Near(Known.of(record), tuple(difference(record.hard, wanted.hard)), record)
 
 
-def _reusable_here(wanted: Wanted, store: Store, near: Near | None) -> Near | None:
+def _reusable_here(wanted: Wanted, store: Store, around: Around, near: Near | None) -> Near | None:
     """The nearest record that can be reused, whole as far as looking at its files tells."""
-    if near is None or not wanted.reuse_bytes or wanted.model_type == COMMAND:
+    if near is None or not wanted.reuse_bytes or wanted.place.model_type == COMMAND:
         return None
     if _is_reusable(near, wanted, store):
         return near
-    for one in islice(store.nearest(wanted.hard, directory=wanted.directory), ASKED):
+    for one in islice(around.nearest(directory=wanted.place.directory), ASKED):
         changes = tuple(difference(one.hard, wanted.hard))
-        if one.row.key == wanted.key or one.row.bytes > wanted.reuse_bytes or not reusable(changes, wanted.foreign):
+        if (
+            one.row.key == wanted.place.key
+            or one.row.bytes > wanted.reuse_bytes
+            or not reusable(changes, wanted.foreign)
+        ):
             continue
-        record = store.read(one.row.directory, one.row.model_type, one.row.key)
+        record = store.read(one.row.place)
         found = None if record is None else Near(Known.of(record), changes, record)
         if found is not None and _is_reusable(found, wanted, store):
             return found
@@ -251,8 +269,8 @@ def _to_fetch(near: Near, wanted: Wanted, store: Store) -> Near | None:
     remote, known = near.remote, near.known
     assert remote is not None  # it was found there
     try:
-        found = remote.find(known.directory, known.model_type, known.key, anew=True)
-    except DamagedRecordError:
+        found = remote.find(known.place, anew=True)
+    except (DamagedRecordError, UntrustedError):
         return None
     if found is None:
         return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError, UnknownNameError
+from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError, UnknownNameError, UntrustedError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
@@ -27,6 +27,7 @@ from cachekit.remotes.nearest import Known, Near, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry, Storage
 from cachekit.store import Store
+from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ MOST_REMEMBERED = 4096  # records' ingredients
 LISTED = 4000  # entries of one listing; a page of a Hub, or of S3, has 1,000
 LARGEST = 8 << 20  # bytes of a record that is read
 FEW = 5  # records that are told apart by more digits of their keys
+JUDGED = 8  # records of one search that are read for who signed them: the nearest first
 
 
 class Budget(Struct, frozen=True):
@@ -90,10 +92,10 @@ class Catalogue:
         """
         name = f"{short(folder)}.json"
         known, age = self._listings.read(name, _Listing), self._listings.age(name)
-        if known is not None and age is not None:
-            fresh = age < REMEMBERED_SECONDS and self._remote.remembers(REMEMBERED_SECONDS)
-            if fresh or (known.revision and known.revision == self._remote.revision()):
-                return known.entries
+        if known is not None and age is not None and age < REMEMBERED_SECONDS:
+            return known.entries
+        if known is not None and age is not None and known.revision and known.revision == self._remote.revision():
+            return known.entries
         revision = self._remote.revision()
         with self._remote.call() as storage:
             entries = list(islice(storage.list(folder, revision), most))
@@ -118,9 +120,10 @@ class Catalogue:
         with suppress(DamagedRecordError, TooLargeError, IntegrityError):
             found = storage.read(path, revision, largest)
             shared = document.read(found.data) if found else None
-            if shared is not None and layout.path_of(shared.record) == path:
+            if shared is not None and layout.record_path(shared.record.place) == path:
                 known = Known.of(shared.record)
-                self._records.write(f"{known.key}.json", known)
+                if not self._remote.picks:  # else what anybody wrote would be told of another remote's record
+                    self._records.write(f"{known.key}.json", known)
                 return known
         return None
 
@@ -134,7 +137,7 @@ class RemoteSearch:
     """A search among the records of one remote that the store has not.
 
     Attributes:
-        near, reuse: As in `Search`, of those that were compared.
+        nearest, reuse: As in `Search`, of those that were compared.
         listed: Paths of the records that come into question.
         compared: How many of them were compared.
         problem: Why others were not.
@@ -144,8 +147,9 @@ class RemoteSearch:
         self._remote, self._wanted, self._store, self._budget = remote, wanted, store, budget
         self._catalogue = Catalogue(remote, store.layout.remotes)
         self._left = budget.read, budget.size
+        self._judged: dict[str, Known | None] = {}  # those that may be used, by their keys
         self._deadline = time.monotonic() + budget.seconds
-        self.near: Near | None = None
+        self.nearest: Near | None = None
         self.reuse: Near | None = None
         self.listed: set[str] = set()
         self.compared = 0
@@ -158,8 +162,8 @@ class RemoteSearch:
             RemoteError, AuthError: The remote cannot be asked.
         """
         wanted = self._wanted
-        self._look_in(f"{layout.RECORDS}/{wanted.directory}/{wanted.model_type}")
-        if not settled(wanted, self.near, self.reuse, NEAR):
+        self._look_in(f"{layout.RECORDS}/{wanted.place.directory}/{wanted.place.model_type}")
+        if not settled(wanted, self.nearest, self.reuse, NEAR):
             self._look_in(layout.RECORDS)
 
     def _look_in(self, folder: str) -> None:
@@ -195,11 +199,10 @@ class RemoteSearch:
         above, *names = path.removeprefix(layout.RECORDS).split("/")
         if above or len(names) != 3 or not names[2].endswith(".json"):  # noqa: PLR2004 - directory, model type, key
             return False
-        directory, model_type, _ = names
-        key = key_in(path)
-        if not self._wanted.comparable(model_type) or key == self._wanted.key:
+        place = Place(names[0], names[1], key_in(path))
+        if not self._wanted.comparable(place.model_type) or place.key == self._wanted.place.key:
             return False
-        mine = self._store.layout.record(directory, model_type, key)
+        mine = self._store.layout.record(place)
         if mine.parent not in here:
             here[mine.parent] = set()
             with suppress(OSError):  # no such folder, or a stranger's name that no folder can have
@@ -209,7 +212,7 @@ class RemoteSearch:
     def _order(self, entry: Entry) -> tuple[bool, bool, str]:
         directory, model_type, _ = entry.path.rsplit("/", 2)
         wanted = self._wanted
-        return model_type != wanted.model_type, not directory.endswith(f"/{wanted.directory}"), entry.path
+        return model_type != wanted.place.model_type, not directory.endswith(f"/{wanted.place.directory}"), entry.path
 
     def _affordable(self, entries: Iterable[Entry]) -> list[Entry]:
         number, size = self._left
@@ -240,8 +243,8 @@ class RemoteSearch:
         candidates = {one.key: one for one in known}
         self.compared += len(candidates)
         near, spoilt = self._nearest(candidates)
-        if near is not None and near.nearer(self.near):
-            self.near = near
+        if near is not None and near.nearer(self.nearest):
+            self.nearest = near
         if self._wanted.reuse_bytes:
             fits = self._wanted.can_reuse
             reuse, wrong = self._nearest(
@@ -257,10 +260,27 @@ class RemoteSearch:
         spoilt: set[str] = set()
         while near := nearest(self._wanted.hard, {key: one.hard for key, one in candidates.items()}):
             one = candidates[near[0]]
-            if key_of(one.hard) == one.key:
-                return Near(one, tuple(near[1]), remote=self._remote), spoilt
-            spoilt.add(candidates.pop(one.key).key)
+            if key_of(one.hard) != one.key:
+                spoilt.add(candidates.pop(one.key).key)
+            elif (judged := self._trusted(one)) is None:
+                candidates.pop(one.key)
+            else:
+                return Near(judged, tuple(near[1]), remote=self._remote), spoilt
         return None, spoilt
+
+    def _trusted(self, one: Known) -> Known | None:
+        """A record, read anew where some may not be used; None for such a one."""
+        if not self._remote.picks:
+            return one
+        if one.key not in self._judged:
+            if len(self._judged) >= JUDGED:
+                self.problem = "its nearest records are signed by nobody you trust"
+                return None
+            self._judged[one.key] = None
+            with suppress(UntrustedError, DamagedRecordError):
+                found = self._remote.find(one.place, anew=True)
+                self._judged[one.key] = Known.of(found.shared.record) if found else None
+        return self._judged[one.key]
 
 
 def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:
@@ -280,7 +300,7 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
                 if known is None:
                     with remote.call() as storage:
                         known = catalogue.read(storage, path, revision)
-                if known is not None:
+                if known is not None and (not remote.picks or remotes.find_on(remote, known.place)):
                     found.setdefault(known.key, (known, remote.name))
         except (RemoteError, AuthError) as error:
             remotes.failed(remote, error)

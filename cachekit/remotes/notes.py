@@ -35,10 +35,7 @@ class Notes:
 
     def read(self, name: str, kind: type[T]) -> T | None:
         """A note; None where there is none, or none of this kind."""
-        try:
-            return msgspec.json.decode(files.read(self.folder / name), type=kind)
-        except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
-            return None
+        return files.noted(self.folder / name, kind)
 
     def write(self, name: str, value: object) -> bool:
         """Keep a note, in the place of an earlier one; whether that worked."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
+
+from cachekit import files
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
 ABSENT = ""  # the token of a document that is not there
@@ -64,8 +66,7 @@ class Entry(Struct, frozen=True):
         if "sha256" in self.digests:
             return self.digests["sha256"] == hashlib.sha256(data).hexdigest()
         if "git" in self.digests:
-            blob = b"blob %d\0%b" % (len(data), data)
-            return self.digests["git"] == hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+            return self.digests["git"] == git_digest(len(data), [data])
         return None
 
 
@@ -147,6 +148,7 @@ class Repo(Struct, frozen=True):
         url: For people.
         private: Only its owners see it.
         new: It was made just now.
+        owned: Its owner is the token's user, or an organisation of this user.
     """
 
     repo: str
@@ -154,6 +156,7 @@ class Repo(Struct, frozen=True):
     url: str
     private: bool
     new: bool = False
+    owned: bool = True
 
 
 class Setup(Protocol):
@@ -175,7 +178,7 @@ class Storage(Protocol):
     Attributes:
         name: As people write it: `hf://team/cache`, `s3://bucket/prefix`, `/mnt/efs/cache`.
         compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
-            and leases are claimed another way.
+            and leases are taken another way.
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
@@ -266,7 +269,12 @@ class Storage(Protocol):
 
 def reads_as(storage: Storage, path: str, sha256: str) -> bool:
     """Whether a file's bytes, read now, have this digest."""
-    digest = hashlib.sha256()
-    for chunk in storage.chunks(path, ""):
-        digest.update(chunk)
-    return digest.hexdigest() == sha256
+    return files.digest_of(storage.chunks(path, ""))[0] == sha256
+
+
+def git_digest(size: int, pieces: Iterable[bytes]) -> str:
+    """The name that git gives to the bytes of a file."""
+    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()

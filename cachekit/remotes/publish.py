@@ -16,6 +16,7 @@ from cachekit.remotes import card, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
+from cachekit.remotes.signing import Signing
 
 CARD_LIMIT = 4 << 20
 CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
@@ -51,6 +52,7 @@ def publish(
     dry_run: bool = False,
     recheck: bool = False,
     spoiled: Collection[str] = (),
+    signing: Signing | None = None,
 ) -> Published:
     """Make records visible on a remote.
 
@@ -67,6 +69,7 @@ def publish(
         recheck: Look at all files of records that are there already; read those of which the remote knows no digest.
             Without it that is done as far as it costs no request.
         spoiled: Paths of files that are known not to be what their record says.
+        signing: Signs, and says what of others may be used; see `Comparison`.
 
     Raises:
         UsageError: Anybody can read it, and that was not allowed.
@@ -76,7 +79,7 @@ def publish(
         IntegrityError, OSError: A source is not what it should be, or cannot be read.
     """
     began = clock.now()
-    compared = Comparison(storage, offers, spoiled, read=recheck)
+    compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
     if offers and release is None and compared.is_all_there():
         return Published(Draft((), (), (), len(offers), {}, frozenset()))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
@@ -88,7 +91,7 @@ def publish(
                 raise UsageError(
                     f"anybody can read {storage.name}",
                     cause="what is pushed there tells who made it, and where",
-                    hint="see what with `cachekit push --dry-run`; `cachekit push --public` does it all the same",
+                    hint="see what with `cachekit push --dry-run`; `cachekit push --public` pushes it anyway",
                 )
             todo = compared.draft(revision)
             done = Published(todo, revision, attempt)
@@ -100,9 +103,10 @@ def publish(
             done = structs.replace(done, card=layout.CARD if page else "")
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
-            if dry_run or not (todo.records or freed):
+            if dry_run or not (todo.records or todo.signatures or freed):
                 return done
-            writes = [*todo.records, *page, *([freed] if freed else [])]
+            # A record comes after its signatures: where each is written by itself, nobody sees it without them.
+            writes = [*todo.signatures, *todo.records, *page, *([freed] if freed else [])]
             return structs.replace(done, revision=storage.commit(Commit(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
             retry, last = Retry(seconds, 0.08, 1.6, 15.0), error

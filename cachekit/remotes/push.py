@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.errors import CachekitError, IntegrityError, StoreError
+from cachekit.errors import CachekitError, IntegrityError, SecretError, StoreError, UntrustedError
 from cachekit.events import bypass
 from cachekit.files import read
 from cachekit.remotes.document import INLINE, TINY, Shared
@@ -20,7 +20,8 @@ from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store, divergent
-from cachekit.store.record import Record
+from cachekit.store.record import Record, check_shareable
+from cachekit.text import cause_of
 from cachekit.values import Answer
 
 
@@ -31,11 +32,21 @@ class SentFile(Struct, frozen=True):
     bytes: int
 
 
+class RefusedRecord(Struct, frozen=True):
+    """A record of the store that is not given to others, and why."""
+
+    key: str
+    recipe: str
+    reason: str
+
+
 class Pushed(Answer, frozen=True, kw_only=True):
     """What a push put on one remote, or would put there.
 
     Attributes:
         records: Paths of the records that were written.
+        signatures: And of the signatures over records.
+        refused: Records that are not given to others.
         unchanged: How many other records were there already.
         card: The path of the remote's README, where that was written.
         tries: How often the change was offered before the remote took it.
@@ -46,6 +57,8 @@ class Pushed(Answer, frozen=True, kw_only=True):
 
     remote: str
     records: tuple[str, ...] = ()
+    signatures: tuple[str, ...] = ()
+    refused: tuple[RefusedRecord, ...] = ()
     unchanged: int = 0
     files: tuple[SentFile, ...] = ()
     bytes: int = 0
@@ -85,7 +98,7 @@ def push(
     Raises:
         IntegrityError: A blob of a record is damaged; it has been set aside.
     """
-    with store.holding():
+    with store.using():
         offers = [offer(store, record, replaces=replaces) for record in records]
         for record in records if not dry_run else ():
             remotes.postpone(record.key)
@@ -101,7 +114,7 @@ def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
     Raises:
         IntegrityError: A blob of it is damaged; it has been set aside.
     """
-    store.hold(record.files)
+    store.use(record.files)
     damaged = store.missing(record)
     if damaged:
         raise IntegrityError(
@@ -116,7 +129,7 @@ def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
             tiny[file.sha256] = read(store.layout.blob(file.sha256))
             room -= file.size
     sources: dict[str, Path | bytes] = {sha256: tiny.get(sha256, store.layout.blob(sha256)) for sha256 in files}
-    return Offer(Shared(record, tiny), sources, replaces=replaces)
+    return Offer(Shared(record, tiny), sources, replaces=replaces, beside=store.origins.of(record))
 
 
 def _push(
@@ -131,8 +144,16 @@ def _push(
     recheck: bool,
 ) -> Pushed:
     start = time.monotonic()
+    refusals = {one.shared.record.key: problem for one in offers if (problem := _refusal(remote, one)) is not None}
+    names = {one.shared.record.key: one.shared.record.recipe for one in offers}
+    refused = tuple(RefusedRecord(key, names[key], problem.cause) for key, problem in refusals.items())
+    offers = [one for one in offers if one.shared.record.key not in refusals]
+    for problem in refusals.values():
+        store.journal.emit("push.refused", remote=remote.name, reason=problem.message, cause=problem.cause)
     mine = lease if lease is not None and lease.remote is remote.storage else None
     keys = [offer.shared.record.key for offer in offers]
+    if refusals and not offers and mine is None:
+        return Pushed(remote=remote.name, refused=refused, error=next(iter(refusals.values())), seconds=0.0)
     store.journal.emit("push.start", remote=remote.name, keys=keys)
     if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
         remote.keep_pending(keys[0])
@@ -150,6 +171,7 @@ def _push(
             mine.settled(removed=False)
         time.sleep(seconds)
 
+    signing = remote.signing(dry_run=dry_run)
     try:
         with remote.call() as storage:
             done = publish(
@@ -163,6 +185,7 @@ def _push(
                 dry_run=dry_run,
                 recheck=recheck,
                 spoiled=remote.spoiled,
+                signing=signing,
             )
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
@@ -172,13 +195,20 @@ def _push(
             "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
         )
         bypass(store.journal, "push-failed", remote.name)
-        return Pushed(remote=remote.name, error=reason, seconds=round(time.monotonic() - start, 3))
+        return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
     seconds = round(time.monotonic() - start, 3)
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
     size = sum(file.bytes for file in files)
-    mended = "a push would mend it" if dry_run else "this push mended it"
+    repaired = "a push would repair it" if dry_run else "this push repaired it"
     for key, damage in done.draft.damaged.items():
-        store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {mended}")
+        store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {repaired}")
+    elsewhere = {other.key for other in done.draft.others}
+    unsigned = [
+        key for one in offers if (key := one.shared.record.key) not in elsewhere and not signing.concerns(one.beside)
+    ]
+    if unsigned and remote.trust.said.get(remote.name) == "signed":
+        signs = bool(remote.trust.table.key)
+        store.journal.emit("push.unsigned", remote=remote.name, keys=unsigned, signs=signs)
     if not dry_run:
         ours = {offer.shared.record.key: offer.shared.record for offer in offers}
         for other in done.draft.others:
@@ -187,6 +217,7 @@ def _push(
             mine.settled(removed=True)
         remote.refresh()
         remote.settled(keys)
+        remote.note_signed(done.draft.signed)
         remote.spoiled.clear()
         store.journal.emit(
             "push.end",
@@ -202,6 +233,9 @@ def _push(
     return Pushed(
         remote=remote.name,
         records=tuple(write.path for write in done.draft.records),
+        signatures=tuple(write.path for write in done.draft.signatures),
+        refused=refused,
+        error=next(iter(refusals.values()), None) if not offers else None,
         unchanged=done.draft.unchanged,
         files=files,
         bytes=size,
@@ -212,11 +246,27 @@ def _push(
     )
 
 
+def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
+    """Why a record is not given to others: a secret in it, or an origin that nobody vouches for."""
+    record = offered.shared.record
+    try:
+        check_shareable(record)
+    except SecretError as error:
+        return error
+    if reason := remote.trust.unpublishable(record, offered.beside.origin):
+        return UntrustedError(
+            f"{record.recipe} ({record.key[:12]}) is not given to {remote.name}",
+            cause=reason,
+            hint="compile it here: `cachekit warm RECIPE --recache`; then it is yours",
+        )
+    return None
+
+
 def _unforeseen(remote: Remote, error: Exception) -> CachekitError:
     if isinstance(error, OSError):  # of this machine's disks: the client of the Hub keeps what it sends there, too
         return StoreError(
             f"the files for {remote.name} cannot be read, or stored here before they are sent",
-            cause=error.strerror or str(error),
+            cause=cause_of(error),
             hint="free some space where CACHEKIT_HOME and HF_HOME (~/.cache/huggingface) lie, or set them elsewhere",
         )
     # Not its own words: they may quote a request, with a token in it.

@@ -6,25 +6,33 @@ compile because of it asks anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError
-from cachekit.remotes import document, layout, trust
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError
+from cachekit.remotes import document, layout
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.judging import Trust, beside_of, origin_of, untrusted
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Storage
+from cachekit.remotes.signing import Signing
+from cachekit.remotes.trust import refusal
 from cachekit.store.layout import Place
+from cachekit.store.origin import Beside, Origin
 from cachekit.store.record import DamagedRecordError
+from cachekit.values import by_value
+
+if TYPE_CHECKING:
+    from cachekit.trust.envelope import Envelope
 
 ABSENT_SECONDS = 15.0
-_ASKED = "asked"  # the note of when a remote was last asked whether it is trusted, and was
 LANES = 8  # records read at once
 
 
@@ -35,11 +43,36 @@ class Found(Struct, frozen=True):
         remote: Where.
         shared: The record.
         revision: The state of the remote in which it was read.
+        origin: Why it may be used; None where its bytes are those of a record that the store has.
+        envelopes: The signatures beside it; None where they were not read, as none was needed.
     """
 
     remote: Remote
     shared: Shared
     revision: str
+    origin: Origin | None = None
+    envelopes: tuple[Envelope, ...] | None = None
+
+    __hash__ = by_value
+
+    def beside(self) -> Beside | None:
+        """What the store keeps beside it: its signatures also where none is needed, so that one can be revoked later.
+
+        Raises:
+            RemoteError, AuthError: The signatures cannot be read.
+        """
+        if self.origin is None:
+            return None
+        envelopes = self.envelopes
+        if envelopes is None:
+            envelopes = self.remote.signatures(self.shared.record.place, self.revision)
+        return beside_of(self.shared.record, self.origin, envelopes)
+
+
+class _Seen(Struct, frozen=True):
+    """When the newest statement was made that a run saw about a key."""
+
+    created: str
 
 
 Outcome = Found | DamagedRecordError | RemoteError | AuthError  # of a key: its record, or why there is none
@@ -53,22 +86,23 @@ class Remote:
         memory: A folder of the store for what is remembered between runs.
         readable: It may be read.
         writable: It may be written.
-        trusted: What lies there is used, whoever may have made it.
+        trust: What this run asks of records.
     """
 
     def __init__(
-        self, storage: Storage, memory: Path, *, readable: bool, writable: bool, trusted: bool = False
+        self, storage: Storage, memory: Path, *, readable: bool, writable: bool, trust: Trust | None = None
     ) -> None:
         self.storage = storage
         self.name = storage.name
         self.readable = readable
         self.writable = writable
         self._memory = memory
-        self._stranger: str | None = "" if trusted else None  # why it is not trusted; None until the remote was asked
+        self.trust = trust or Trust()
+        self._demands: str | None = None  # why records need a signature; None until the remote was asked
         self._breaker = Breaker(memory, storage.name)
         own = memory / short(storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
-        self._trusted = Notes(own / "trusted")
+        self._seen, self._signed = Notes(own / "seen"), Notes(own / "signed")
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -84,8 +118,8 @@ class Remote:
         with self._breaker.call():
             yield self.storage
 
-    def state(self) -> str:
-        """The present revision, asked for once; also for a remote that may only be written.
+    def revision(self) -> str:
+        """The revision that this run reads, asked for once.
 
         Raises:
             RemoteError, AuthError: See `Storage.revision`.
@@ -95,31 +129,115 @@ class Remote:
                 self._revision = storage.revision()
         return self._revision
 
-    def revision(self) -> str:
-        """The revision that this run reads. Every read begins here, and so with the question of trust.
-
-        What is used without being read again was read this way a moment ago: see `remembers`.
+    def demands(self) -> str:
+        """Why a record needs the signature of somebody whom the settings name; empty where it does not.
 
         Raises:
-            UntrustedError: What lies there may be somebody else's.
-            RemoteError, AuthError: See `Storage.revision`.
+            RemoteError, AuthError: It cannot be asked who may write there.
         """
-        state = self.state()
-        if self._stranger is None:
+        mode = self.trust.mode(self.name)
+        if mode == "all":
+            return ""
+        if mode == "signed":
+            return "the settings ask for signatures" if not self.trust.only else "--trust asks for signatures"
+        if self._demands is None:
+            self.revision()  # which tells most of it
             with self.call() as storage:
-                self._stranger = storage.stranger(self._memory)
-            if not self._stranger:
-                self._trusted.touch(_ASKED)
-        if self._stranger:
-            raise trust.refusal(self.name, self._stranger)
-        return state
+                self._demands = storage.stranger(self._memory)
+        return self._demands
 
-    def remembers(self, seconds: float) -> bool:
-        """Whether what was read so lately may be used unasked: it was trusted then, and not for one run only."""
-        if self._stranger is not None:
-            return not self._stranger
-        age = self._trusted.age(_ASKED)
-        return age is not None and age < seconds
+    @property
+    def picks(self) -> bool:
+        """Whether some records there may be told of and others not: those are told apart by reading each.
+
+        Each run asks: what was remembered of a remote that has been opened to others since would be told of them.
+
+        Raises:
+            RemoteError, AuthError: See `demands`.
+        """
+        return self.trust.revokes or bool(self.demands())
+
+    def owned(self) -> Origin:
+        """The origin of bare files there, which no signature names.
+
+        Raises:
+            UntrustedError: Others may have put them there.
+            RemoteError, AuthError: See `demands`.
+        """
+        if demands := self.demands():
+            raise refusal(self.name, demands)
+        return Origin(self.name, "all" if self.trust.mode(self.name) == "all" else "owner")
+
+    def signatures(self, place: Place, revision: str) -> tuple[Envelope, ...]:
+        """The signatures over a record there; none where there are none, or what lies there is damaged.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked.
+        """
+        from cachekit.trust import envelope
+
+        try:
+            with self.call() as storage:
+                found = storage.read(layout.signatures_path(place), revision, envelope.LARGEST)
+            return envelope.decode(found.data) if found else ()
+        except (envelope.MalformedError, IntegrityError):
+            return ()
+
+    def judge(self, shared: Shared, revision: str, *, past: bool = False) -> Found:
+        """A record that was read there, and may be used.
+
+        Args:
+            shared: The record.
+            revision: The state that it was read in, of which its signatures are read.
+            past: That is an earlier state on purpose, in which older signatures are nobody's trick.
+
+        Raises:
+            UntrustedError: It may not.
+            UsageError: The settings name a signer's key that is none.
+            RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
+        """
+        demands = self.demands()
+        if not demands and not self.trust.revokes:
+            return Found(self, shared, revision, self.owned())
+        record = shared.record
+        envelopes = self.signatures(record.place, revision)
+        mode = "signed" if demands else self.trust.mode(self.name)
+        verdict = self.trust.policy.judge(record, envelopes, mode=mode, place_is_ours=not demands)
+        reason = verdict.reason or (not past and self._replayed(record.key, verdict.created)) or ""
+        if reason:
+            raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
+        return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
+
+    def signing(self, *, dry_run: bool = False) -> Signing:
+        """What a push to this remote asks and does about signatures."""
+
+        def judge(shared: Shared, revision: str) -> Origin | None:
+            try:
+                return self.judge(shared, revision).origin
+            except UntrustedError:
+                return None
+
+        def noted(key: str) -> bytes:
+            said = self._signed.read(key, str)
+            return said.encode() if said else b""
+
+        return Signing(self.trust, judge=judge, demands=self.demands, noted=noted, dry_run=dry_run)
+
+    def note_signed(self, signed: Mapping[str, bytes]) -> None:
+        """Remember the documents of signatures that lie there, by key."""
+        for key, raw in signed.items():
+            self._signed.write(key, raw.decode())
+
+    def _replayed(self, key: str, created: str) -> str:
+        """Whether a newer statement about the key was seen there before, in words; the newest is remembered."""
+        if not created:
+            return ""
+        known = self._seen.read(key, _Seen)
+        if known is not None and known.created > created:
+            return f"signed at {created[:19]}, and what was there before at {known.created[:19]}: it was put back"
+        if known is None or known.created < created:
+            self._seen.write(key, _Seen(created))
+        return ""
 
     @property
     def public(self) -> bool:
@@ -133,8 +251,8 @@ class Remote:
     def retry(self) -> None:
         """Forget a failure: a person wants the remote to be asked again."""
         self._breaker.reset()
-        if self._stranger:
-            self._stranger = None  # the remote may be somebody else's no longer
+        if self._demands:
+            self._demands = None  # the remote may be somebody else's no longer
         self.refresh()
 
     def refresh(self) -> None:
@@ -145,25 +263,25 @@ class Remote:
         """Treat this record as absent for the rest of the run: fetching it failed."""
         self._passed_over[found.shared.record.key] = found.shared
 
-    def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
-        """The record of a key; None where there is none, only a later cachekit reads it, or it was passed over.
+    def find(self, place: Place, *, anew: bool = False) -> Found | None:
+        """The record at a place; None where there is none, only a later cachekit reads it, or it was passed over.
 
         Args:
-            directory: The compiler's.
-            model_type: As in the record.
-            key: The key.
+            place: Where it lies.
             anew: Ask, whatever is remembered.
 
         Raises:
             RemoteError, AuthError: It cannot be asked.
+            UntrustedError: There is one, and it may not be used.
             DamagedRecordError: What lies there is no record of this key.
         """
+        key = place.key
         if not anew and self._was_absent(key):
             return None
         revision = self.revision()
         try:
             with self.call() as storage:
-                found = storage.read(layout.record_path(directory, model_type, key), revision, RECORD_LIMIT)
+                found = storage.read(layout.record_path(place), revision, RECORD_LIMIT)
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
         if found is None:
@@ -173,12 +291,11 @@ class Remote:
         shared = document.read(found.data)
         if shared is None:
             return None
-        record = shared.record
-        if (record.directory, record.model_type, record.key) != (directory, model_type, key):
+        if shared.record.place != place:
             raise DamagedRecordError("it is the record of another key")
         if shared == self._passed_over.get(key):
             return None
-        return Found(self, shared, revision)
+        return self.judge(shared, revision)
 
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Outcome]:
         """The records of many keys: one question which of them exist, however many they are, then each of those.
@@ -195,16 +312,18 @@ class Remote:
         """
         if len(places) > 1:  # of a single one the record itself is the shorter question
             places = [place for place in places if anew or not self._was_absent(place.key)]
-            there = self.exist([layout.record_path(*place) for place in places]) if places else set()
+            there = self.exist([layout.record_path(place) for place in places]) if places else set()
             for place in places:
-                if layout.record_path(*place) not in there:
+                if layout.record_path(place) not in there:
                     self._absent.touch(place.key)
-            places = [place for place in places if layout.record_path(*place) in there]
+            places = [place for place in places if layout.record_path(place) in there]
             anew = True
+        if len(places) > 1:
+            self.demands()  # asked for once
 
         def one(place: Place) -> Outcome | None:
             try:
-                return self.find(*place, anew=anew)
+                return self.find(place, anew=anew)
             except (DamagedRecordError, RemoteError, AuthError) as error:
                 return error
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from cachekit.config import ONLY_HERE, flag_from_environment
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
+from cachekit.remotes.judging import Trust
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import DamagedRecordError
 
 if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.remotes import address
-    from cachekit.remotes.remote import Found, Remote
+    from cachekit.remotes.remote import Found, Outcome, Remote
 
 
 class Remotes:
@@ -27,6 +28,7 @@ class Remotes:
         journal: Told once about each that fails.
         push_seconds: The longest that a push may take, with waiting for a busy cache.
         offline: Those that are left out, because no connection may be opened: names, and what makes them.
+        trust: What this run asks of records.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Remotes:
         journal: Journal | None = None,
         offline: Mapping[str, Callable[[], Remote]] | None = None,
         *,
+        trust: Trust | None = None,
         push_seconds: float = 900.0,
     ) -> None:
         self.push_seconds = push_seconds
@@ -43,7 +46,8 @@ class Remotes:
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
         self._failure: RemoteError | AuthError | None = None
-        self._untrusted: dict[str, str] = {}
+        self._refused: dict[tuple[str, str], UntrustedError] = {}  # by key and remote
+        self.trust = trust or Trust()
 
     def __bool__(self) -> bool:
         return bool(self._remotes)
@@ -70,16 +74,14 @@ class Remotes:
         """The writable remotes before this one, which a hit fills."""
         return tuple(other for other in self._remotes[: self._remotes.index(remote)] if other.writable)
 
-    def find(self, directory: str, model_type: str, key: str, *, anew: bool = False) -> Found | None:
-        """The record of a key, as `find_all` finds it.
+    def find(self, place: Place, *, anew: bool = False) -> Found | None:
+        """The record at a place, as `find_all` finds it.
 
         Args:
-            directory: The compiler's.
-            model_type: As in the record.
-            key: The key.
+            place: Where it lies.
             anew: Ask, whatever is remembered.
         """
-        return self.find_all([Place(directory, model_type, key)], anew=anew).get(key)
+        return self.find_all([place], anew=anew).get(place.key)
 
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
         """The records of many keys, each from the first remote that has it; a remote that fails is skipped.
@@ -101,14 +103,33 @@ class Remotes:
                 self.failed(remote, error)
                 continue
             for key, outcome in outcomes.items():
-                if isinstance(outcome, DamagedRecordError):
-                    self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(outcome))
-                    bypass(self._journal, "remote-damaged", remote.name)
-                elif isinstance(outcome, RemoteError | AuthError):
-                    self.failed(remote, outcome)
-                else:
-                    found[key] = outcome
+                if (one := self._usable(remote, key, outcome)) is not None:
+                    found[key] = one
         return found
+
+    def find_on(self, remote: Remote, place: Place) -> Found | None:
+        """The record at a place on one remote, asked anew; what keeps it from being used is told.
+
+        Raises:
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        try:
+            return remote.find(place, anew=True)
+        except (DamagedRecordError, UntrustedError) as error:
+            return self._usable(remote, place.key, error)
+
+    def _usable(self, remote: Remote, key: str, outcome: Outcome) -> Found | None:
+        """The record of an outcome; what else it is, is told."""
+        if isinstance(outcome, DamagedRecordError):
+            self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(outcome))
+            bypass(self._journal, "remote-damaged", remote.name)
+        elif isinstance(outcome, UntrustedError):
+            self.refused(remote, key, outcome)
+        elif isinstance(outcome, RemoteError | AuthError):
+            self.failed(remote, outcome)
+        else:
+            return outcome
+        return None
 
     def need(self, verb: str) -> None:
         """Raise where no remote may be read, or written.
@@ -129,15 +150,30 @@ class Remotes:
                 hint="configure one: --cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
             )
 
-    @property
-    def untrusted(self) -> tuple[str, ...]:
-        """One sentence for each remote that this run does not use because it is not trusted."""
-        return tuple(f"{name} is not used: {why}" for name, why in self._untrusted.items())
+    def untrusted(self, key: str) -> tuple[str, ...]:
+        """One sentence for each remote that has a record of a key which may not be used."""
+        return tuple(f"{remote}: {error.cause}" for (of, remote), error in self._refused.items() if of == key)
 
-    def raise_failure(self) -> None:
-        """Raise the error of the first remote that failed in this run; return where none did."""
+    def raise_failure(self, key: str = "") -> None:
+        """Raise the error of the first remote that failed in this run, or had a record of a key that may not be used.
+
+        Returns where neither was.
+        """
         if self._failure is not None:
             raise self._failure
+        for (of, _), error in self._refused.items():
+            if of == key:
+                raise error
+
+    def refused(self, remote: Remote, key: str, error: UntrustedError) -> None:
+        """Report, once in a run, that a record on a remote may not be used."""
+        if (key, remote.name) in self._refused:
+            return
+        self._refused[key, remote.name] = error
+        self._journal.emit(
+            "remote.untrusted", remote=remote.name, key=key, reason=error.cause, message=error.message, hint=error.hint
+        )
+        bypass(self._journal, "remote-untrusted", remote.name)
 
     def failed(self, remote: Remote, error: RemoteError | AuthError) -> None:
         """Report, once in a run, that a remote is not used."""
@@ -145,8 +181,6 @@ class Remotes:
         if remote.name in self._told:
             return
         self._told.add(remote.name)
-        if isinstance(error, UntrustedError):
-            self._untrusted[remote.name] = error.cause
         self._journal.emit(
             "remote.failed",
             remote=remote.name,
@@ -167,22 +201,29 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
         UsageError: The list, or an address in it, cannot be used.
     """
     if config.cache == ONLY_HERE:
-        return Remotes(journal=journal)
+        return Remotes(journal=journal, trust=Trust(config.trust, {}, config.trust_only, everything=config.trust_all))
     from cachekit.remotes import address
     from cachekit.remotes.remote import Remote
 
     links = address.parse(config.cache, config.remotes)[1:]
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
     memory = Layout(config.home).remotes
+    left = [link for link in links if offline and address.needs_network(link)]
+    made = {link.name: address.make(link) for link in links if link not in left}
+    # Where a record came from is said by the address, not by the name of a table.
+    # Of two entries for one place the one that asks more stands.
+    asked = sorted(links, key=lambda link: address.ASKS.index(link.trust or "owner"))
+    said = {made[link.name].name if link.name in made else link.address: link.trust or "owner" for link in asked}
+    trust = Trust(config.trust, said, config.trust_only, everything=config.trust_all)
 
     def remote(link: address.Link) -> Remote:
-        trusted = link.trusted or config.trust_all
-        return Remote(address.make(link), memory, readable=link.readable, writable=link.writable, trusted=trusted)
+        storage = made.get(link.name) or address.make(link)
+        return Remote(storage, memory, readable=link.readable, writable=link.writable, trust=trust)
 
-    left = [link for link in links if offline and address.needs_network(link)]
     return Remotes(
         [remote(link) for link in links if link not in left],
         journal,
         {link.name: partial(remote, link) for link in left},
+        trust=trust,
         push_seconds=config.push_seconds,
     )

@@ -1,14 +1,14 @@
-"""Whether what lies on a remote may be used: a compiler cache is code, which runs where it is loaded.
+"""Who else may write to a remote: a compiler cache is code, which runs where it is loaded.
 
-Records are not signed yet. Until they are, only what this user made or owns is used: all that can be asked is who may
-write to the place. `trust = "all"` in the table of a remote, and `--trust-all`, leave the question out.
+Where somebody else may, records need a signature (`judging`), and bare files, which none names, are not used.
+`trust = "all"` in the table of a remote, and `--trust-all`, leave the question out.
 
 What each kind of remote can say:
 
 - **The Hub** names the owner of a repo or a bucket, and says whether it is private. It must be both: private, and of
   the token's user or of an organisation of this user. Whose token it is costs one request a day.
-- **A folder** has an owner, a group and a mode. Only the folder itself and those above it are looked at: files inside
-  are made with its own permissions.
+- **A folder** has owners, groups and modes, and so has each one above it (`cachekit.private`). Of what lies in it, each
+  document and the folders on the way to it are looked at when it is read; other files are what a document says.
 - **An object store** does not say who else may write: its policies are closed to most of its users. With credentials
   of one's own, that is a decision of the account that gave them. Without credentials it is refused.
 - **A bundle** says nothing at all.
@@ -17,8 +17,6 @@ What each kind of remote can say:
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +24,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit.errors import RemoteError, UntrustedError
+from cachekit.private import standing
 from cachekit.remotes.notes import Notes
 
 ALL = "all"  # what `trust` says of a remote whose every writer is trusted
@@ -35,6 +34,9 @@ HINT = (
     f'put trust = "{ALL}" beside its url in cachekit.toml, or pass --trust-all'
 )
 HINT_ONCE = f"{CODE}: if you trust who made it, pass --trust-all"
+HINT_BUNDLE = (
+    f"{CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`), or pass --trust-all"
+)
 _DAY = 86400.0
 
 
@@ -121,23 +123,11 @@ def stranger_on_hub(place: str, private: object, accounts: Accounts) -> str:
 
 
 def stranger_in_folder(path: Path) -> str:
-    """Why others than this user, root and the user's groups can write to a folder; empty where they cannot.
+    """Why others than this user, root and the user's groups can write to a compiler's own cache; empty if they cannot.
 
     Raises:
         OSError: It cannot be looked at.
     """
-    place = path.resolve()
-    state = place.stat()
-    user, groups = os.geteuid(), {os.getegid(), *os.getgroups()}
-    shared = bool(state.st_mode & stat.S_IWGRP)
-    if state.st_mode & stat.S_IWOTH:
-        return f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
-    if shared and state.st_gid not in groups:
-        return f"its group ({state.st_gid}) can write to it, and this user is not in that group"
-    if state.st_uid not in {user, 0} and not shared:
-        return f"it belongs to another user ({state.st_uid}), and not to a group of yours"
-    for above in dict.fromkeys((*path.absolute().parents, *place.parents)):  # a link is a name in a folder, too
-        mode = above.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"every user of this machine can write to {above}, and so put another folder in its place"
-    return ""
+    path.stat()
+    found = standing(path, depth=2)
+    return found.why if found.whose == "others" else ""

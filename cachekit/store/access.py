@@ -1,4 +1,4 @@
-"""Whether this user may use a store that another user made: told before anything compiles, with the command that helps.
+"""Whose a store is, and whether this user may use it: told before anything compiles, with the command that helps.
 
 A store belongs to one user. Others may look into it if the umask of its owner lets them. Teams share remotes, not
 stores.
@@ -13,11 +13,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from cachekit import private
 from cachekit.errors import StoreError
+from cachekit.private import Standing
 from cachekit.store.layout import Layout
 
 OWN = "CACHEKIT_HOME to a folder of your own"
 _EFFECTIVE = os.access in os.supports_effective_ids
+
+
+def standing(layout: Layout) -> Standing:
+    """Whose a store is: who can write records there, which say what a compiler loads.
+
+    A store that is not this user's own is read through copies of its files, checked as they are made
+    (`Store.reading`): whoever may write there may exchange a file between the check and its use.
+    """
+    found = [private.standing(layout.records, depth=2), private.standing(layout.blobs)]
+    return max(found, key=lambda one: private.ORDER.index(one.whose))
 
 
 def check_open(layout: Layout) -> None:
@@ -53,19 +65,28 @@ def check(layout: Layout, record: Path | None) -> None:
             )
         if not _may(folder, os.W_OK | os.X_OK):
             home = shlex.quote(str(layout.home))
-            mend = (
-                f"chmod -R u+rwX {home}" if _is_ours(folder) else f"sudo chown -R {os.geteuid()}:{os.getegid()} {home}"
-            )
+            repair = f"chmod -R u+rwX {home}" if _is_ours(folder) else repossess(layout)
             raise StoreError(
                 f"the store at {layout.home} cannot be written",
                 cause=f"{folder} belongs to {_owner(folder)}, and this user may not write there",
-                hint=f"{mend}, or set {OWN}",
+                hint=f"{repair}, or set {OWN}" if repair else f"set {OWN}",
             )
     if record is not None and _is_folder(record):
         raise StoreError(
             f"{record} is a folder, where a record should be",
             hint=f"remove it: rm -r {shlex.quote(str(record))}",
         )
+
+
+def repossess(layout: Layout) -> str:
+    """The command that gives this user back what root made in this user's own store.
+
+    Empty where anybody else can have put something there: who takes a stranger's records makes them one's own, and
+    nothing asks for a signature any more.
+    """
+    if not _is_ours(layout.home) or standing(layout).whose != "own":
+        return ""
+    return f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(layout.home))}"
 
 
 def _ways(layout: Layout, record: Path | None) -> Iterator[Path]:

@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, cast
 
-COPIED = 256 << 10  # bytes at once: they stay in the second-level cache between reading and writing
+from cachekit.files import Sink, pour
+
 MAX_MEMBERS = 200_000
 MAX_HEADER = 1 << 20  # bytes of a member's own header: a name that no file system takes is shorter
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-
-Sink = Callable[[int, memoryview], None]  # takes an offset in an archive and the bytes there
 
 
 class Stored(NamedTuple):
@@ -257,12 +256,8 @@ class _Contents:
 
 
 def _read(archive: Path, sink: Sink) -> None:
-    # By hand: sendfile and copy_file_range were a quarter slower here (ext4, page by page), and fail on some systems.
-    buffer, offset = memoryview(bytearray(COPIED)), 0
     with archive.open("rb", buffering=0) as source:
-        while count := os.preadv(source.fileno(), [buffer], offset):
-            sink(offset, buffer[:count])
-            offset += count
+        pour(source.fileno(), sink)
 
 
 def _check_end(raw: IO[bytes], offset: int) -> None:

@@ -19,21 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from cachekit.errors import IntegrityError
-from cachekit.files import opened
+from cachekit.files import CHUNK, Sink, digest_of, opened, pieces, pour, written
 from cachekit.store.index import Index
 from cachekit.store.index_rows import WholeBlob, state_of
 from cachekit.store.layout import Layout
 from cachekit.store.record import File
+from cachekit.text import cause_of
 
 if TYPE_CHECKING:
     import xxhash
 
-CHUNK = 256 << 10  # bytes read at once; they stay in the cache of the processor
 PIECE = 8 << 20  # bytes of a piece
 LANES = 4  # pieces read at once, at most; from about three on, memory is the limit
 MISSING = "it is missing"
 
-Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
 # How thoroughly to check a blob: its file and that file's size; that the file has not changed since it was found whole;
 # the checksums of its pieces; its SHA-256.
 Depth = Literal["there", "noted", "pieces", "digest"]
@@ -136,6 +135,14 @@ class Blobs:
         """What to note of a blob that is whole in its present state."""
         return WholeBlob(state_of(self._layout.blob(sha256).stat()), pieces)
 
+    def _copy(self, file: File, target: Path) -> str:
+        """Copy a blob; why the copy is not what the record says, empty where it is."""
+        with opened(self._layout.blob(file.sha256), buffering=0) as source, target.open("xb") as copy:
+            sha256, size = digest_of(written(pieces(source, file.size + 1), copy))
+        if size != file.size:
+            return f"{'more' if size > file.size else 'fewer'} bytes than {file.size:,}"
+        return "" if sha256 == file.sha256 else "its digest does not match"
+
     def _compare(self, handle: int, file: File, note: WholeBlob | None) -> tuple[str, ...]:
         """The checksums of the pieces of what is whole; nothing where it is not."""
         if note and _pieces_fit(handle, file.size, note.pieces):
@@ -150,8 +157,25 @@ class Blobs:
         return ()
 
     @contextmanager
-    def reading(self, file: File, refuse: Callable[[File, str], Exception]) -> Iterator[Blob]:
-        """Use a blob; leaving the block means that it was whole. What was made of it is to be thrown away if not."""
+    def reading(
+        self, file: File, refuse: Callable[[File, str], Exception], folder: Path | None = None
+    ) -> Iterator[Blob]:
+        """Use a blob; leaving the block means that it was whole. What was made of it is to be thrown away if not.
+
+        Args:
+            file: What the record says.
+            refuse: Makes the error for a blob that is not that.
+            folder: Use a copy in this folder, which nobody else can change: it is hashed as it is made.
+        """
+        if folder is not None:
+            try:
+                reason = self._copy(file, folder / file.sha256)
+            except OSError as error:
+                reason = reason_of(error)
+            if reason:
+                raise refuse(file, reason)
+            yield Blob(file, folder / file.sha256, None)
+            return
         blob = Blob(file, self._layout.blob(file.sha256), self)
         try:
             yield blob
@@ -167,11 +191,18 @@ class Blobs:
 class Blob:
     """A file of the store in use: its digest is computed beside, or from the very bytes that its reader gets.
 
+    A copy in a folder of this user alone was checked as it was made, and is nobody else's to change.
+
+    Args:
+        file: What the record says.
+        path: The file.
+        blobs: Checks it; None for such a copy.
+
     Attributes:
         location: The file, for whoever only looks at it before he calls `through`.
     """
 
-    def __init__(self, file: File, path: Path, blobs: Blobs) -> None:
+    def __init__(self, file: File, path: Path, blobs: Blobs | None) -> None:
         self.location = path
         self._file = file
         self._blobs = blobs
@@ -182,7 +213,7 @@ class Blob:
     @property
     def path(self) -> Path:
         """The file, for whoever reads it by himself. From now on its digest is computed beside that."""
-        if self._source is None and not self._outcome:
+        if self._blobs is not None and self._source is None and not self._outcome:
             try:
                 self._source = opened(self.location, buffering=0)
             except OSError as error:
@@ -201,7 +232,11 @@ class Blob:
         Raises:
             OSError: Of the sink. What is wrong with the blob itself is told when its use ends.
         """
-        self._outcome = [self._blobs.through(self._file, sink)]
+        if self._blobs is not None:
+            self._outcome = [self._blobs.through(self._file, sink)]
+            return
+        with opened(self.location, buffering=0) as source:
+            pour(source.fileno(), sink)
 
     def end(self) -> str:
         """What is wrong with the bytes that were used; empty where they are what the record says."""
@@ -224,15 +259,17 @@ class Blob:
             return False
 
     def _look(self) -> None:
+        assert self._blobs is not None
         self._outcome.append(self._blobs.check(self._file, "pieces"))
 
     def _look_at(self, source: BinaryIO) -> None:
+        assert self._blobs is not None
         self._outcome.append(self._blobs.check_open(source, self._file, "pieces"))
 
 
 def reason_of(error: OSError) -> str:
     """Why a blob cannot be read, in words for whoever needs it."""
-    return MISSING if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    return MISSING if isinstance(error, FileNotFoundError) else cause_of(error)
 
 
 def _checksum() -> xxhash.xxh3_128:
@@ -283,11 +320,7 @@ class Digester:
 
 def read_into(digester: Digester, handle: int) -> None:
     """Hash an open file from its beginning to its end."""
-    # One buffer for all of it: a fresh one for each block would cost as much as hashing it.
-    buffer, offset = memoryview(bytearray(CHUNK)), 0
-    while count := os.preadv(handle, [buffer], offset):
-        digester.update(buffer[:count])
-        offset += count
+    pour(handle, lambda _, data: digester.update(data))
 
 
 def _digests(handle: int) -> tuple[str, tuple[str, ...]]:

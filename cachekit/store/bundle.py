@@ -2,11 +2,12 @@
 
     cachekit/v1/bundle.json                             the index: every other member, its size and SHA-256
     cachekit/v1/records/<compiler dir>/<model type>/…   records, as on a remote
+    cachekit/v1/signatures/…                            who signed them, where somebody did
     neuronxcc-…/MODULE_…/…, inductor-…/….tar            their files, where a remote has them
 
-So `tar x` of it into an empty folder gives a remote. Equal contents give equal bytes: members are in order, and
-headers say nothing of times, owners or machines; they are made here, since what `tarfile` writes differs between
-versions of Python.
+So `tar x` of it into an empty folder gives a remote. Equal contents give equal bytes (only a new signature says when it
+was made): members are in order, and headers say nothing of times, owners or machines; they are made here, since what
+`tarfile` writes differs between versions of Python.
 
 Whoever reads a bundle knows from the index what must follow, to the byte: headers are compared with those that would
 have been written. Links, devices, sparse files, other names and trailing bytes are no case to be judged, they differ.
@@ -24,8 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.key.canonical import canonical_json
-from cachekit.store.record import LARGEST, DamagedRecordError, Digest, RelativePath, parse, serialise
+from cachekit.store.record import LARGEST, DamagedRecordError, Digest, RelativePath, parse, sealed, serialise, unsealed
 
 INDEX = "cachekit/v1/bundle.json"
 SCHEMA = 1
@@ -162,10 +162,7 @@ class Reader:
         if any(self._take(len(_padding(size)))):
             raise self.damaged("its index is longer than it says")
         try:
-            document = parse(raw)
-            body, digest = document["bundle"], document["sha256"]
-            if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
-                raise DamagedRecordError("the digest of its index does not match")  # noqa: TRY301
+            body = unsealed("bundle", parse(raw))
             if body["schema"] != SCHEMA:
                 raise UsageError(
                     f"{self._name} was made by a newer cachekit",
@@ -211,7 +208,7 @@ def index(members: Sequence[Member]) -> bytes:
         UsageError: They are too many.
     """
     body: dict[str, Any] = {"schema": SCHEMA, "members": msgspec.to_builtins(members)}
-    raw = serialise({"bundle": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()})
+    raw = serialise(sealed("bundle", body))
     if len(raw) > LARGEST:
         raise UsageError(f"{len(members):,} files are too many for one bundle", hint="export fewer records at a time")
     return raw

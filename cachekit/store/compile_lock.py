@@ -57,13 +57,10 @@ class CompileLock:
 
     def holder(self) -> Holder | None:
         """Who holds the key by the note it left; None where there is no readable note."""
-        try:
-            return msgspec.json.decode(files.read(self._note), type=Holder)
-        except (OSError, ValueError, RecursionError):
-            return None
+        return files.noted(self._note, Holder)
 
     @contextmanager
-    def lead(self, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> Iterator[float]:
+    def hold(self, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> Iterator[float]:
         """Hold the key; wait for it as long as is allowed.
 
         Args:
@@ -84,7 +81,7 @@ class CompileLock:
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with self._rwlock.shared():
+                with self._rwlock.read_lock():
                     lock.acquire(timeout=0)
                 break
             except OSError as error:
@@ -106,10 +103,6 @@ class CompileLock:
         waited = time.monotonic() - start
         holder = self.holder()
         if waited >= wait_seconds:
-            raise WaitedTooLongError(
-                f"another process has been compiling {self._recipe} for longer than this one may wait",
-                cause=f"{holder or 'an unknown process'}; waited {waited:.0f} s",
-                hint="wait longer with --wait SECONDS, or look at that process",
-            )
+            raise WaitedTooLongError.of("process", self._recipe, holder, waited)
         on_wait(holder, waited)
         time.sleep(POLL)

@@ -7,11 +7,9 @@ of the two serves is decided elsewhere; here nothing is changed.
 from __future__ import annotations
 
 import hashlib
-import json
 from contextlib import suppress
-from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, json
 
 from cachekit import files
 from cachekit.events import Journal
@@ -36,6 +34,44 @@ class Divergent(Struct, frozen=True):
     ours: str
     theirs: str
     files: tuple[str, ...]
+
+
+class Maker(Struct, frozen=True):
+    """Who made a record, as far as it says.
+
+    Attributes:
+        by: `user@host`.
+        created: UTC, ISO 8601.
+        cachekit: Its version.
+        platform: The operating system and the processor.
+        instance: The machine's type; empty where nobody knows.
+    """
+
+    by: str
+    created: str
+    cachekit: str
+    platform: str
+    instance: str
+
+
+class DivergentBuilds(Struct, frozen=True):
+    """A key that was built twice, with other bytes.
+
+    Attributes:
+        key: The key.
+        recipe: The name of its recipe.
+        where: Where the other build lies: a remote's name, or `local` for what this machine replaced.
+        modules: Those of which the builds have other bytes.
+        ours: Who made what this machine has, or makes.
+        theirs: Who made the other.
+    """
+
+    key: str
+    recipe: str
+    where: str
+    modules: tuple[Divergent, ...]
+    ours: Maker
+    theirs: Maker
 
 
 def compare(ours: Record, theirs: Record) -> tuple[Divergent, ...]:
@@ -92,42 +128,23 @@ def tell(layout: Layout, journal: Journal, ours: Record, theirs: Record, where: 
     found = compare(ours, theirs)
     if not found:
         return False
-    note = {
-        "key": ours.key,
-        "recipe": ours.recipe,
-        "where": where,
-        "modules": [{**to_builtins(one), "files": list(one.files)} for one in found],  # as JSON gives them back
-        "ours": builder(ours),
-        "theirs": builder(theirs),
-    }
+    note = DivergentBuilds(ours.key, ours.recipe, where, found, maker_of(ours), maker_of(theirs))
     notes = noted(layout, ours.key)
-    if not any(_same(note, old) for old in notes):
+    if all((old.where, old.modules) != (where, found) for old in notes):
         # Where the store cannot be written, it is told again.
-        files.note(layout.builds(ours.key), json.dumps([*notes, note][-MOST:]).encode())
-        journal.emit("record.differs", **note)
+        files.note(layout.builds(ours.key), json.encode([*notes, note][-MOST:]))
+        journal.emit("record.differs", **json.decode(json.encode(note)))
     return True
 
 
-def builder(record: Record) -> dict[str, Any]:
-    """Who made a record, as far as it says."""
+def maker_of(record: Record) -> Maker:
+    """Who made a record."""
     made = record.provenance
-    return {
-        "by": f"{made.user}@{made.host}",
-        "created": made.created,
-        "cachekit": made.cachekit,
-        "platform": made.platform,
-        "instance": made.instance,
-    }
+    return Maker(f"{made.user}@{made.host}", made.created, made.cachekit, made.platform, made.instance)
 
 
-def noted(layout: Layout, key: str) -> list[dict[str, Any]]:
-    """What has been told of a key's builds, the oldest first."""
+def noted(layout: Layout, key: str) -> list[DivergentBuilds]:
+    """What has been told of a key's builds, the oldest first; nothing where the notes cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(files.read(layout.builds(key)))
-        if isinstance(found, list):
-            return [note for note in found if isinstance(note, dict)]
+        return json.decode(files.read(layout.builds(key)), type=list[DivergentBuilds])
     return []
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return all(one[name] == other.get(name) for name in ("where", "modules"))

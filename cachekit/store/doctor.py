@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -12,12 +11,15 @@ from pathlib import Path
 
 from cachekit.config import Config
 from cachekit.disk import barred, file_system
-from cachekit.health import Check, Finding, age, of_others, trouble
+from cachekit.health import Check, Finding, age, exposed, of_others, trouble
+from cachekit.store import access
 from cachekit.store import lock_file as locked
+from cachekit.store.garbage import size_of
 from cachekit.store.layout import Layout
 
 LARGE = 1 << 30  # bytes of journals and logs
 SKEW = 300.0  # seconds
+REPAIR = "set CACHEKIT_HOME to a folder on a local disk"
 
 
 def store(config: Config) -> Iterator[Finding]:
@@ -27,29 +29,39 @@ def store(config: Config) -> Iterator[Finding]:
     if wrong := trouble(home, "store"):
         found.append(wrong)
     elif others := of_others(home):
-        run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(home))}"
-        found.append(Finding("problem", f"{others} folders in {home} belong to another user", run=run))
+        run = access.repossess(Layout(home))
+        said = f"{others} folders in {home} belong to another user"
+        found.append(Finding("problem", said, "" if run else f"set {access.OWN}", run))
+    whose = access.standing(Layout(home))
+    copied = "its files are read through copies"
+    if not found and whose.whose == "others":
+        found.append(Finding("problem", f"{whose.why}: {copied}", "" if whose.mend else REPAIR, whose.mend))
     system = file_system(home)
-    mend = "set CACHEKIT_HOME to a folder on a local disk"
     if system.network:
         said = f"{home} lies on {system.network}: two machines would both compile, locks are the kernel's"
-        found.append(Finding("problem", said, f"{mend}, and name this one as a remote: --cache local:rw,{home}:rw"))
+        found.append(Finding("problem", said, f"{REPAIR}, and name this one as a remote: --cache local:rw,{home}:rw"))
     if system.poor:
         found.append(
-            Finding("problem", f"{home} lies on {system.kind}, which has no hard links or ignores case in names", mend)
+            Finding(
+                "problem", f"{home} lies on {system.kind}, which has no hard links or ignores case in names", REPAIR
+            )
         )
-    yield from found or [Finding("ok", f"{home}{f' ({system.kind})' if system.kind else ''}")]
+    words = [system.kind, f"shared with a group, {copied}" if whose.whose == "group" else ""]
+    said = "; ".join(filter(None, words))
+    yield from found or [Finding("ok", f"{home}{f' ({said})' if said else ''}")]
 
 
-def live(config: Config) -> Iterator[Finding]:
+def cache_dirs(config: Config) -> Iterator[Finding]:
     """Compiler cache dirs must be on a local disk, and Inductor loads libraries from them."""
     place, found = config.compiler_cache_dir, []
     system = file_system(place)
     if system.network:
-        mend = "set CACHEKIT_COMPILER_CACHE_DIR to a folder on a local disk"
-        found.append(Finding("problem", f"{place} lies on {system.network}: compilers need a local disk", mend))
-    if place != Layout(config.home).live and (wrong := trouble(place, "live")):
+        repair = "set CACHEKIT_COMPILER_CACHE_DIR to a folder on a local disk"
+        found.append(Finding("problem", f"{place} lies on {system.network}: compilers need a local disk", repair))
+    if place != Layout(config.home).cache_dirs and (wrong := trouble(place, "cache_dirs")):
         found.append(wrong)
+    elif theirs := exposed(place, "cache_dirs"):
+        found.append(theirs)
     if barred(place):
         said = f"nothing in {place} may be executed (noexec): Inductor cannot load what it compiled"
         found.append(Finding("problem", said, "set CACHEKIT_COMPILER_CACHE_DIR to a folder without noexec"))
@@ -59,7 +71,7 @@ def live(config: Config) -> Iterator[Finding]:
 def journal(config: Config) -> Iterator[Finding]:
     """Runs leave a journal and a log each; old ones go by their age."""
     layout = Layout(config.home)
-    size = sum(_size(folder) for folder in (layout.journal, layout.logs))
+    size = sum(size_of(folder) for folder in (layout.journal, layout.logs))
     if size > LARGE:
         said = f"journals and logs of runs take {size / 1e9:.1f} GB; they are kept for {config.keep_logs} days"
         folders = " ".join(shlex.quote(str(folder)) for folder in (layout.journal, layout.logs))
@@ -114,7 +126,7 @@ def clock(config: Config) -> Iterator[Finding]:
         said = f"{where} was changed {age(ahead)} from now: the clock of this host is slow, or was set back"
         yield Finding("problem", said, run="sudo chronyc makestep")
     else:
-        yield Finding("ok", "nothing in the store is from the future")
+        yield Finding("ok", "no file in the store is from the future")
 
 
 def lock_file(_: Config) -> Iterator[Finding]:
@@ -135,18 +147,9 @@ def _last_runs(journal: Path) -> list[Path]:
     return []
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    for above, _folders, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(os.path.join(above, name), follow_symlinks=False).st_size  # noqa: PTH116, PTH118
-    return total
-
-
 CHECKS = (
     Check("store", store),
-    Check("compiler-cache-dir", live),
+    Check("compiler-cache-dir", cache_dirs),
     Check("logs", journal),
     Check("quarantine", quarantine),
     Check("clock", clock),

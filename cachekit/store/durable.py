@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import StoreError
+from cachekit.text import cause_of
 
 LANES = 8  # files that are made durable at once
 
@@ -125,6 +126,6 @@ def store_error(home: Path, error: OSError) -> StoreError:
     }
     return StoreError(
         f"the store at {home} cannot be written",
-        cause=error.strerror or str(error),
+        cause=cause_of(error),
         hint=hints.get(error.errno or 0, "check CACHEKIT_HOME with `cachekit config`"),
     )

@@ -14,8 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit.files import hold
-from cachekit.store import uses
-from cachekit.store.in_use import held
+from cachekit.store import staying, uses
+from cachekit.store.in_use import used_now
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
 
@@ -40,11 +40,11 @@ class Garbage(Struct, frozen=True):
     scratch: bool = False
 
 
-def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | None = None) -> list[Garbage]:
+def garbage(layout: Layout, cache_dirs: Path, keys: Collection[str], *, now: float | None = None) -> list[Garbage]:
     """All garbage of a store, in the order of paths."""
     now = time.time() if now is None else now
     found: list[Garbage] = []
-    for base in dict.fromkeys((layout.tmp, layout.live, live)):
+    for base in dict.fromkeys((layout.tmp, layout.cache_dirs, layout.former_cache_dirs, cache_dirs)):
         found += _ownerless(base)
     found += [
         Garbage(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST
@@ -54,10 +54,16 @@ def garbage(layout: Layout, live: Path, keys: Collection[str], *, now: float | N
         for when, path, size in quarantined(layout)
         if when < now - QUARANTINED
     ]
-    found += [Garbage(path, _size(path), "notes of processes that are gone") for path in held(layout).dead]
+    found += [Garbage(path, size_of(path), "notes of processes that are gone") for path in used_now(layout).dead]
     found += [
         Garbage(path, 0, "notes of uses of what is gone") for key, path in uses.noted(layout).items() if key not in keys
     ]
+    found += [
+        Garbage(path, size, "notes of records that are gone")
+        for path, size in origins(layout)
+        if not record_of(layout, path).exists()
+    ]
+    found += [Garbage(path, size_of(path), "notes of modules that are gone") for path in staying.over(layout)]
     found += _locks(layout.locks, keys)
     return sorted(found, key=lambda one: str(one.path))
 
@@ -82,12 +88,24 @@ def unfinished(layout: Layout) -> Iterator[tuple[float, Path, int]]:
             yield status.st_mtime, path, status.st_size
 
 
+def origins(layout: Layout) -> Iterator[tuple[Path, int]]:
+    """The notes of where records came from, and their bytes."""
+    for path in sorted(layout.trust.glob("*/*/*.json")):
+        yield path, size_of(path)
+
+
+def record_of(layout: Layout, path: Path) -> Path:
+    """The record that such a note is about."""
+    return layout.records / path.relative_to(layout.trust)
+
+
 def _ownerless(base: Path) -> list[Garbage]:
     found = []
     for lock in _files(base):
         if lock.suffix == ".lock" and is_free(lock):
             folder = lock.with_suffix("")
-            found.append(Garbage(folder, _size(folder) + _size(lock), "folders of processes that are gone", lock, True))
+            size = size_of(folder) + size_of(lock)
+            found.append(Garbage(folder, size, "folders of processes that are gone", lock, True))
     return found
 
 
@@ -99,9 +117,9 @@ def _locks(folder: Path, keys: Collection[str]) -> list[Garbage]:
         if path.suffix == ".json":  # who holds it: removed by him, or killed with him
             lock = path.with_suffix(".lock")
             if not lock.exists() or is_free(lock):
-                found.append(Garbage(path, _size(path), "notes of processes that are gone", lock))
+                found.append(Garbage(path, size_of(path), "notes of processes that are gone", lock))
         elif path.suffix == ".lock" and key not in keys and is_free(path):
-            found.append(Garbage(path, _size(path), "locks of keys without a record", path))
+            found.append(Garbage(path, size_of(path), "locks of keys without a record", path))
     return found
 
 
@@ -125,7 +143,8 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder; links are not followed."""
     try:
         if not path.is_dir() or path.is_symlink():
             return path.lstat().st_size

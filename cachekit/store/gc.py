@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from cachekit.store import uses
-from cachekit.store.garbage import Garbage, garbage, quarantined, unfinished
-from cachekit.store.in_use import held
+from cachekit.store.garbage import Garbage, garbage, origins, quarantined, record_of, size_of, unfinished
+from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
 from cachekit.store.index_rows import DIGEST, IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
+from cachekit.store.staying import noted
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Collected(Answer, frozen=True):
     seconds: float = 0.0
 
 
-def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collected:
+def gc(store: Store, cache_dirs: Path, keep: Keep, *, dry_run: bool = False) -> Collected:
     """Remove what is not needed, while other processes use the store.
 
     Others publish and use records meanwhile: as long as the store is above the size limit and more may go, it is
@@ -118,7 +119,7 @@ def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collec
         WaitedTooLongError: Others publish all the time.
     """
     start = time.monotonic()
-    first = last = _Plan(store, live, keep)
+    first = last = _Plan(store, cache_dirs, keep)
     if dry_run:
         removed = Removed(first.records, {one.path: one.size for one in first.garbage} | first.orphans)
         reasons, after = first.reasons(), first.after
@@ -130,7 +131,7 @@ def gc(store: Store, live: Path, keep: Keep, *, dry_run: bool = False) -> Collec
             remover.garbage(last.garbage)
             remover.blobs([path.name for path in last.orphans])
             remover.records([victim for victim, _ in last.records])
-            last = _Plan(store, live, keep)
+            last = _Plan(store, cache_dirs, keep)
             if keep.max_size is None or last.before <= keep.max_size or last.is_empty:
                 break
         after = last.before
@@ -174,23 +175,26 @@ class _Plan:
         used: And because somebody uses them now.
     """
 
-    def __init__(self, store: Store, live: Path, keep: Keep) -> None:
+    def __init__(self, store: Store, cache_dirs: Path, keep: Keep) -> None:
         self._layout = layout = store.layout
         self._keep = keep
         self._now = time.time()
         self._pins = frozenset(pinned(layout))
-        self._held = held(layout)
+        self._used_now = used_now(layout)
         index = store.refresh(exact=True)
         check_readable(index, layout)
         rows = list(index.rows(flawed=True))
         self._places = {row.place for row in rows}
-        self.garbage = garbage(layout, live, {row.key for row in rows} | self._pins)
+        self.garbage = garbage(layout, cache_dirs, {row.key for row in rows} | self._pins)
         self.orphans: dict[Path, int] = {}
         self.before = sum(row.size for row in rows)
         for found in scanned(layout, index):
             self.before += sum(found.blobs.values()) + sum(found.unknown.values())
-            own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._held.blobs}
+            own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._used_now.blobs}
             self.orphans |= own
+        self.before += sum(size for path, size in origins(layout) if record_of(layout, path).exists())
+        gone = {one.path for one in self.garbage}
+        self.before += sum(size_of(path) for path, _ in noted(layout) if path not in gone)
         self.before += sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
         apart = {layout.partial, layout.quarantine}  # counted already
         self.before += sum(one.size for one in self.garbage if one.path.parent not in apart)
@@ -200,7 +204,7 @@ class _Plan:
         going = {victim.row.id for victim, _ in self.records}
         stay = [row for row in rows if row.id not in going]
         self.pinned = _bytes(layout, index, (row for row in stay if row.key in self._pins))
-        self.used = _bytes(layout, index, (row for row in stay if row.key in self._held.keys - self._pins))
+        self.used = _bytes(layout, index, (row for row in stay if row.key in self._used_now.keys - self._pins))
 
     @property
     def is_empty(self) -> bool:
@@ -259,7 +263,7 @@ class _Plan:
         keep = self._keep
         everything = keep.compiler and keep.max_size is None and keep.max_age is None
         victims = self._candidates(rows)
-        going = Going(self._layout, index, self._held.blobs, [victim.row for victim in victims])
+        going = Going(self._layout, index, self._used_now.blobs, [victim.row for victim in victims])
         for victim in victims:
             if everything:
                 why = f"of {victim.row.directory}"
@@ -280,7 +284,7 @@ class _Plan:
             for row in rows
             if (row.usable or row.flaw)  # not a later cachekit's
             and row.key not in self._pins
-            and row.key not in self._held.keys
+            and row.key not in self._used_now.keys
             and fits(row.directory, self._keep.compiler)
         ]
         pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet

@@ -23,6 +23,7 @@ from cachekit import events, files
 from cachekit.store.counting import Counted, count
 from cachekit.store.durable import make_folder, sync_folder
 from cachekit.store.layout import Layout
+from cachekit.text import cause_of
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
 RULE = 3  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
@@ -91,7 +92,7 @@ def history(layout: Layout) -> History:
         except FileNotFoundError:
             removed = True
         except OSError as error:
-            problems.append(f"{entry.path}: {error.strerror or error}")
+            problems.append(f"{entry.path}: {cause_of(error)}")
     if removed:  # since they were listed: their lines were there before that
         known |= _known(layout, [])
     known |= {line.run: line for line in fresh}
@@ -127,7 +128,7 @@ def _known(layout: Layout, problems: list[str], months: str = "*") -> dict[str, 
         try:
             raw = files.read(path)
         except OSError as error:
-            problems.append(f"{path}: {error.strerror or error}")
+            problems.append(f"{path}: {cause_of(error)}")
             continue
         for text in filter(None, raw.split(b"\n")):
             try:

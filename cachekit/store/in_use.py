@@ -20,11 +20,11 @@ from cachekit.files import hold, read
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
 
-_HELD = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
+_NOTED = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
 
 
-class Held(Struct, frozen=True):
-    """What running processes hold.
+class UsedNow(Struct, frozen=True):
+    """What running processes use.
 
     Attributes:
         keys: Of records that somebody uses now.
@@ -40,7 +40,7 @@ class Held(Struct, frozen=True):
 
 
 class InUse:
-    """What this process holds of a store, from the first `scope` that it enters to the end of the last one."""
+    """What this process uses of a store, from the first `scope` that it enters to the end of the last one."""
 
     def __init__(self, layout: Layout, rwlock: RWLock) -> None:
         self._layout = layout
@@ -58,7 +58,7 @@ class InUse:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is held in the block stays until its end, however the process ends."""
+        """What is used in the block stays until its end, however the process ends."""
         with self._mutex:
             self._depth += 1
         try:
@@ -70,7 +70,7 @@ class InUse:
                     self._release()
 
     def add(self, digests: Iterable[str], key: str = "") -> None:
-        """Hold blobs, and a key's record; nothing outside of a scope, and where the store cannot be written."""
+        """Note that blobs, and a key's record, are in use; only inside of a scope, where the store can be written."""
         if not self._depth:
             return
         lines = [*([f"key {key}"] if key else []), *digests]
@@ -80,7 +80,7 @@ class InUse:
                 self._write(fresh)
 
     def _write(self, fresh: list[str]) -> None:
-        with self._rwlock.shared(), suppress(OSError):
+        with self._rwlock.read_lock(), suppress(OSError):
             if self._handle is None:
                 self._open()
             assert self._handle is not None
@@ -92,7 +92,7 @@ class InUse:
     def _open(self) -> None:
         folder = self._layout.in_use
         folder.mkdir(parents=True, exist_ok=True)
-        for path in held(self._layout).dead:
+        for path in used_now(self._layout).dead:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
         while self._handle is None:
@@ -109,8 +109,8 @@ class InUse:
         self._handle, self._path, self._noted = None, None, set()
 
 
-def held(layout: Layout) -> Held:
-    """What is held now, by the notes whose owners live; to be asked under the write lock, or as a guess."""
+def used_now(layout: Layout) -> UsedNow:
+    """What is in use now, by the notes whose owners live; to be asked under the write lock, or as a guess."""
     keys: set[str] = set()
     blobs: set[str] = set()
     processes: list[int] = []
@@ -118,7 +118,7 @@ def held(layout: Layout) -> Held:
     try:
         notes = sorted(layout.in_use.iterdir())
     except OSError:
-        return Held()
+        return UsedNow()
     for path in notes:
         try:
             handle = hold(path, os.O_RDONLY)
@@ -129,8 +129,8 @@ def held(layout: Layout) -> Held:
             text = read(path).decode("ascii", "replace")
         except OSError:
             continue  # gone meanwhile
-        for is_key, name in _HELD.findall(text):
+        for is_key, name in _NOTED.findall(text):
             (keys if is_key else blobs).add(name)
         owner = path.name.partition("-")[0]
         processes += [int(owner)] if owner.isdecimal() else []
-    return Held(frozenset(keys), frozenset(blobs), tuple(processes), tuple(dead))
+    return UsedNow(frozenset(keys), frozenset(blobs), tuple(processes), tuple(dead))

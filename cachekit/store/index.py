@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cachekit.errors import StoreError
 from cachekit.store.index_file import IndexFile, LostIndexError
 from cachekit.store.index_rows import (
     IndexRow,
@@ -34,14 +35,15 @@ from cachekit.store.index_rows import (
     settle,
 )
 from cachekit.store.layout import Layout, Place
-from cachekit.store.nearest import Folder, Nearest, NearRecord
+from cachekit.store.nearest import Distances, Folder, NearRecord
+from cachekit.text import cause_of
 
 if TYPE_CHECKING:
     import sqlite3
 
 TOLD = 100  # records from one word about how far the reading is to the next
-ATTEMPTS = 3  # to find an index that stays good
 PART = 10_000  # blobs that are told of at once
+LOOKS = 3  # at the records, for an answer from an index that stays good meanwhile
 BATCH = 1_000  # records that are read between two commits: a killed process loses no more
 _COLUMNS = (
     "record.id, folder.directory, folder.model_type, record.key, state, published, record.size, flaw, usable, "
@@ -60,7 +62,7 @@ class Index:
         self._layout = layout
         self._file = IndexFile(layout)
 
-    # Questions: answered as of the last `refresh`
+    # Questions: answered as of the last of `looks`
 
     def rows(self, *, flawed: bool = False) -> Iterator[IndexRow]:
         """Every record that can be used, in the order of their paths; those of a folder are asked for at once."""
@@ -110,7 +112,7 @@ class Index:
 
         As many are looked at as the caller takes.
         """
-        nearest = Nearest(hard)
+        distances = Distances(hard)
         query = (
             "SELECT id, common FROM folder WHERE (directory = ? OR ? = '') AND "
             "(? = '' OR EXISTS (SELECT 1 FROM made_by WHERE folder = folder.id AND compiler = ?))"
@@ -125,14 +127,15 @@ class Index:
             )
             return [(number, key, _NUMBERS.decode(parts)) for number, key, parts in found]
 
-        for number, far in nearest.search(folders, records, self._parts):
+        for number, far in distances.search(folders, records, self._parts):
             row = next(self._rows(f"{_ROWS} WHERE record.id = ?", (number,)), None)
             if row is not None:
                 yield NearRecord(row, self.hard(row), far)
 
-    def same_job(self, hard: Mapping[str, Any]) -> list[IndexRow]:
-        """The records that can be used with these hard ingredients, whatever their toolchains are."""
-        return list(self._rows(f"{_ROWS} WHERE job = ? {_IN_ORDER}", (job_of(hard),)))
+    def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
+        """The records that can be used with these hard ingredients, whatever their toolchains; no distance is told."""
+        found = self._rows(f"{_ROWS} WHERE job = ? {_IN_ORDER}", (job_of(hard),))
+        return [NearRecord(row, self.hard(row)) for row in found]
 
     def hard(self, row: IndexRow) -> dict[str, Any]:
         """The hard ingredients of a record that can be used; numbers in their canonical form."""
@@ -210,7 +213,7 @@ class Index:
     def published(self, place: Place, whole: Mapping[str, WholeBlob]) -> None:
         """Take in a record that was just written, and which of its blobs were found whole, by digest."""
         with suppress(FileNotFoundError):  # removed already
-            read = read_file(place, self._layout.record(*place))
+            read = read_file(place, self._layout.record(place))
 
             def work(database: sqlite3.Connection) -> None:
                 put_all(database, [(place, read)])
@@ -240,30 +243,38 @@ class Index:
 
         self._file.change(work)
 
-    def refresh(self, *, exact: bool = False, tell: Callable[[int, int], object] = lambda *_: None) -> None:
-        """Look what has changed in the store, and read it.
+    def looks(self, *, exact: bool, tell: Callable[[int, int], object]) -> Iterator[Index]:
+        """The index as the records are now; then, for whom it was lost before an answer came, as they are then.
+
+        This is the only place that tries again: damage is found by any question, and what finds it discards the file.
 
         Args:
             exact: Look at each record's file, and not only whether others came to a folder or went.
             tell: Told how many of how many records were read.
 
         Raises:
-            OSError: A folder cannot be read, and it is to be exact.
+            StoreError: A folder cannot be read, and it is to be exact.
             LostIndexError: The index goes bad again and again.
         """
-        if not self._layout.records.is_dir() and not self._layout.index.exists():
-            return
-        for attempt in range(ATTEMPTS):
+        for _ in range(LOOKS):
             try:
-                self._file.begin()
                 self._refresh(exact=exact, tell=tell)
             except LostIndexError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                return
+                continue
+            except OSError as error:
+                raise StoreError(
+                    f"the records of the store cannot be read: {error.filename}",
+                    cause=cause_of(error),
+                    hint="make the folder readable: `cachekit doctor` says who owns it",
+                ) from error
+            yield self
+        raise LostIndexError
 
     def _refresh(self, *, exact: bool, tell: Callable[[int, int], object]) -> None:
+        """Look what has changed in the store, and read it."""
+        if not self._layout.records.is_dir() and not self._layout.index.exists():
+            return
+        self._file.begin()
         looks = changed_folders(self._file.ask, self._layout.records, exact=exact)
         fresh = [(one, name) for one in looks for name in one.fresh]
         for start in range(0, len(fresh), BATCH):

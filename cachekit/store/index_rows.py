@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from cachekit.files import opened
 from cachekit.key.canonical import canonical_json, key_of
+from cachekit.key.nearest import group_of
 from cachekit.store.layout import Place
-from cachekit.store.nearest import group_of
 from cachekit.store.record import DamagedRecordError, Record, decode
+from cachekit.text import cause_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -138,7 +139,7 @@ def read_file(place: Place, path: Path) -> ReadRecord:
     except FileNotFoundError:
         raise
     except OSError as error:
-        return ReadRecord(0, "", seen, 0.0, 0, None, f"it cannot be read: {error.strerror or error}", {})
+        return ReadRecord(0, "", seen, 0.0, 0, None, f"it cannot be read: {cause_of(error)}", {})
     record, flaw = judged(raw)
     if record is not None and (record.directory, record.model_type, record.key) != place:
         record, flaw = None, "it is another key's record"

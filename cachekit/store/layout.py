@@ -4,6 +4,8 @@
       blobs/ab/<sha256>                                  bytes under their digest, read-only
       records/<compiler dir>/<model type>/<key>.json     what exists for a key
       index.sqlite                                       what the records say and name; only saves reading them
+      trust/<compiler dir>/<model type>/<key>.json       where the record came from, where it was not made here
+      staying/<folder>/<record>.json                     its modules stay in a compiler's own folder; see `staying`
       used/<key>                                         its time says when the record was used last
       pins/<key>.json                                    the record stays, whatever limits are set
       in-use/<pid>-<random>                              what a running process uses: stays as long as it runs
@@ -11,7 +13,7 @@
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
       locks/<key>.record.lock                            one change of a record at a time
       partial/<sha256>                                   what arrived so far of a blob that is being fetched
-      tmp/, live/                                        folders of running processes, swept when their owner is gone
+      tmp/, cache_dirs/                                  folders of running processes, swept when their owner is gone
       journal/<month>/<run>.jsonl, logs/                 what happened
       state/                                             the recipe warmed last in each working directory
       state/attempts/<key>.json                          what a trial of a key needed that failed
@@ -23,10 +25,11 @@ A new layout takes a new `v<n>`; an old cachekit goes on with the old one, and n
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+from cachekit.private import private_folder
 
 VERSION = "v1"
 LOCAL = "local"  # the store's name in the list of remotes, and in answers
@@ -44,7 +47,8 @@ class Layout:
     """The paths of a store at `home`; the text above says what lies where.
 
     Attributes:
-        live: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
+        cache_dirs: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
+        former_cache_dirs: Where they were made before; what killed runs left there is still swept.
         remotes: What is remembered of remotes between runs: outages, absent and near records, pending pushes.
     """
 
@@ -54,7 +58,9 @@ class Layout:
         self.root = root
         self.blobs = root / "blobs"
         self.records = root / "records"
+        self.trust = root / "trust"
         self.index = root / "index.sqlite"
+        self.staying = root / "staying"
         self.used = root / "used"
         self.pins = root / "pins"
         self.in_use = root / "in-use"
@@ -62,7 +68,8 @@ class Layout:
         self.locks = root / "locks"
         self.partial = root / "partial"
         self.tmp = root / "tmp"
-        self.live = root / "live"
+        self.cache_dirs = root / "cache_dirs"
+        self.former_cache_dirs = root / "live"
         self.journal = root / "journal"
         self.logs = root / "logs"
         self.state = root / "state"
@@ -72,9 +79,13 @@ class Layout:
         """The path of a blob."""
         return self.blobs / sha256[:2] / sha256
 
-    def record(self, directory: str, model_type: str, key: str) -> Path:
+    def record(self, place: Place) -> Path:
         """The path of a record."""
-        return self.records / directory / model_type / f"{key}.json"
+        return self.records / place.directory / place.model_type / f"{place.key}.json"
+
+    def origin(self, place: Place) -> Path:
+        """The path of what is kept beside a record: where it came from."""
+        return self.trust / place.directory / place.model_type / f"{place.key}.json"
 
     def last(self, directory: str) -> Path:
         """The note of the recipe warmed last in a working directory, by that directory's digest."""
@@ -90,6 +101,19 @@ class Layout:
 
 
 def temporary_home() -> Path:
-    """Where compiler cache dirs and logs go when the store cannot be written: a read-only one still serves its hits."""
-    owner = os.getuid() if sys.platform != "win32" else 0
-    return Path(tempfile.gettempdir()) / f"cachekit-{owner}"
+    """Where compiler cache dirs and logs go when the store cannot be written: a read-only one still serves its hits.
+
+    So it is when the store is not this user's own.
+    """
+    return Path(tempfile.gettempdir()) / f"cachekit-{os.geteuid()}"
+
+
+def temporary_folder(name: str) -> Path:
+    """A folder there that only this user can look into.
+
+    Raises:
+        NotPrivateError: Somebody else can change what lies there.
+        OSError: It cannot be made.
+    """
+    private_folder(temporary_home())
+    return private_folder(temporary_home() / name)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from msgspec import Struct
 
+from cachekit.files import pieces
 from cachekit.store.archive import Stored, UnsafeArchiveError, members
 from cachekit.text import one_line
 
-PIECE = 1 << 20  # bytes read at once
 SHOWN = 20  # paths that are kept for people
 COUNTED = 5_000  # distinct ones that are told apart
 LONGEST = 1_024  # bytes of one path
@@ -155,7 +154,7 @@ def of_file(path: Path) -> Leaks:
     scanner = Scanner()
     with suppress(OSError), path.open("rb") as raw:
         size = path.stat().st_size
-        scanner.body(path.name, size, _pieces(raw, size))
+        scanner.body(path.name, size, pieces(raw, size))
     return scanner.leaks()
 
 
@@ -174,11 +173,5 @@ def of_archive(path: Path, packed: Callable[[Stored], Leaks | None] = lambda _: 
                 scanner.found(inside)
             else:
                 raw.seek(stored.offset)
-                scanner.body(stored.name, stored.size, _pieces(raw, stored.size))
+                scanner.body(stored.name, stored.size, pieces(raw, stored.size))
     return scanner.leaks()
-
-
-def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
-    while size and (data := source.read(min(size, PIECE))):
-        size -= len(data)
-        yield data

@@ -4,13 +4,12 @@
                                "digest": "…", "record": {…}}]}
 
 The record is whole, with every ingredient and every file, so that the lock alone says what must come, whatever becomes
-of the caches, and a diff of it says what changed. Who made it, and on which host, is left out: such a file is often
+of the remotes, and a diff of it says what changed. Who made it, and on which host, is left out: such a file is often
 public. `digest` is the SHA-256 of the record as it was found.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -22,10 +21,9 @@ from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.errors import UnknownNameError, UsageError
-from cachekit.key.canonical import canonical_json
 from cachekit.recipe import zoo
-from cachekit.store.record import DamagedRecordError, Record, from_document, parse, to_document
-from cachekit.text import typed
+from cachekit.store.record import DamagedRecordError, Record, from_document, parse, sealed
+from cachekit.text import cause_of, typed
 from cachekit.values import by_value
 
 NAME = "cachekit.lock"
@@ -42,7 +40,7 @@ class Locked(Struct, frozen=True, rename={"overrides": "set"}):
         overrides: Fields that were changed.
         digest: SHA-256 of the record as it was found.
         record: The record, without user and host.
-        remote: The cache that has them; `local` where only the store did.
+        remote: The remote that has them; `local` where only the store did.
         revision: That cache's state, where it has such.
         tiny: It is the recipe in small.
         toolchain: The release that it was planned for; empty is the host's own.
@@ -77,11 +75,6 @@ def words(recipe: str, overrides: Sequence[str], *, tiny: bool) -> str:
     return typed(recipe, overrides, {}, tiny=tiny)
 
 
-def digest_of(record: Record) -> str:
-    """The digest of a record's document."""
-    return str(to_document(record)["sha256"])
-
-
 def anonymous(record: Record) -> Record:
     """A record without who made it, and where."""
     return structs.replace(record, provenance=structs.replace(record.provenance, user="", host=""))
@@ -111,7 +104,7 @@ def read(path: Path) -> list[Locked]:
         return [_entry(item) for item in document["locked"]]
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read", cause=error.strerror or str(error), hint="cachekit store lock RECIPE writes one"
+            f"{path} cannot be read", cause=cause_of(error), hint="cachekit store lock RECIPE writes one"
         ) from error
     except (DamagedRecordError, KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
         raise UsageError(
@@ -124,7 +117,7 @@ def read(path: Path) -> list[Locked]:
 def _entry(item: dict[str, Any]) -> Locked:
     # Through the same door as a record of a stranger: names that leave a folder, a key that is another's.
     body = item["record"]
-    record = from_document({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()})
+    record = from_document(sealed("record", body))
     if record is None:
         raise DamagedRecordError("a record in the file was made by a newer cachekit")
     return msgspec.convert({"set": [], "digest": "", **item, "record": msgspec.to_builtins(record)}, Locked)
@@ -153,7 +146,7 @@ def write(path: Path, entries: Sequence[Locked]) -> bool:
         files.replace(path, fresh.encode())
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written", cause=error.strerror or str(error), hint="choose another file with --lock-file"
+            f"{path} cannot be written", cause=cause_of(error), hint="choose another file with --lock-file"
         ) from error
     return True
 

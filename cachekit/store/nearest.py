@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cachekit.key.canonical import canonical_json
-from cachekit.key.nearest import LEAST, WEIGHTS
+from cachekit.key.nearest import weight
+from cachekit.store.index_file import LostIndexError
+from cachekit.store.layout import Place
+from cachekit.store.record import IMPORTED
 
 if TYPE_CHECKING:
+    from cachekit.store.index import Index
     from cachekit.store.index_rows import IndexRow
 
 _COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
-_WORTH = {group: weight * _COUNT + 1 for group, weight in WEIGHTS.items()}
 
 
 class NearRecord(Struct, frozen=True):
@@ -36,6 +39,41 @@ class NearRecord(Struct, frozen=True):
     distance: int = 0
 
 
+class Around:
+    """The records around some hard ingredients. All answers are of one look at the store.
+
+    Args:
+        looks: Gives the index; anew where it was lost meanwhile, in which case what was told already is not told twice.
+        hard: The hard ingredients.
+    """
+
+    def __init__(self, looks: Iterator[Index], hard: Mapping[str, Any]) -> None:
+        self._looks, self._hard = looks, hard
+        self._index = next(looks)
+
+    def nearest(self, *, compiler: str = "", directory: str = "") -> Iterator[NearRecord]:
+        """The records by their distance, nearest first; the caller takes as many as are needed."""
+        told = set[Place]()
+        while True:
+            try:
+                for near in self._index.nearest(self._hard, compiler=compiler, directory=directory):
+                    if near.row.model_type != IMPORTED and near.row.place not in told:
+                        told.add(near.row.place)
+                        yield near
+            except LostIndexError:
+                self._index = next(self._looks)
+            else:
+                return
+
+    def same_job(self) -> list[NearRecord]:
+        """The records with these ingredients, whatever their toolchains are; no distance is told of them."""
+        while True:
+            try:
+                return self._index.same_job(self._hard)
+            except LostIndexError:
+                self._index = next(self._looks)
+
+
 class Folder(Struct, frozen=True):
     """Some records.
 
@@ -48,7 +86,7 @@ class Folder(Struct, frozen=True):
     common: Mapping[str, str]
 
 
-class Nearest:
+class Distances:
     """Distances from one set of hard ingredients.
 
     Of two sets, the names that do not agree are those of both, less the equal pairs. So a candidate's pair adds a
@@ -109,10 +147,5 @@ class Nearest:
         return total
 
 
-def group_of(name: str) -> str:
-    """What the name of an ingredient begins with, up to the dot."""
-    return name.split(".", 1)[0]
-
-
 def _worth(name: str) -> int:
-    return _WORTH.get(group_of(name), LEAST * _COUNT + 1)
+    return weight(name) * _COUNT + 1

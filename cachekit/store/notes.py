@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,8 +20,6 @@ from msgspec import Struct
 from cachekit import files
 from cachekit.errors import CachekitError, UsageError
 from cachekit.store.layout import Layout
-
-_LARGEST = 8 << 20  # bytes of a note
 
 
 class Last(Struct, frozen=True):
@@ -66,7 +63,7 @@ def last_in(layout: Layout, cwd: Path) -> Last:
     Raises:
         UsageError: Nothing was.
     """
-    found = _read(layout.last(_place(cwd)), Last)
+    found = files.noted(layout.last(_place(cwd)), Last)
     if found is None:
         raise UsageError(
             "no recipe was named, and none was warmed in this directory",
@@ -90,7 +87,7 @@ def note_attempt(layout: Layout, key: str, error: CachekitError, log: Path, need
 
 def attempt_of(layout: Layout, key: str) -> Attempt | None:
     """The last trial of a key, where it failed."""
-    found = _read(layout.attempt(key), Attempt)
+    found = files.noted(layout.attempt(key), Attempt)
     return found if found is not None and found.key == key else None
 
 
@@ -98,14 +95,3 @@ def forget_attempt(layout: Layout, key: str) -> None:
     """The key is warm now."""
     with suppress(OSError):
         layout.attempt(key).unlink(missing_ok=True)
-
-
-Note = TypeVar("Note", bound=Struct)
-
-
-def _read(path: Path, kind: type[Note]) -> Note | None:
-    """A note; None if it is missing or cannot be read."""
-    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        if path.stat().st_size <= _LARGEST:
-            return msgspec.json.decode(files.read(path), type=kind)
-    return None

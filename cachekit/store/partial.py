@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cachekit.files import hold
+from cachekit.private import FILE, opened
 from cachekit.store.blobs import Digester, read_into
 from cachekit.store.layout import Layout
 
@@ -123,7 +124,7 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
     own = handle is None
     if handle is None:
         path = path.with_name(f"{sha256}.{uuid.uuid4().hex[:8]}")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        handle = opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         part = Partial(path, handle)
         try:
@@ -142,11 +143,11 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
 def _held(path: Path) -> int | None:
     """The file, locked; None if another process holds it."""
     try:
-        return hold(path)
+        return hold(path, mode=FILE)
     except PermissionError:
         # Whole and read-only, and whoever was about to publish it died; or another user's.
         try:
-            path.chmod(0o644)
+            path.chmod(FILE)
             return hold(path, os.O_RDWR)
         except OSError:
             return None

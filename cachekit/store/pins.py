@@ -39,9 +39,7 @@ def pinned(layout: Layout) -> dict[str, Pin]:
             key = path.name.removesuffix(".json")
             if path.suffix != ".json" or not DIGEST.fullmatch(key):
                 continue
-            found[key] = Pin(key)
-            with suppress(OSError, ValueError, RecursionError):
-                found[key] = structs.replace(msgspec.json.decode(files.read(path), type=Pin), key=key)
+            found[key] = structs.replace(files.noted(path, Pin) or Pin(key), key=key)
     return found
 
 
@@ -56,7 +54,7 @@ def pin(layout: Layout, rwlock: RWLock, wanted: Pin) -> bool:
         return False
     try:
         # A removal that looked before it sees the pin has ended by then.
-        with Scratch(layout.tmp, "pin") as folder, rwlock.shared():
+        with Scratch(layout.tmp, "pin") as folder, rwlock.read_lock():
             durable.write_bytes(folder, path, layout.home, msgspec.json.encode(wanted) + b"\n", mode=0o644)
     except OSError as error:
         raise store_error(layout.home, error) from error

@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from cachekit import redact
+from cachekit.errors import SecretError
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.store.layout import Place
 from cachekit.values import by_value
@@ -161,6 +163,48 @@ def file_path(module: Module, file: File) -> str:
     return module.name if is_archive(module) else f"{module.name}/{file.path}"
 
 
+TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record's files
+
+
+def check_shareable(record: Record) -> None:
+    """See that a record may be shown to others. An older cachekit, or another tool, may have made it.
+
+    Raises:
+        SecretError: A field of the record, or a file, holds a secret. The field, or the variable whose value stands in
+            the file, is named, and the secret is not.
+    """
+    said = {name: getattr(record, name) for name in ("recipe", "hard", "soft")}
+    # The name of the variable only: what stands in a file cannot be taken out of it.
+    if named := record.soft.get(TELLS):
+        raise SecretError(
+            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            cause=f"its files hold the value of {named}",
+            hint=f"unset {str(named).partition(',')[0]} where it is compiled, then warm or run it again with --recache",
+        )
+    found = [*redact.places({**said, "provenance": msgspec.to_builtins(record.provenance)})]
+    if found:
+        variables = [field.rpartition(".")[2] for field in found if "environment." in field]  # it is in one already
+        without = f"without {variables[0]}" if variables else "with the secret in an environment variable"
+        raise SecretError(
+            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            cause=f"its record holds a secret in {', '.join(found[:3])}",
+            hint=f"cachekit store rm {record.key[:12]}, then run it again {without}",
+        )
+
+
+def marked(record: Record, *others: Record, told: Iterable[str] = ()) -> Record:
+    """A record with the mark that `check_shareable` heeds, where its files tell a secret.
+
+    Args:
+        record: The record.
+        others: Records whose files it has as well.
+        told: Variables whose values stand in files that are new.
+    """
+    names = {*told, *(name for one in (record, *others) for name in str(one.soft.get(TELLS, "")).split(", ") if name)}
+    said = ", ".join(sorted(names))
+    return structs.replace(record, soft={**record.soft, TELLS: said}) if said != record.soft.get(TELLS, "") else record
+
+
 # The model type of records that no recipe made: modules imported from a cache. No plan hits them.
 IMPORTED = "imported"
 # And of those of a user's own command; also their `task`.
@@ -169,8 +213,30 @@ COMMAND = "command"
 
 def to_document(record: Record) -> dict[str, Any]:
     """The document of a record, as JSON values."""
-    body = msgspec.to_builtins(record)
-    return {"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
+    return sealed("record", msgspec.to_builtins(record))
+
+
+def sealed(name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A document of one body under a name, with the digest of that body."""
+    return {name: body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
+
+
+def unsealed(name: str, document: Mapping[str, Any]) -> Any:
+    """The body of such a document.
+
+    Raises:
+        DamagedRecordError: The digest is that of another body.
+        KeyError, TypeError, ValueError: It is no such document.
+    """
+    body = document[name]
+    if document != sealed(name, body):
+        raise DamagedRecordError("its digest does not match")
+    return body
+
+
+def digest_of(record: Record) -> str:
+    """The digest of a record's document, by which it is told from every other one, of the same key too."""
+    return str(to_document(record)["sha256"])
 
 
 def encode(record: Record) -> bytes:
@@ -225,9 +291,7 @@ def parse(raw: bytes) -> dict[str, Any]:
 def from_document(document: dict[str, Any]) -> Record | None:
     """The record in a parsed document; see `decode`."""
     try:
-        body, digest = document["record"], document["sha256"]
-        if len(document) != 2 or hashlib.sha256(canonical_json(body)).hexdigest() != digest:  # noqa: PLR2004
-            raise DamagedRecordError("its digest does not match")  # noqa: TRY301
+        body = unsealed("record", document)
         if body.get("schema") != SCHEMA:
             return None
         record = msgspec.convert(body, Record)

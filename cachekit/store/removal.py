@@ -21,11 +21,11 @@ from cachekit.errors import StoreError
 from cachekit.files import hold
 from cachekit.store import durable, uses
 from cachekit.store.durable import store_error
-from cachekit.store.garbage import Garbage, is_free
-from cachekit.store.in_use import Held, held
+from cachekit.store.garbage import Garbage, is_free, record_of
+from cachekit.store.in_use import UsedNow, used_now
 from cachekit.store.index import Index
 from cachekit.store.index_rows import IndexRow
-from cachekit.store.layout import Layout
+from cachekit.store.layout import Layout, Place
 from cachekit.store.pins import pinned
 from cachekit.store.rwlock import OFTEN
 from cachekit.store.scratch import sweep
@@ -92,7 +92,7 @@ class Going:
             start = self._places[row.id]
             self._named = self._index.named_by(one.id for one in self._rows[start : start + AHEAD])
         last = [digest for digest in self._named.get(row.id, ()) if self._is_last(digest)]
-        paths = [self._layout.record(*row.place), *_notes(self._layout, row.key)]
+        paths = [self._layout.record(row.place), *_notes(self._layout, row.place)]
         paths += [self._layout.blob(digest) for digest in last if digest not in self._in_use]
         return dict(_sized(paths))
 
@@ -134,7 +134,7 @@ class Remover:
             with self._alone() as now:
                 named = {digest for first in {one[:2] for one in part} for digest in now.index.named_below(first)}
                 for digest in part:
-                    if digest not in named and digest not in now.held.blobs:
+                    if digest not in named and digest not in now.used.blobs:
                         self._unlink(self._layout.blob(digest), self.removed.files)
 
     def garbage(self, found: Sequence[Garbage]) -> None:
@@ -146,12 +146,18 @@ class Remover:
         for part in _slices([one for one in found if not one.scratch], lambda _: 1):
             with self._alone() as now:
                 for one in part:
-                    if one.path.name in now.held.blobs:
+                    if one.path.name in now.used.blobs:
                         continue
                     if one.lock is not None:
                         self._locked(one.path, one.lock)
-                    elif one.path.parent != self._layout.in_use or one.path in now.held.dead:
+                    elif self._is_left(one.path, now):
                         self._unlink(one.path, self.removed.files)
+
+    def _is_left(self, path: Path, now: _Now) -> bool:
+        """Whether a file is garbage still: a record comes after the note of where that came from."""
+        if path.parent == self._layout.in_use:
+            return path in now.used.dead
+        return not (path.is_relative_to(self._layout.trust) and record_of(self._layout, path).exists())
 
     # One slice
 
@@ -159,10 +165,10 @@ class Remover:
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
         try:
-            with self._store.rwlock.exclusive(WAIT):
+            with self._store.rwlock.write_lock(WAIT):
                 index = self._store.refresh()
                 check_readable(index, self._layout)
-                yield _Now(index, held(self._layout), frozenset(pinned(self._layout)))
+                yield _Now(index, used_now(self._layout), frozenset(pinned(self._layout)))
             time.sleep(BREATH)
         except OSError as error:
             raise store_error(self._layout.home, error) from error
@@ -175,10 +181,10 @@ class Remover:
         if current is None:
             return None  # another one was quicker
         if current.state != row.state:
-            reason = "it was published anew"
+            reason = "it was published again"
         elif not force and row.key in now.pins:
             reason = "it was pinned"
-        elif not force and row.key in now.held.keys:
+        elif not force and row.key in now.used.keys:
             reason = "it is in use"
         elif not force and uses.last(self._layout, row.key, row.published) > victim.used:
             reason = "it was used"
@@ -189,15 +195,15 @@ class Remover:
 
     def _take(self, victims: Sequence[Victim], now: _Now) -> None:
         rows = [victim.row for victim in victims]
-        going = Going(self._layout, now.index, now.held.blobs, rows)
+        going = Going(self._layout, now.index, now.used.blobs, rows)
         gone: list[tuple[dict[Path, int], dict[Path, int]]] = []
         for victim in victims:
             wanted, files = going.take(victim.row), dict[Path, int]()
-            self._unlink(self._layout.record(*victim.row.place), files)
+            self._unlink(self._layout.record(victim.row.place), files)
             self.removed.records.append((victim, files))
             gone.append((wanted, files))
         # Durable before a blob goes: else a power cut could bring records back without their blobs.
-        for folder in {self._layout.record(*row.place).parent for row in rows}:
+        for folder in {self._layout.record(row.place).parent for row in rows}:
             durable.sync_folder(folder)
             for empty in (folder, folder.parent):
                 with suppress(OSError):
@@ -206,6 +212,10 @@ class Remover:
             for path in wanted:
                 if path not in files:
                     self._unlink(path, files)
+        for folder in {self._layout.origin(row.place).parent for row in rows}:
+            for empty in (folder, folder.parent):
+                with suppress(OSError):
+                    empty.rmdir()
         now.index.forget(rows)
 
     def _locked(self, path: Path, lock: Path) -> None:
@@ -244,16 +254,17 @@ def check_readable(index: Index, layout: Layout) -> None:
     for row in index.flawed():
         if not row.state:
             raise StoreError(
-                f"a record cannot be read: {layout.record(*row.place)}",
+                f"a record cannot be read: {layout.record(row.place)}",
                 cause=row.flaw,
                 hint="make the record readable or delete it: removal must know which blobs it names",
             )
 
 
-def _notes(layout: Layout, key: str) -> list[Path]:
-    """Small files that go with a record: of its last use, of pushes that were to be tried again, free locks."""
+def _notes(layout: Layout, place: Place) -> list[Path]:
+    """Small files that go with a record: where it came from, its last use, pushes to be tried again, free locks."""
+    key = place.key
     locks = (layout.locks / f"{key}{ending}" for ending in (".lock", ".record.lock"))
-    return [layout.used / key, *layout.remotes.glob(f"*/pending/{key}"), *filter(is_free, locks)]
+    return [layout.origin(place), layout.used / key, *layout.remotes.glob(f"*/pending/{key}"), *filter(is_free, locks)]
 
 
 def _sized(paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
@@ -264,7 +275,7 @@ def _sized(paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
 
 class _Now(Struct, frozen=True):
     index: Index
-    held: Held
+    used: UsedNow
     pins: frozenset[str]
 
 

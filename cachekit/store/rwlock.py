@@ -20,6 +20,7 @@ from pathlib import Path
 
 from cachekit.errors import StoreError, WaitedTooLongError
 from cachekit.store.layout import Layout
+from cachekit.text import cause_of
 
 PATIENCE = 60.0  # seconds to wait for removal, which may hang; then one goes on unprotected: at worst to meet a miss
 BLOCKED = 5.0  # seconds that removal makes newcomers wait for those who are inside; then it lets them by
@@ -47,7 +48,7 @@ class RWLock:
         self._in_vain = False  # the last wait was given up, so the next one does not wait again
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def read_lock(self) -> Iterator[None]:
         """Keep removal out for the moment that the block takes; may be nested.
 
         A store that is not there yet, or a file system without locks, is passed as if nobody else were there; and so is
@@ -67,7 +68,7 @@ class RWLock:
                     self._handle = None
 
     def _enter(self) -> int | None:
-        # Through the turnstile first: while somebody waits for the exclusive side, nobody new comes in.
+        # The blobs' folder first, and only in passing: a removal that waits has locked it, so that nobody new comes in.
         start = time.monotonic()
         deadline, told = start + (0.0 if self._in_vain else PATIENCE), start + TELL - 1.0
 
@@ -77,11 +78,11 @@ class RWLock:
                 told = now
                 self._tell(_remover(self._layout.root, self._layout.blobs), now - start, False)
 
-        if (turnstile := _opened(self._layout.blobs)) is not None:
+        if (blobs := _opened(self._layout.blobs)) is not None:
             try:
-                _lock(turnstile, fcntl.LOCK_SH, deadline, waiting=waiting)
+                _lock(blobs, fcntl.LOCK_SH, deadline, waiting=waiting)
             finally:
-                os.close(turnstile)
+                os.close(blobs)
         handle = _opened(self._layout.root)
         if handle is None:
             return None
@@ -98,7 +99,7 @@ class RWLock:
         return None
 
     @contextmanager
-    def exclusive(self, wait_seconds: float) -> Iterator[None]:
+    def write_lock(self, wait_seconds: float) -> Iterator[None]:
         """Be alone in the store for the block, which must be short.
 
         Raises:
@@ -120,7 +121,7 @@ class RWLock:
             _close(handles)
 
     def _alone(self, until: float) -> list[int] | None:
-        """Both sides, locked; None where others were inside all the time."""
+        """Both folders, locked; None where others were inside all the time."""
         handles: list[int] = []
         alone = False
         try:
@@ -134,7 +135,7 @@ class RWLock:
         except OSError as error:
             raise StoreError(
                 f"the store at {self._layout.home} cannot be locked",
-                cause=error.strerror or str(error),
+                cause=cause_of(error),
                 hint="run the command on the machine that has the store on a local disk",
             ) from error
         finally:

@@ -14,10 +14,11 @@ from pathlib import Path
 from types import TracebackType
 
 from cachekit.files import hold
+from cachekit.private import CLOSED
 
 
 class Scratch:
-    """A private folder; use it as a context manager.
+    """A folder that only this user can look into; use it as a context manager.
 
     Args:
         base: The folder of such folders; folders without an owner are swept from it on entry.
@@ -37,7 +38,7 @@ class Scratch:
         # The lock first: a folder is never seen without its owner's lock.
         while self._lock is None:
             self._lock = hold(self._lock_path)
-        self.path.mkdir()
+        self.path.mkdir(CLOSED)
         return self.path
 
     def __exit__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cachekit import files
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
+from cachekit.private import NotPrivateError, Standing, new_folder
 from cachekit.store import access, durable, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.in_use import InUse
 from cachekit.store.index import Index
 from cachekit.store.index_file import LostIndexError
 from cachekit.store.index_rows import IndexRow, Listed
-from cachekit.store.layout import LOCAL, Layout, Place
-from cachekit.store.nearest import NearRecord
+from cachekit.store.layout import LOCAL, Layout, Place, temporary_folder
+from cachekit.store.nearest import Around
+from cachekit.store.origin import Beside, Origins
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.record import IMPORTED, DamagedRecordError, File, Record, decode, encode
+from cachekit.store.record import DamagedRecordError, File, Record, decode, encode
+from cachekit.store.refusal import Asked, Refusal
 from cachekit.store.rwlock import RWLock
+from cachekit.text import cause_of
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -36,47 +40,52 @@ class Store:
     Args:
         home: Its folder; made when first written to.
         journal: Told about damage (`store.damaged`), once for each piece.
+        asked: Says which records may be used; all by default.
 
     Attributes:
         layout: Its paths.
         rwlock: Its lock: publishing reads, removal writes.
         index: What its records say and name, as of the last question.
         blobs: Checks them.
+        origins: Where records came from.
+        refusal: Which of them may not be used.
         journal: Told what happens.
     """
 
-    def __init__(self, home: Path, journal: Journal) -> None:
+    def __init__(self, home: Path, journal: Journal, asked: Asked | None = None) -> None:
         self.layout = Layout(home)
         self.rwlock = RWLock(self.layout, self._tell_waiting)
         self.index = Index(self.layout)
         self.blobs = Blobs(self.layout, self.index)
+        self.origins = Origins(self.layout)
         self._in_use = InUse(self.layout, self.rwlock)
         self._quarantine = Quarantine(self.layout, self.blobs, journal)
+        self.refusal = Refusal(self.layout, self.origins, self._quarantine, journal, asked=asked)
         self.journal = journal
         self._changes: dict[str, FileLock] = {}
         self._flaws: dict[str, str] = {}
 
     # Reading
 
-    def lookup(self, key: str, directory: str, model_type: str) -> Record | None:
-        """The record of a key, if it is whole: its own digest, and that of every blob, fits.
+    def lookup(self, place: Place) -> Record | None:
+        """The record at a place, if it is whole: its own digest, and that of every blob, fits.
 
-        Damage is reported to the journal, moved to quarantine, and a miss. Inside of `holding` that is a use of the
+        Damage is reported to the journal, moved to quarantine, and a miss. Inside of `using` that is a use of the
         record, and it is held.
         """
-        self._flaws.pop(key, None)
-        record = self._load(self.layout.record(directory, model_type, key), key, check_blobs=True)
+        self._flaws.pop(place.key, None)
+        record = self._load(place, check_blobs=True)
         if record is not None and self._in_use.active:
-            uses.note(self.layout, key)
+            uses.note(self.layout, place.key)
         return record
 
     def flaw(self, key: str) -> str:
         """What the last `lookup` of a key found wrong with its record; empty if the record is missing or whole."""
         return self._flaws.get(key, "")
 
-    def read(self, directory: str, model_type: str, key: str) -> Record | None:
-        """The record of a key, its own digest checked; its blobs are not, which `lookup` does."""
-        return self._load(self.layout.record(directory, model_type, key), key, check_blobs=False)
+    def read(self, place: Place) -> Record | None:
+        """The record at a place, its own digest checked; its blobs are not, which `lookup` does."""
+        return self._load(place, check_blobs=False)
 
     def refresh(self, *, exact: bool = False) -> Index:
         """The index, as the records are at this moment.
@@ -88,74 +97,60 @@ class Store:
         Raises:
             StoreError: A folder of records cannot be read, and it is to be exact.
         """
+        return next(self._looks(exact=exact))
+
+    def _looks(self, *, exact: bool = False) -> Iterator[Index]:
         tell = lambda done, of: self.journal.show("store.reading", done=done, of=of)  # noqa: E731
-        try:
-            self.index.refresh(exact=exact, tell=tell)
-        except OSError as error:
-            raise StoreError(
-                f"the records of the store cannot be read: {error.filename}",
-                cause=error.strerror or str(error),
-                hint="make the folder readable: `cachekit doctor` says who owns it",
-            ) from error
-        return self.index
+        return self.index.looks(exact=exact, tell=tell)
+
+    def _ask(self, question: Callable[[Index], _T]) -> _T:
+        """What the index answers, as the records are at this moment."""
+        looks = self._looks()
+        while True:
+            index = next(looks)
+            with suppress(LostIndexError):
+                return question(index)
 
     def rows(self, where: Callable[[IndexRow], bool] = lambda _: True) -> list[IndexRow]:
         """Some of the records that can be used, in the order of their paths; damaged ones are set aside."""
-        return self._of_index(lambda index: [row for row in index.rows() if where(row)])
+        return self._ask(lambda index: [row for row in self._sound(index).rows() if where(row)])
 
     def listed(self) -> list[Listed]:
         """The records that can be used, as `ls` lists them, the youngest first; damaged ones are set aside."""
-        return self._of_index(Index.listed)
+        return self._ask(lambda index: self._sound(index).listed())
 
-    def _of_index(self, ask: Callable[[Index], _T]) -> _T:
-        """An answer of the index, after what is damaged was set aside."""
+    def _sound(self, index: Index) -> Index:
+        """The index, after what is damaged was set aside."""
+        for row in index.flawed():
+            self.read(row.place)
+        return index
 
-        def answer() -> _T:
-            index = self.refresh()
-            for row in index.flawed():
-                self.read(*row.place)
-            return ask(index)
-
-        try:
-            return answer()
-        except LostIndexError:  # the next look finds a new one
-            return answer()
+    def by_prefix(self, digits: str) -> list[IndexRow]:
+        """The records that can be used and whose keys begin so."""
+        return self._ask(lambda index: [row for row in index.by_prefix(digits.lower()) if row.usable])
 
     def records(self, where: Callable[[IndexRow], bool] = lambda _: True) -> Iterator[Record]:
         """The records of `rows`; their blobs are not checked."""
         for row in self.rows(where):
-            if (record := self.read(*row.place)) is not None:
+            if (record := self.read(row.place)) is not None:
                 yield record
 
-    def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[NearRecord]:
-        """The records by their distance from what is wanted, nearest first; the caller takes as many as are needed."""
-        told = set[Place]()
-        for _ in range(2):
-            with suppress(LostIndexError):
-                for near in self.refresh().nearest(hard, compiler=compiler, directory=directory):
-                    if near.row.model_type != IMPORTED and near.row.place not in told:
-                        told.add(near.row.place)
-                        yield near
-                return
+    def around(self, hard: Mapping[str, Any]) -> Around:
+        """The records as they lie around what is wanted at this moment."""
+        return Around(self._looks(), hard)
 
-    def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
-        """The records with these hard ingredients, whatever their toolchains are; no distance is told of them."""
-        index = self.refresh()
-        return [NearRecord(row, index.hard(row)) for row in index.same_job(hard)]
-
-    def holding(self) -> AbstractContextManager[None]:
-        """Records looked up, published or held inside of the block stay until its end, whatever others remove."""
+    def using(self) -> AbstractContextManager[None]:
+        """Records looked up, published or used inside of the block stay until its end, whatever others remove."""
         return self._in_use.scope()
 
-    def hold(self, files: Iterable[File]) -> None:
-        """Inside of `holding`: those of the files that are here stay; to be called before looking which those are."""
+    def use(self, files: Iterable[File]) -> None:
+        """Inside of `using`: those of the files that are here stay; to be called before looking which those are."""
         self._in_use.add(file.sha256 for file in files)
 
     def keep(self, record: Record) -> bool:
-        """Inside of `holding`: the record and its files stay; False where it was removed or replaced meanwhile."""
+        """Inside of `using`: the record and its files stay; False where it was removed or replaced meanwhile."""
         self._in_use.add((file.sha256 for file in record.files), record.key)
-        path = self.layout.record(record.directory, record.model_type, record.key)
-        return self._load(path, record.key, check_blobs=False) == record
+        return self.read(record.place) == record
 
     def missing(self, record: Record) -> list[File]:
         """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
@@ -170,25 +165,52 @@ class Store:
                 lacking.append(file)
         return lacking
 
-    def reading(self, file: File) -> AbstractContextManager[Blob]:
+    @property
+    def standing(self) -> Standing:
+        """Whose the store is at this moment; see `access.standing`."""
+        return access.standing(self.layout)
+
+    @contextmanager
+    def reading(self, file: File) -> Iterator[Blob]:
         """Read a blob, and have its digest computed meanwhile; leaving the block means that it fitted.
 
-        What the block made of the bytes is to be thrown away when this raises.
+        What the block made of the bytes is to be thrown away when this raises. Where others can write to the store,
+        the blob is a copy that they cannot reach.
 
         Raises:
             IntegrityError: The bytes are not those of the record, or the block failed over bytes that are not.
+            StoreError: There is no folder for a copy that nobody else can change.
         """
-        return self.blobs.reading(file, self._quarantine.refuse)
+        with ExitStack() as stack:
+            folder = None if self.standing.whose == "own" else stack.enter_context(self._copies())
+            yield stack.enter_context(self.blobs.reading(file, self._quarantine.refuse, folder))
 
-    def _load(self, path: Path, key: str, *, check_blobs: bool) -> Record | None:
+    @contextmanager
+    def _copies(self) -> Iterator[Path]:
+        """A folder of this user alone, gone afterwards."""
+        from cachekit.store.scratch import Scratch
+
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(Scratch(temporary_folder("copies"), "blob"))
+            except OSError as error:
+                raise StoreError(
+                    f"no file of the store at {self.layout.home} can be used: somebody else can change it",
+                    cause=f"there is no folder for copies: {cause_of(error)}",
+                    hint=(error.standing.mend if isinstance(error, NotPrivateError) else "") or new_folder("TMPDIR"),
+                ) from error
+            yield folder
+
+    def _load(self, place: Place, *, check_blobs: bool) -> Record | None:
+        path, key = self.layout.record(place), place.key
         try:
             with files.opened(path) as source:
                 raw, written = source.read(), os.fstat(source.fileno()).st_mtime_ns
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._flaws[key] = f"its record cannot be read: {error.strerror or error}"
-            self.journal.emit("store.damaged", path=str(path), reason=error.strerror or str(error), kept=True)
+            self._flaws[key] = f"its record cannot be read: {cause_of(error)}"
+            self.journal.emit("store.damaged", path=str(path), reason=cause_of(error), kept=True)
             return None
         try:
             record = decode(raw)
@@ -200,20 +222,22 @@ class Store:
             if check_blobs and self._quarantine.tell_once(path):
                 bypass(self.journal, "store-schema", key)
             return None  # another schema: a miss, and none of our business
-        if record.key != key or self.layout.record(record.directory, record.model_type, record.key) != path:
+        if record.place != place:
             self._flaws[key] = "its record is damaged: it is another key's"
             self._quarantine.file(path, "it is another key's record", lambda: files.read(path) == raw)
+            return None
+        if self.refusal.refuses(record, raw):
             return None
         if check_blobs:
             # Removal takes the record first: while that is here, what is held now was here, and stays.
             if self._in_use.active:
                 self._in_use.add((file.sha256 for file in record.files), key)
                 if not _still(path, raw):
-                    return self._load(path, key, check_blobs=True)
+                    return self._load(place, check_blobs=True)
             checked = ((file, self.blobs.check(file, "noted", since=written)) for file in record.files)
             suspected = [(file, reason) for file, reason in checked if reason]
             if suspected and not _still(path, raw):
-                return self._load(path, key, check_blobs=True)
+                return self._load(place, check_blobs=True)
             damaged = [(file, reason) for file, reason in suspected if self._quarantine.blob(file, reason)]
             if damaged:
                 file, reason = damaged[0]
@@ -231,20 +255,18 @@ class Store:
 
     # Writing
 
-    def check_writable(self, place: tuple[str, str, str] | None = None) -> None:
+    def check_writable(self, place: Place | None = None) -> None:
         """Find out before an hour of compiling whether its result can be kept.
 
         Args:
-            place: Of the record that is to be made: compiler's directory, model type, key.
+            place: Of the record that is to be made.
 
         Raises:
             StoreError: It cannot.
         """
-        from cachekit.store.scratch import Scratch
-
-        access.check(self.layout, self.layout.record(*place) if place else None)
+        access.check(self.layout, self.layout.record(place) if place else None)
         try:
-            with Scratch(self.layout.tmp, "check") as folder:
+            with self.workspace() as folder:
                 (folder / "probe").write_bytes(b"cachekit")
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
@@ -258,15 +280,12 @@ class Store:
         """
         from cachekit.store.scratch import Scratch
 
-        scratch = Scratch(self.layout.tmp, "publish")
-        try:
-            folder = scratch.__enter__()
-        except OSError as error:
-            raise durable.store_error(self.layout.home, error) from error
-        try:
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(Scratch(self.layout.tmp, "publish"))
+            except OSError as error:
+                raise durable.store_error(self.layout.home, error) from error
             yield folder
-        finally:
-            scratch.__exit__(None, None, None)
 
     @contextmanager
     def changing(self, key: str) -> Iterator[None]:
@@ -285,7 +304,7 @@ class Store:
             self.layout.locks.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
-        with self.rwlock.shared():  # before the lock: whoever holds that is inside already
+        with self.rwlock.read_lock():  # before the lock: whoever holds that is inside already
             try:
                 lock.acquire()
             except OSError as error:
@@ -300,6 +319,9 @@ class Store:
         record: Record,
         finished: Mapping[str, Path],
         hashed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        *,
+        beside: Beside | None = None,
+        reused: Iterable[Record] = (),
     ) -> None:
         """Make a record and its blobs visible, the record last.
 
@@ -307,16 +329,25 @@ class Store:
             record: The record; each of its blobs is in `finished` or in the store already.
             finished: Files by SHA-256, from `workspace` or `partial`; moved.
             hashed: Of files that were hashed while they came in: their pieces' digests.
+            beside: Where it came from; it was made here, where nothing is said.
+            reused: Of one that was made here: the records of other keys whose files the compiler was given.
 
         Raises:
             StoreError: Disk full, no permission. Nothing partial is visible.
             IntegrityError: A blob that the record names is in neither place, or is not what it says.
         """
         with self.changing(record.key):
-            self._publish(record, finished, hashed)
+            self._publish(record, finished, hashed, beside, reused)
             self._in_use.add((file.sha256 for file in record.files), record.key)
 
-    def _publish(self, record: Record, finished: Mapping[str, Path], hashed: Mapping[str, tuple[str, ...]]) -> None:
+    def _publish(
+        self,
+        record: Record,
+        finished: Mapping[str, Path],
+        hashed: Mapping[str, tuple[str, ...]],
+        beside: Beside | None,
+        reused: Iterable[Record],
+    ) -> None:
         files = {file.sha256: file for file in record.files}
         try:
             pieces: dict[str, tuple[str, ...]] = {}
@@ -334,18 +365,22 @@ class Store:
             reason = self.blobs.check(file, "there" if file.sha256 in whole else "noted")
             if reason:
                 raise self._quarantine.refuse(file, reason)
-        self._compare(record)
-        self._write(encode(record), self.layout.record(*record.place))
+        before = self._compare(record)
+        beside = self.origins.made(record, before, reused) if beside is None else beside
+        if note := self.origins.note(record, beside, before):
+            self._write(note, self.layout.origin(record.place))
+        self._write(encode(record), self.layout.record(record.place))
         self.index.published(record.place, whole)
 
-    def _compare(self, record: Record) -> None:
-        """Tell where a record takes the place of another build of its key."""
-        before = self.read(*record.place)  # sets a damaged record aside
+    def _compare(self, record: Record) -> Record | None:
+        """The record that is there; told where the new one is another build of its key."""
+        before = self.read(record.place)  # sets a damaged record aside
         if before is not None:
             from cachekit.store import divergent
 
             with suppress(OSError):
                 divergent.tell(self.layout, self.journal, record, before, LOCAL)
+        return before
 
     def _write(self, raw: bytes, target: Path) -> None:
         try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit import files
-from cachekit.errors import IntegrityError
+from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.store.blobs import Depth
 from cachekit.store.garbage import garbage, quarantined
 from cachekit.store.gc import scanned
@@ -53,7 +53,7 @@ class Problem(Struct, frozen=True):
         path: Where it lies in the store.
         sha256: Of the blob that should be there; empty for records.
         reason: What is wrong.
-        mended: Where the good bytes came from.
+        repaired: Where the good bytes came from.
         left: Why it could not be repaired.
     """
 
@@ -65,8 +65,36 @@ class Problem(Struct, frozen=True):
     path: str
     sha256: str
     reason: str
-    mended: str = ""
+    repaired: str = ""
     left: str = ""
+
+
+class Distrusted(Struct, frozen=True):
+    """A record that the settings do not let be used any more, or be given to others, and why."""
+
+    key: str
+    recipe: str
+    reason: str
+
+
+class OriginCounts(Struct, frozen=True):
+    """Where the records of the store came from: another question than whether their bytes are right.
+
+    Attributes:
+        here: How many were made here.
+        owner: Came from where only this user, or an organisation of this user, can write.
+        signed: Were signed by somebody whom the settings named then.
+        anybody: Were taken whoever made them.
+        revoked: Those that are not used any more.
+        kept: Those that are used, and not given to others.
+    """
+
+    here: int = 0
+    owner: int = 0
+    signed: int = 0
+    anybody: int = 0
+    revoked: tuple[Distrusted, ...] = ()
+    kept: tuple[Distrusted, ...] = ()
 
 
 class Verified(Answer, frozen=True):
@@ -84,6 +112,7 @@ class Verified(Answer, frozen=True):
         orphans: Blobs that no record names: `gc` removes them.
         garbage: What dead processes left: `gc` removes that, too.
         quarantined: Files that were set aside earlier.
+        origins: Where the records came from.
         seconds: Wall time.
     """
 
@@ -98,20 +127,28 @@ class Verified(Answer, frozen=True):
     orphans: Count = Count()
     garbage: Count = Count()
     quarantined: Count = Count()
+    origins: OriginCounts = OriginCounts()
     seconds: float = 0.0
 
     @property
     def bad(self) -> tuple[Problem, ...]:
         """What is still bad."""
-        return tuple(problem for problem in self.problems if not problem.mended)
+        return tuple(problem for problem in self.problems if not problem.repaired)
 
     @property
     def good(self) -> bool:
         """Nothing is bad."""
         return not self.bad
 
-    def error(self) -> IntegrityError | None:
-        """The error to end with, if something is still bad."""
+    def error(self) -> IntegrityError | UntrustedError | None:
+        """The error to end with, if something is still bad, or revoked."""
+        if self.good and self.origins.revoked:
+            gone = self.origins.revoked
+            return UntrustedError(
+                f"{len(gone)} of {self.records} records are revoked: {', '.join(one.key[:12] for one in gone[:SHOWN])}",
+                cause=f"{gone[0].recipe} is {gone[0].reason}",
+                hint="they are not used; the next plan of each sets it aside, or `cachekit store rm KEY`",
+            )
         if self.good:
             return None
         keys = sorted({key[:12] for problem in self.bad for key in problem.keys})
@@ -124,12 +161,12 @@ class Verified(Answer, frozen=True):
         )
 
 
-def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Examine | None]) -> Verified:
+def verify(store: Store, cache_dirs: Path, depth: Depth, examine: Callable[[str], Examine | None]) -> Verified:
     """Check records, blobs and compiled graphs; nothing is changed.
 
     Args:
         store: The store.
-        live: Where compiler cache dirs are made.
+        cache_dirs: Where compiler cache dirs are made.
         depth: To which blobs are checked; compiled graphs are looked into at `digest`.
         examine: Gives what looks into the graphs of a compiler's directory; None if nothing can.
 
@@ -144,7 +181,7 @@ def verify(store: Store, live: Path, depth: Depth, examine: Callable[[str], Exam
     keys, later = index.keys(), index.count_later()
     look = _Look(store, depth, examine)
     problems, notes = look.at_all(len(keys))
-    left = garbage(layout, live, keys)
+    left = garbage(layout, cache_dirs, keys)
     aside = list(quarantined(layout))
     store.refresh(exact=True)  # published meanwhile
     orphans: list[int] = []
@@ -228,7 +265,7 @@ class _Look:
         ]
 
     def _path(self, row: IndexRow) -> Path:
-        return self._layout.record(*row.place)
+        return self._layout.record(row.place)
 
     # Blobs
 

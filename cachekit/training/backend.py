@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cachekit.compilers.port import Runtime
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training import model
 from cachekit.training.events import CounterWatch, Events
@@ -46,7 +47,7 @@ class Backend:
 
     evaluates = True
 
-    def __init__(self, job: Job, runtime: Any, events: Events, workers: int, output_dir: str) -> None:
+    def __init__(self, job: Job, runtime: Runtime, events: Events, workers: int, output_dir: str) -> None:
         self.job, self.runtime, self.events = job, runtime, events
         self.workers, self.output_dir = workers, output_dir
         self.trial = job.mode == "trial"
@@ -58,7 +59,7 @@ class Backend:
         Raises:
             CachekitError: See `model.load`.
         """
-        return model.load(self.job, task, self.runtime.model_options(self.job.settings))
+        return model.load(self.job, task, self.runtime.model_options())
 
     def run(self, processor: Any, net: Any, work: Work, watch: CounterWatch) -> TrainingOutcome:
         """Train, evaluate every split that is not trained on, save."""
@@ -72,7 +73,7 @@ class Backend:
             self.workers,
             work,
             model=net,
-            args=arguments(job, self.output_dir, work.labels, runtime.arguments(job.settings)),
+            args=arguments(job, self.output_dir, work.labels, runtime.arguments()),
             train_dataset=Resized(train, len(train)),
             eval_dataset=rest["validation"],
             data_collator=work.collate,

@@ -16,6 +16,7 @@ from typing import Any
 
 from cachekit.errors import UsageError
 from cachekit.events import Journal
+from cachekit.text import cause_of
 
 STATE = "trainer_state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -48,12 +49,12 @@ def checkpoint(resume: str, output_dir: Path, journal: Journal) -> str:
                 return str(found)
             passed.append((found, reason))
     except OSError as error:
-        raise UsageError(f"{output_dir} cannot be read", cause=error.strerror or str(error)) from error
+        raise UsageError(f"{output_dir} cannot be read", cause=cause_of(error)) from error
     if passed:
         raise UsageError(
             f"no checkpoint in {output_dir} is whole",
             cause="; ".join(f"{path.name}: {why}" for path, why in passed[:3]),
-            hint="leave --resume out to start anew",
+            hint="leave --resume out to start over",
         )
     raise UsageError(
         f"there is no checkpoint in {output_dir}",
@@ -65,10 +66,10 @@ def _named(path: Path) -> str:
     hint = "name a checkpoint-N folder, or say --resume auto"
     try:
         if not (path / STATE).is_file():
-            raise UsageError(f"{path} is no checkpoint", cause=f"it has no {STATE}", hint=hint)
+            raise UsageError(f"{path} is not a checkpoint", cause=f"it has no {STATE}", hint=hint)
         reason = flaw(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{str(path)[:200]} is no checkpoint", cause=str(error)[:200], hint=hint) from error
+        raise UsageError(f"{str(path)[:200]} is not a checkpoint", cause=str(error)[:200], hint=hint) from error
     if reason:
         raise UsageError(f"the checkpoint {path} is not whole", cause=reason, hint="say --resume auto, or another one")
     return str(path.absolute())
@@ -89,7 +90,7 @@ def flaw(checkpoint: Path) -> str:
     try:
         return next(_flaws(checkpoint), "")
     except OSError as error:
-        return f"{Path(error.filename or checkpoint).name} cannot be read: {error.strerror or error}"
+        return f"{Path(error.filename or checkpoint).name} cannot be read: {cause_of(error)}"
 
 
 def weight_names(checkpoint: Path) -> set[str]:

@@ -57,8 +57,9 @@ def tables(recipe: Recipe) -> dict[str, Sequence[Any]]:
     Raises:
         DataError: Missing, unreadable or empty files, or no such column.
     """
-    data, nested, plain = recipe.data, tasks.nested(recipe), tasks.fields(recipe).plain_text
-    loaded = _from_hub(recipe) if data.id else _from_files(recipe)
+    nested, plain = tasks.nested(recipe), tasks.fields(recipe).plain_text
+    local = shapes.local(recipe)
+    loaded = _from_local(recipe, local) if local else _from_hub(recipe)
     found = {name: loaded[name] for name in SPLITS if name in loaded}
     for name, table in found.items():
         if len(table) == 0:
@@ -143,16 +144,16 @@ def _sample(split: Split, limit: int | None, seed: int, running: bool) -> Split:
     return split.take(sorted(random.Random(seed).sample(range(len(split)), limit)))  # noqa: S311
 
 
-def _from_files(recipe: Recipe) -> dict[str, Any]:
-    data, columns = recipe.data, tasks.read_columns(recipe)
-    if folders := images.of(recipe):
-        image, label = (tasks.columns(recipe)[name] for name in ("image_column", "label_column"))
-        return {name: images.read(folder, image, label) for name, folder in folders.items()}
-    if saved := saved_rows.of(data.path):
-        return {name: _saved(folder, columns) for name, folder in saved.items()}
+def _from_local(recipe: Recipe, local: shapes.LocalRows) -> dict[str, Any]:
+    columns = tasks.read_columns(recipe)
     found: dict[str, Any] = {}
-    for name, path in shapes.split_files(recipe).items():
-        if path.suffix.lower() == ".parquet":
+    for name, path in local.splits.items():
+        if local.form == "images":
+            image, label = (tasks.columns(recipe)[name] for name in ("image_column", "label_column"))
+            found[name] = images.read(path, image, label)
+        elif local.form == "saved":
+            found[name] = _saved(path, columns)
+        elif path.suffix.lower() == ".parquet":
             found[name] = _parquet(path, columns)
         else:
             found[name] = list(shapes.read(recipe, path, columns))
@@ -183,7 +184,7 @@ def _parquet(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
         rows.require(path, pq.read_schema(path).names, columns)
         table: list[dict[str, Any]] = pq.read_table(path, columns=list(columns)).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is no parquet file", cause=str(error).splitlines()[0]) from error
+        raise DataError(f"{path} is not a Parquet file", cause=str(error).splitlines()[0]) from error
     return table
 
 

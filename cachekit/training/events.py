@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cachekit.private import opened
+
 POLL = 0.5  # seconds between two looks at the counters
 
 
@@ -18,7 +20,7 @@ class Events:
     """Writes events, and keeps the time of phases."""
 
     def __init__(self, path: Path) -> None:
-        self._stream = path.open("a", encoding="utf-8", buffering=1)
+        self._stream = open(path, "a", encoding="utf-8", buffering=1, opener=opened)  # noqa: SIM115
         self._lock = threading.Lock()
         self.seconds: dict[str, float] = {}
         self._phase = ""

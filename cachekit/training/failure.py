@@ -6,12 +6,12 @@ import errno
 import os
 import re
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from cachekit.disk import existing
-from cachekit.errors import INSTALL, CachekitError, TrainingError
+from cachekit.errors import INSTALL, CachekitError, TrainingError, chain_of
 from cachekit.training.job import Failure
 
 LONGEST = 300  # characters of other programs' words that an error shows
@@ -46,7 +46,7 @@ def full_disk(folders: Iterable[Path]) -> Path | None:
 
 def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> Failure:
     """Name an exception as one of our errors: it was raised in a phase of a run that writes into these folders."""
-    chain = list(_chain(error))
+    chain = chain_of(error)
     texts = [str(one) for one in chain]
     lines = [line.strip() for line in texts[0].splitlines() if line.strip()]
     said = next((line for line in lines if not line.endswith(":")), "")  # "backend='inductor' raised:" says nothing
@@ -101,17 +101,6 @@ def _says_full(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return True
     return _NO_SPACE.search(str(error)) is not None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception, what it was raised from, and what was being handled."""
-    pending, seen = [error], set()
-    while pending:
-        one = pending.pop(0)
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            pending += [other for other in (one.__cause__, one.__context__) if other is not None]
 
 
 def _last_words(log: Path, printed: int) -> str:

@@ -14,14 +14,15 @@ class Job(Struct, frozen=True):
 
     Attributes:
         mode: `trial` takes a few steps that reach every graph and leaves nothing behind; `train` is the fine-tune.
-        recipe: Checked values; the worker does not read YAML.
+        recipe: Checked values; the worker does not read YAML. Its variables are in the worker's environment, and not
+            here: a job is a file, and a variable may be a secret.
         labels: Names of the classes, in the order of their numbers.
         precision: `bf16` or `fp32`.
         config: The architecture's config with the recipe's overrides.
         weights: Folder or Hub id of the weights.
         tokenizer: Folder or Hub id of the tokenizer.
         output_dir: Where checkpoints and the model go.
-        runtime: Module of the compiler's runtime.
+        runtime: The module that has the compiler's `port.Runtime`.
         settings: What that runtime is told.
         resume: A checkpoint's path; empty starts anew.
         compiles_expected: False where everything was restored: the worker reports each compile as a surprise.

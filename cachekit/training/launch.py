@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from io import RawIOBase
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from cachekit import start
+from cachekit import config_trust, private, redact, start
 from cachekit.compilers.port import Sink, Watch
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
 from cachekit.process import die_with
+from cachekit.text import cause_of
 from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
@@ -47,7 +50,7 @@ class ProcessLauncher:
         Args:
             job: What to do; `job.events` and `job.result` name files in an existing folder.
             environment: Changes to this process's environment; None unsets.
-            log: Where the worker's output goes.
+            log: Where the worker's output goes, without secrets; see `cachekit.redact`.
             sink: Called with each event.
             watch: Looks after the run; may end it.
 
@@ -58,17 +61,23 @@ class ProcessLauncher:
         """
         watch = watch or Watch({})
         job_path = Path(job.events).with_name("job.json")
+        said = job_path.with_name("output")
+        variables = merged(environment)
+        secrets = redact.secrets_of(variables)
         try:
-            job_path.write_bytes(msgspec.json.encode(job))
+            private.write(job_path, msgspec.json.encode(job))
             log.parent.mkdir(parents=True, exist_ok=True)
-            output = log.open("ab")
+            kept = open(log, "ab", buffering=0, opener=private.opened)  # noqa: SIM115
+            output = open(said, "w+b", opener=private.opened)  # noqa: SIM115
+            said.unlink()  # it has no name: whatever ends us leaves nothing but the log
         except OSError as error:
             raise TrainingError(
                 "the training worker cannot be started",
-                cause=error.strerror or str(error),
+                cause=cause_of(error),
                 hint="free some space, or set CACHEKIT_HOME and CACHEKIT_COMPILER_CACHE_DIR to other disks",
             ) from error
-        with output:
+        told = _Output(output.fileno(), kept, redact.Stream(secrets))
+        with output, kept:
             printed = log.stat().st_size  # the bytes before are another run's
             try:
                 child = subprocess.Popen(
@@ -76,7 +85,7 @@ class ProcessLauncher:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env=merged(environment),
+                    env=variables,
                     # A group of its own: Ctrl-C reaches us first, and the compilers that it started end with it.
                     start_new_session=True,
                     preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
@@ -89,7 +98,8 @@ class ProcessLauncher:
                 ) from error
             ended_by_us = False
             try:
-                ended_by_us = _follow(child, _Tail(log, printed), _Tail(Path(job.events)), sink, watch)
+                plain = partial(_told, sink, secrets)
+                ended_by_us = _follow(child, told, _Tail(Path(job.events)), plain, watch)
             except KeyboardInterrupt as error:
                 raise InterruptedRunError(
                     "stopped",
@@ -98,8 +108,9 @@ class ProcessLauncher:
                 ) from None
             finally:
                 end(child)
+                told.close()
         code = 0 if ended_by_us else child.returncode
-        result = _outcome(job, failed=watch.failed(code), workers=watch.workers, log=log)
+        result = _outcome(job, failed=watch.failed(code), workers=watch.workers, log=log, secrets=secrets)
         if result is None:
             folders = [job_path.parent, Path(job.output_dir)] if job.mode == "train" else [job_path.parent]
             from cachekit.training.failure import of_death
@@ -109,8 +120,9 @@ class ProcessLauncher:
 
 
 def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
-    """This process's environment with changes; None unsets."""
+    """This process's environment with changes; None unsets. The signing key is for nobody else."""
     environment = dict(os.environ)
+    environment.pop(config_trust.KEY, None)
     for name, value in changes.items():
         if value is None:
             environment.pop(name, None)
@@ -127,15 +139,6 @@ class _Tail:
     position: int = 0
     skipping: bool = False
 
-    def read(self) -> bytes:
-        """What is new; nothing while there is no file."""
-        with suppress(FileNotFoundError), self.path.open("rb") as stream:
-            stream.seek(self.position)
-            block = stream.read(_BLOCK)
-            self.position += len(block)
-            return block
-        return b""
-
     def lines(self) -> Iterator[bytes]:
         """Whole lines that are new, but for those of more than `_LONGEST` bytes."""
         with suppress(FileNotFoundError), self.path.open("rb") as stream:
@@ -150,12 +153,44 @@ class _Tail:
                 self.skipping = not whole
 
 
-def _follow(child: subprocess.Popen[bytes], log: _Tail, events: _Tail, sink: Sink, watch: Watch) -> bool:
+@dataclass(slots=True)
+class _Output:
+    """What a worker prints, and the log that keeps it without secrets. A disk that is full ends the log, and no run."""
+
+    said: int  # a descriptor
+    log: RawIOBase
+    stream: redact.Stream
+    position: int = 0
+
+    def read(self) -> bytes:
+        """What is new."""
+        block = os.pread(self.said, _BLOCK, self.position)
+        self.position += len(block)
+        self._keep(self.stream.feed(block))
+        return block
+
+    def close(self) -> None:
+        """Keep the rest; there is no more."""
+        while self.read():
+            pass
+        self._keep(self.stream.close())
+
+    def _keep(self, block: bytes) -> None:
+        with suppress(OSError):
+            while block:
+                block = block[self.log.write(block) or 0 :]
+
+
+def _told(sink: Sink, secrets: Sequence[str], event: dict[str, Any]) -> None:
+    sink(redact.document(event, secrets))
+
+
+def _follow(child: subprocess.Popen[bytes], output: _Output, events: _Tail, sink: Sink, watch: Watch) -> bool:
     """Pass on what the run tells and prints until it ends; returns whether it has to be ended."""
     ticked = time.monotonic()
     while True:
         running = child.poll() is None
-        while block := log.read():  # first: a compile is told before the step that it belongs to ends
+        while block := output.read():  # first: a compile is told before the step that it belongs to ends
             for event in watch.output(block):
                 sink(dict(event))
         for line in events.lines():
@@ -194,7 +229,7 @@ def end(child: subprocess.Popen[bytes], *, alone: bool = True) -> None:
         child.wait()
 
 
-def _outcome(job: Job, *, failed: bool, workers: int, log: Path) -> Result | None:
+def _outcome(job: Job, *, failed: bool, workers: int, log: Path, secrets: Sequence[str]) -> Result | None:
     """What the workers say; None where one of them did not come to say it."""
     first = Path(job.result)
     result = _read_result(first)
@@ -202,7 +237,10 @@ def _outcome(job: Job, *, failed: bool, workers: int, log: Path) -> Result | Non
     # The first rank may have said nothing, or nothing bad; another may know why.
     failure = next((one.failure for one in (result, *others) if one is not None and one.failure is not None), None)
     if failure is not None:
-        raise from_code(failure.code, failure.message, cause=failure.cause, hint=failure.hint or f"see {log}")
+        message, cause, hint = (
+            redact.printed(words, secrets) for words in (failure.message, failure.cause, failure.hint)
+        )
+        raise from_code(failure.code, message, cause=cause, hint=hint or f"see {log}")
     if failed or result is None or sum(one is not None for one in others) + 1 < workers:
         return None
     return result

@@ -22,6 +22,7 @@ from queue import Empty, SimpleQueue
 
 from cachekit.errors import CachekitError, UsageError
 from cachekit.process import die_with
+from cachekit.text import cause_of
 from cachekit.training.launch import GRACE, end, merged
 
 PASSED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"))
@@ -204,6 +205,6 @@ def _not_run(program: str, error: OSError) -> CachekitError:
     missing = isinstance(error, FileNotFoundError)
     return UsageError(
         f"the command {program} was not found" if missing else f"{program} cannot be run",
-        cause="no file and no program on PATH has this name" if missing else error.strerror or str(error),
+        cause="no file and no program on PATH has this name" if missing else cause_of(error),
         hint="cachekit run -- COMMAND ARGUMENT..., as you would type it without cachekit",
     )

@@ -29,7 +29,7 @@ def run_job(
     launcher: ProcessLauncher,
     compiler: Compiler,
     prepared: Prepared,
-    live: CacheDir,
+    cache_dir: CacheDir,
     mode: Literal["trial", "train"],
     *,
     store: Store,
@@ -45,7 +45,7 @@ def run_job(
         launcher: Starts the worker.
         compiler: The recipe's.
         prepared: The recipe.
-        live: The compiler cache dir.
+        cache_dir: The compiler cache dir.
         mode: Of the job.
         store: Its journal is told, and a trial that fails is noted there.
         log: The file that the worker prints to.
@@ -67,7 +67,7 @@ def run_job(
     weights = str(folder) if folder else recipe.model.id or ""
     job = Job(
         mode=mode,
-        recipe=recipe,
+        recipe=structs.replace(recipe, environment={}),
         labels=prepared.labels,
         precision=ingredients.precision(recipe, prepared.fingerprint.bf16),
         config=dict(prepared.architecture.config),
@@ -76,13 +76,13 @@ def run_job(
         output_dir=str(output_dir or ""),
         runtime=compiler.runtime,
         settings=compiler.settings(recipe),
-        events=str(live.work / "events.jsonl"),
-        result=str(live.work / "result.json"),
+        events=str(cache_dir.work / "events.jsonl"),
+        result=str(cache_dir.work / "result.json"),
         resume=resume,
         compiles_expected=not found,
     )
 
-    watch = compiler.watch(Run(recipe, live.tree, mode, found, strict, live.restored))
+    watch = compiler.watch(Run(recipe, cache_dir.tree, mode, found, strict, cache_dir.restored))
 
     def sink(event: dict[str, Any]) -> None:
         watch.event(event)

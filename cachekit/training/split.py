@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, TrainerCallback, set_seed
 
+from cachekit.compilers.port import Runtime
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import Recipe
 from cachekit.text import first_line
@@ -104,7 +105,7 @@ class Backend(backend.Backend):
 
     evaluates = False
 
-    def __init__(self, job: Job, runtime: Any, events: Events, workers: int, output_dir: str) -> None:
+    def __init__(self, job: Job, runtime: Runtime, events: Events, workers: int, output_dir: str) -> None:
         super().__init__(job, runtime, events, workers, output_dir)
         layout = job.recipe.parallel
         self._arguments = self._made(

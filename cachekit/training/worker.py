@@ -14,10 +14,11 @@ import traceback
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from cachekit import private
+from cachekit.compilers.port import Runtime
 from cachekit.errors import CachekitError
 from cachekit.process import die_with
 from cachekit.recipe.ingredients import eval_batch
@@ -36,7 +37,7 @@ def main() -> int:
     target = Path(f"{job.result}.rank{rank}") if rank else Path(job.result)
     # On a disk that fills up, this much is there to say so.
     fresh = target.with_name(f"new-{target.name}")
-    fresh.write_bytes(b" " * RESERVE)
+    private.write(fresh, b" " * RESERVE)
     events = Events(Path(f"{job.events}.rank{rank}") if rank else Path(job.events))
     try:
         result = _run(job, events)
@@ -72,7 +73,7 @@ def _run(job: Job, events: Events) -> Result:
 def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
     workers = int(os.environ.get("WORLD_SIZE", "1"))  # torchrun's, over all nodes
     with events.timed("import"):
-        runtime: Any = importlib.import_module(job.runtime)
+        runtime: Runtime = importlib.import_module(job.runtime).Runtime()
         import sklearn.metrics  # noqa: F401 - used by the first evaluation, and missed here, before the first compile
 
         from cachekit.training import backend, tasks, trainer

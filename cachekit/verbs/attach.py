@@ -26,7 +26,7 @@ from cachekit.recipe import command as command_line
 from cachekit.recipe.command import CommandLine
 from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, plan
-from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready, told
+from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready, since, told
 from cachekit.verbs.session import Session, environment
 
 
@@ -83,7 +83,7 @@ class Attachment:
         self._state: Literal["attached", "late", "attended", "failed"] = "attached"
         self._problem = ""
         self._notes: list[str] = []
-        self._live: CacheDir | None = None
+        self._cache_dir: CacheDir | None = None
         self._watch: Watch | None = None
         self._record: Record | None = None
         self._seed: Record | None = None
@@ -138,16 +138,16 @@ class Attachment:
     def _restore(self, planned: Plan) -> None:
         self._fetched = planned.found is not None
         compiler, recipe = self._session.compiler, self._prepared.recipe
-        live, record, seed = self._stack.enter_context(
+        cache_dir, record, seed = self._stack.enter_context(
             entered(self._session, planned, require_warm=self._strict, recache=self._replaces)
         )
         found = record is not None and bool(record.soft.get(REPORTED))
         # Strictness is ours: a watch looks at another process.
-        watch = compiler.watch(Run(recipe, live.tree, "command", found, strict=False, restored=live.restored))
-        self._live, self._record, self._seed, self._watch = live, record, seed, watch
+        watch = compiler.watch(Run(recipe, cache_dir.tree, "command", found, strict=False, restored=cache_dir.restored))
+        self._cache_dir, self._record, self._seed, self._watch = cache_dir, record, seed, watch
         if record or seed:
             self._session.journal.emit(
-                "restore", key=self._prepared.key, bytes=live.restored_bytes, seconds=self._since(self._start)
+                "restore", key=self._prepared.key, bytes=cache_dir.restored_bytes, seconds=since(self._start)
             )
         watch.begin(self._tell)
         self._stack.enter_context(environment({**watch.environment, ATTENDED: self._session.journal.run}))
@@ -161,7 +161,7 @@ class Attachment:
         """The work goes on without us."""
         self._state, self._problem = "failed", ": ".join(filter(None, [error.message, error.cause]))
         self._session.journal.emit("worker.note", note=self._problem)
-        self._live = None
+        self._cache_dir = None
 
     # Meanwhile
 
@@ -177,7 +177,7 @@ class Attachment:
             seed=self._seed,
             built=self._built,
             problem=self._problem,
-            restored_bytes=self._live.restored_bytes if self._live else 0,
+            restored_bytes=self._cache_dir.restored_bytes if self._cache_dir else 0,
             overhead_seconds=self._overhead,
             seconds=time.monotonic() - self._start,
         )
@@ -196,9 +196,9 @@ class Attachment:
         return structs.replace(seen, compiled=max(seen.compiled, len(self._new())), notes=notes, exact=False)
 
     def _new(self) -> frozenset[str]:
-        if self._live is None:
+        if self._cache_dir is None:
             return frozenset()
-        return self._session.compiler.contents(self._live.tree) - self._live.before
+        return self._session.compiler.contents(self._cache_dir.tree) - self._cache_dir.before
 
     def check(self) -> None:
         """Stop where something compiled that should not.
@@ -223,8 +223,8 @@ class Attachment:
         """
         finishes = finished and not self._finished
         self._finished = self._finished or finished
-        live = self._live
-        if live is None or os.getpid() != self._pid or self._closed:
+        cache_dir = self._cache_dir
+        if cache_dir is None or os.getpid() != self._pid or self._closed:
             return self.report
         new = self._new()
         if not new and self._kept and not finishes:
@@ -235,13 +235,13 @@ class Attachment:
         fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
         session, replaces = self._session, self._replaces and not self._kept
         keeping = Keeping(
-            session.store, session.compiler, self._prepared, self._record, live, self._seed, replaces=replaces,
+            session.store, session.compiler, self._prepared, self._record, cache_dir, self._seed, replaces=replaces,
             marks=command_marks(seen, finished=self._finished),
         )  # fmt: skip
         self._record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)
         if not self._problem:
             self._seconds_kept = seen.compile_seconds
-            self._live = replace(live, before=live.before | new)
+            self._cache_dir = replace(cache_dir, before=cache_dir.before | new)
             self._kept = self._kept or self._record is not None
         self._overhead += time.monotonic() - mark
         return self.report
@@ -263,10 +263,6 @@ class Attachment:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.keep(finished=kind is None)
         self.close()
-
-    @staticmethod
-    def _since(start: float) -> float:
-        return round(time.monotonic() - start, 3)
 
 
 def this_command(name: str = "") -> CommandLine:

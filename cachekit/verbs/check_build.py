@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec.structs import asdict
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import IntegrityError
 from cachekit.recipe.model_folder import check_package
-from cachekit.store.divergent import builder
+from cachekit.store.divergent import Maker, maker_of
 from cachekit.training.run import run_job
 from cachekit.values import Answer
 from cachekit.verbs.plan import fetch_planned, miss_error, plan, unfetched
@@ -44,7 +45,7 @@ class CheckedBuild(Answer, frozen=True, kw_only=True):
     differ: tuple[str, ...]
     not_rebuilt: tuple[str, ...]
     not_in_record: tuple[str, ...]
-    by: Mapping[str, Any]
+    by: Maker
     seconds: float
 
     def error(self) -> IntegrityError | None:
@@ -56,7 +57,7 @@ class CheckedBuild(Answer, frozen=True, kw_only=True):
         return IntegrityError(
             f"the record of {self.recipe} is not what compiling gives here",
             cause=f"{len(differ)} of {self.same + len(differ)} parts differ: {', '.join(differ[:NAMED])}{more}; "
-            f"the record was made by {made['by']}, {made['created'][:16]}",
+            f"the record was made by {made.by}, {made.created[:16]}",
             hint=f"cachekit warm {self.source} --recache puts a new one in its place",
         )
 
@@ -77,7 +78,8 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     if record is None:
         raise miss_error(unfetched(planned) if planned.hit else planned)
     compiler = session.compiler
-    session.journal.emit("build.start", key=prepared.key, **builder(record))
+    made = maker_of(record)
+    session.journal.emit("build.start", key=prepared.key, **asdict(made))
     with session.cache_dir(prepared.key, record) as old, session.cache_dir(prepared.key, None) as new:
         _, seen = run_job(
             session.launcher(), compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
@@ -95,7 +97,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
         differ=compared.differ,
         not_rebuilt=compared.gone,
         not_in_record=compared.new,
-        by=builder(record),
+        by=made,
         seconds=round(time.monotonic() - start, 3),
     )
     session.journal.emit("build.checked", **done.as_dict())

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, structs
 
 from cachekit.compilers import Compiler, Failed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError
+from cachekit.remotes.judging import HINT
 from cachekit.remotes.remote import Found, Remote
 from cachekit.store import divergent
-from cachekit.store.layout import LOCAL
+from cachekit.store.divergent import DivergentBuilds
+from cachekit.store.layout import LOCAL, Place
 from cachekit.store.notes import Attempt, attempt_of
 from cachekit.store.record import DamagedRecordError, Record
 from cachekit.values import Answer
@@ -56,8 +58,9 @@ class Coverage(Answer, frozen=True, kw_only=True):
         basis: What the list of modules is taken from.
         needed: How many modules are needed, as far as that is known.
         graphs: How many graphs that is, where it is known; of the nearest record where there is no better.
-        builds: Where a key was built twice with other bytes; see `store.divergent`.
+        builds: Where the key was built twice with other bytes.
         notes: What could not be looked at.
+        untrusted: Where a record of the key lies that may not be used, with the reason.
         trial: The last trial of the key, where it failed.
         problem: Why nothing can be told of the recipe here, where it is `unusable`.
     """
@@ -77,8 +80,9 @@ class Coverage(Answer, frozen=True, kw_only=True):
     missing: int = 0
     graphs: int | None = None
     modules: tuple[Unit, ...] = ()
-    builds: tuple[Mapping[str, Any], ...] = ()
+    builds: tuple[DivergentBuilds, ...] = ()
     notes: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
     trial: Attempt | None = None
     problem: CachekitError | None = None
 
@@ -95,7 +99,7 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     """
     notes: list[str] = []
     place = prepared.place
-    own = session.store.read(*place)
+    own = session.store.read(place)
     shared = [found for remote in session.remotes.readable if (found := _ask(session, remote, place, notes))]
     attempt = attempt_of(session.store.layout, prepared.key)
     records = [record for record in (own, *(found.shared.record for found in shared)) if record is not None]
@@ -109,8 +113,8 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     for found in shared:
         for name in _there(session, found, notes):
             where[name].append(found.remote.name)
-    live, failures = _on_host(session, prepared, wanted, notes)
-    for name in live & wanted.keys():
+    here, failures = _on_host(session, prepared, wanted, notes)
+    for name in here & wanted.keys():
         where[name].append(CACHE_DIR)
     units = [_unit(name, tuple(where[name]), size, failures.get(name)) for name, size in sorted(wanted.items())]
     if attempt and not records and not any(unit.status == "failed" for unit in units):
@@ -139,6 +143,7 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
         modules=tuple(units),
         builds=tuple(noted),
         notes=tuple(notes),
+        untrusted=() if whole else session.remotes.untrusted(prepared.key),
         trial=attempt,
     )
 
@@ -168,12 +173,15 @@ class CoverageOfAll(Answer, frozen=True):
     modules: CoveredModules
     recipes: tuple[Coverage, ...]
 
-    def miss(self) -> MissError | None:
+    def miss(self) -> MissError | UntrustedError | None:
         """What to raise where everything should be cached; None where it is."""
         lacking = [one for one in self.recipes if not one.whole]
         if not lacking:
             return None
         first = lacking[0]
+        if all(one.untrusted for one in lacking):
+            names = shortened([one.recipe for one in lacking])
+            return UntrustedError(f"nothing that may be used covers {names}", cause=first.untrusted[0], hint=HINT)
         why = f"{first.recipe}: {first.status}"
         if first.needed:
             why += f", {first.cached} of {first.needed} modules are cached"
@@ -215,9 +223,12 @@ def coverage_of_all(
     )
 
 
-def _ask(session: Session, remote: Remote, place: tuple[str, str, str], notes: list[str]) -> Found | None:
+def _ask(session: Session, remote: Remote, place: Place, notes: list[str]) -> Found | None:
     try:
-        return remote.find(*place, anew=True)
+        return remote.find(place, anew=True)
+    except UntrustedError as error:
+        session.remotes.refused(remote, place.key, error)
+        notes.extend(session.remotes.untrusted(place.key)[-1:])
     except (RemoteError, AuthError) as error:
         session.remotes.failed(remote, error)
         notes.append(_unusable(remote, error))
@@ -227,8 +238,7 @@ def _ask(session: Session, remote: Remote, place: tuple[str, str, str], notes: l
 
 
 def _unusable(remote: Remote, error: CachekitError) -> str:
-    what = "is not used" if isinstance(error, UntrustedError) else "could not be asked"
-    return f"{remote.name} {what}: {error.cause or error.message}"
+    return f"{remote.name} could not be asked: {error.cause or error.message}"
 
 
 def _there(session: Session, found: Found, notes: list[str]) -> list[str]:
@@ -269,11 +279,11 @@ def _basis(
         return "record", max(record.graphs for record in records)
     if attempt and attempt.needed:
         return "trial", len(attempt.needed)
-    found = plan(prepared, session.store).near
+    found = plan(prepared, session.store).nearest
     near = found.known if found else None
     # Another compiler makes other graphs of the same recipe.
-    kin = near is not None and near.compiler == prepared.fingerprint.compiler
-    return ("nearest", near.graphs) if near is not None and kin else ("unknown", None)
+    same_compiler = near is not None and near.compiler == prepared.fingerprint.compiler
+    return ("nearest", near.graphs) if near is not None and same_compiler else ("unknown", None)
 
 
 def _of_trial(attempt: Attempt) -> Failed:

@@ -1,4 +1,4 @@
-"""Look for what is wrong with this host's set-up, and say which command mends it: `cachekit doctor`.
+"""Look for what is wrong with this host's set-up, and say how to repair it: `cachekit doctor`.
 
 To add a check, write it beside those of the room that it is about, and name it in that room's `CHECKS`; what a compiler
 alone knows, its adapter looks at (`Adapter.checks`). The checks of the machine and of the Python environment are here.
@@ -25,9 +25,10 @@ from cachekit.compilers.machine import Machine, machine
 from cachekit.config import Config, defaults
 from cachekit.disk import barred
 from cachekit.errors import INSTALL, CachekitError, UsageError
-from cachekit.health import STATES, Check, Finding, full, of_this_environment, trouble
+from cachekit.health import STATES, Check, Finding, exposed, full, of_this_environment, trouble
 from cachekit.remotes import doctor as remotes
 from cachekit.store import doctor as store
+from cachekit.store.layout import temporary_home
 from cachekit.values import Answer
 
 _log = logging.getLogger(__name__)
@@ -181,7 +182,7 @@ def temporary(_: Config) -> Iterator[Finding]:
     if not place.is_dir():
         yield Finding("problem", f"TMPDIR is {place}, which is not a folder", run=f"mkdir -p {shlex.quote(str(place))}")
         return
-    wrong = trouble(place, "temporary")
+    wrong = trouble(place, "temporary") or exposed(temporary_home(), "temporary")
     found = [*([wrong] if wrong else []), *full(place, "temporary")]
     if barred(place):
         found.append(
@@ -197,7 +198,7 @@ def files(_: Config) -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < FILES:
         most = hard if 0 <= hard < 1 << 20 else 65536
-        yield Finding("problem", f"a process may open {soft} files only", run=f"ulimit -n {max(most, soft)}")
+        yield Finding("problem", f"a process may open only {soft} files", run=f"ulimit -n {max(most, soft)}")
     else:
         yield Finding("ok", f"a process may open {soft if soft >= 0 else 'any number of'} files")
 
@@ -212,7 +213,7 @@ def proxies(_: Config) -> Iterator[Finding]:
                 wrong = True
                 bare = value.rpartition("@")[2]  # a proxy's password is not shown
                 run = f"export {key}=http://{'USER:PASSWORD@' if '@' in value else ''}{bare}"
-                yield Finding("problem", f"{key} is no address: it has no scheme", run=run)
+                yield Finding("problem", f"{key} is not a URL: it has no scheme", run=run)
         if len(set(values.values())) > 1:
             wrong = True
             said = f"{name} and {name.upper()} name two proxies: programs differ in which they take"
@@ -223,7 +224,7 @@ def proxies(_: Config) -> Iterator[Finding]:
 
 def disk(config: Config) -> Iterator[Finding]:
     """A full disk fails at the end of an hour of compiling."""
-    places = {config.home: "store", config.compiler_cache_dir: "live"}
+    places = {config.home: "store", config.compiler_cache_dir: "cache_dirs"}
     for adapter in registry.every():
         for place in adapter.places().values():
             if place.path is not None and place.exists:

@@ -26,7 +26,7 @@ def check_contradiction(*, require_warm: bool, recache: bool) -> None:
     if require_warm and recache:
         raise UsageError(
             "--require-warm and --recache contradict each other",
-            cause="the one forbids what the other asks for: to compile",
+            cause="one forbids compiling, and the other asks for it",
             hint="leave one of them out",
         )
 
@@ -58,7 +58,7 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
         ) from None
     loaded = variant.load()
     compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
-    return prepare(loaded, compiler, name).key
+    return prepare(loaded, compiler, name, salt=config.trust.salt).key
 
 
 def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
@@ -91,9 +91,11 @@ def find(store: Store, beginning: str) -> Record:
     """
     if len(beginning) < FEWEST_DIGITS:
         raise UnknownNameError(f"{beginning!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
-    rows = {row.key: row for row in store.refresh().by_prefix(beginning.lower()) if row.usable}
+    rows = {row.key: row for row in store.by_prefix(beginning)}
     hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
-    record = store.read(*rows[one_of(rows, beginning, "record", hint)].place)
+    record = store.read(rows[one_of(rows, beginning, "record", hint)].place)
     if record is None:
-        raise UnknownNameError(f"no record begins with {beginning!r}", cause="it is damaged, or went a moment ago")
+        raise UnknownNameError(
+            f"no record begins with {beginning!r}", cause="it is damaged, or was removed a moment ago"
+        )
     return record

@@ -14,7 +14,7 @@ from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 
 ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
 
@@ -45,6 +45,7 @@ class Bundled(Answer, frozen=True):
         bytes: Of the files in the bundle.
         size: Bytes of the bundle itself; 0 in a dry run.
         sha256: Of the bundle itself; empty in a dry run.
+        signed: Each of its records has a signature, so that it is taken where its signers are known.
         seconds: Wall time.
     """
 
@@ -55,6 +56,7 @@ class Bundled(Answer, frozen=True):
     bytes: int
     size: int
     sha256: str
+    signed: bool
     seconds: float
 
 
@@ -106,7 +108,7 @@ def check_warm(store: Store, key: str, recipe: str, machine: Sequence[str] = ())
     Raises:
         MissError: It is not.
     """
-    if not any(row.usable for row in store.refresh().by_prefix(key)):
+    if not store.by_prefix(key):
         raise MissError(
             f"{recipe} is not in the store: key {key[:16]} has no record",
             hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"
@@ -115,7 +117,7 @@ def check_warm(store: Store, key: str, recipe: str, machine: Sequence[str] = ())
         )
 
 
-@holding
+@using_store
 def export_bundle(
     session: Session, records: Sequence[Record], target: Path | None, *, dry_run: bool = False
 ) -> Bundled:
@@ -128,11 +130,12 @@ def export_bundle(
         dry_run: Only say what it would hold.
 
     Raises:
+        UntrustedError: A record is not given to others: nobody vouches for where it came from. Nothing was written.
         IntegrityError: A record of the store is not whole. Nothing was written.
         UsageError: The file cannot be written, or something else lies there.
     """
     start = time.monotonic()
-    done = write_bundle(session.store, records, target, dry_run=dry_run)
+    done = write_bundle(session.store, records, target, session.remotes.trust, dry_run=dry_run)
     return Bundled(
         bundle=str(target or "-"),
         dry_run=dry_run,
@@ -141,5 +144,6 @@ def export_bundle(
         bytes=sum(one.size for one in done.members),
         size=done.totals.size if done.totals else 0,
         sha256=done.totals.sha256 if done.totals else "",
+        signed=done.signed,
         seconds=round(time.monotonic() - start, 3),
     )

@@ -17,6 +17,7 @@ from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, Usa
 from cachekit.store import IndexRow, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
+from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 
@@ -100,7 +101,7 @@ def export_cache(
         UnknownNameError: No record is called that, or there is none of that compiler.
         UsageError: A record's compiler has no such cache, or the folder cannot be written.
     """
-    with store.holding():
+    with store.using():
         records = [record for record in _records(store, keys, compiler) if store.keep(record)]
         return _export(store, records, folder, dry_run=dry_run)
 
@@ -121,7 +122,7 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
                 damaged.append(DamagedModule(module.name, error.cause or error.message))
             except OSError as error:
                 raise UsageError(
-                    f"{folder} cannot be written", cause=error.strerror or str(error), hint="name another folder"
+                    f"{folder} cannot be written", cause=cause_of(error), hint="name another folder"
                 ) from error
     counts = Counter(result.outcome for result in done.values())
     return Exported(
@@ -151,7 +152,7 @@ def _cache_of(record: Record) -> ForeignCache:
     """
     cache = registry.of_directory(record.directory).foreign_cache
     if cache is None:
-        raise UnsafeArchiveError(f"{record.directory} is no folder of such a cache")
+        raise UnsafeArchiveError(f"{record.directory} is not a folder of such a cache")
     for module in record.modules:
         cache.check(module)
     return cache
@@ -164,7 +165,7 @@ def _records(store: Store, keys: Sequence[str], compiler: str) -> list[Record]:
             _cache_of(record)
         except UnsafeArchiveError as error:
             raise UsageError(
-                f"record {record.key[:16]} is of no cache that other tools read",
+                f"record {record.key[:16]} belongs to no cache that other tools read",
                 cause=str(error),
                 hint="for a bundle of it name a file: cachekit store export NAME.tar KEY",
             ) from error

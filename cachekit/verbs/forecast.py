@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, InterruptedRunError, MissError
+from cachekit.errors import CachekitError, InterruptedRunError, MissError, UntrustedError
 from cachekit.recipe.price import Price
+from cachekit.remotes.judging import HINT
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
@@ -80,11 +81,18 @@ class Forecast(Answer, frozen=True):
         """One error for what could not be planned, with the first one's code."""
         return together([(row.name, row.error) for row in self.plans if row.error], len(self.plans), "planned")
 
-    def miss(self) -> MissError | None:
+    def miss(self) -> MissError | UntrustedError | None:
         """What to raise where nothing may compile; None where all are hits."""
         missed = [row for row in self.plans if row.status == "miss"]
         if not missed:
             return None
+        if all(row.untrusted for row in missed):
+            names = shortened([row.name for row in missed])
+            return UntrustedError(
+                f"{len(missed)} of {len(self.plans)} have no record that may be used: {names}",
+                cause=missed[0].untrusted[0],
+                hint=HINT,
+            )
         return MissError(
             f"{len(missed)} of {len(self.plans)} are not warm: {shortened([row.name for row in missed])}",
             hint=f"cachekit warm {missed[0].source}",
@@ -175,9 +183,9 @@ def forecast(
 
 def _former(store: Store, prepared: Prepared) -> Record | None:
     """The youngest whole record of the same recipe under another toolchain."""
-    alike = [one.row for one in store.same_job(prepared.ingredients.hard) if one.row.key != prepared.key]
+    alike = [one.row for one in store.around(prepared.ingredients.hard).same_job() if one.row.key != prepared.key]
     youngest = sorted(alike, key=lambda row: row.created, reverse=True)
-    records = (store.read(row.directory, row.model_type, row.key) for row in youngest)
+    records = (store.read(row.place) for row in youngest)
     return next((record for record in records if record and not store.missing(record)), None)
 
 

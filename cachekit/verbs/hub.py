@@ -7,13 +7,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit import config_files
+from cachekit import config_files, redact
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.address import setup
 from cachekit.remotes.port import Repo
 from cachekit.remotes.remotes import Remotes
-from cachekit.text import redact
 from cachekit.values import Answer
 
 NAME = "hub"  # of the remote in the settings
@@ -27,6 +26,7 @@ class Used(Answer, frozen=True):
     Attributes:
         kind: `model` or `dataset`.
         new: The repo was made now.
+        owned: It belongs to the token's user, or to an organisation of this user.
         file: The settings that name it.
         cache: What the settings say: the store and the repo, with what may be done in each.
     """
@@ -36,15 +36,23 @@ class Used(Answer, frozen=True):
     url: str
     private: bool
     new: bool
+    owned: bool
     file: Path
     cache: str
 
 
 class RemoteContents(Answer, frozen=True):
-    """What a remote holds."""
+    """What a remote holds.
+
+    Attributes:
+        signed: How many of the records have signatures, whoever's.
+        demands: Why a record there needs the signature of somebody whom the settings name; empty where it does not.
+    """
 
     remote: str
     records: tuple[RemoteRecords, ...]
+    signed: int
+    demands: str
 
 
 class RemoteRecords(Struct, frozen=True):
@@ -80,11 +88,12 @@ def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
     """
     check_settings(folder / FILE, repo, kind=kind, may="rw")
     place = make(repo, kind=kind, public=public)
-    return _used(place, write_settings(folder / FILE, place, "rw"), "rw")
+    may = "rw" if place.owned else "r"
+    return _used(place, write_settings(folder / FILE, place, may), may)
 
 
 def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> Used:
-    """Name a cache repo in `cachekit.toml` of a folder.
+    """Name a cache repo in `cachekit.toml` of a folder; one of somebody else's is only read.
 
     Raises:
         UsageError: The file names another one, or cannot be written.
@@ -96,12 +105,13 @@ def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> 
             f"there is no repo {repo}, or this token may not see it",
             hint=f"make it with `cachekit hub create {repo}`, or log in with `hf auth login`",
         )
+    may = may if place.owned else "r"
     return _used(place, write_settings(folder / FILE, place, may), may)
 
 
 def _used(place: Repo, file: Path, may: str) -> Used:
     cache = f"local:rw,{NAME}:{may}"
-    return Used(place.repo, place.kind, place.url, private=place.private, new=place.new, file=file, cache=cache)
+    return Used(place.repo, place.kind, place.url, place.private, place.new, owned=place.owned, file=file, cache=cache)
 
 
 def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
@@ -111,48 +121,25 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
         UsageError: It has a `cache` or a remote of that name already, is no TOML, or would hide a project's settings.
     """
     address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
-    wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{redact(address)}"'
-    project = config_files.project_file(path.parent)
-    there = project[1] if project and project[0] == path else {}
-    if project and project[0] != path:
-        raise UsageError(
-            f"this project's settings are in {project[0]}",
-            cause=f"{path} would hide all of them",
-            hint=f"add under [tool.cachekit] there: {wanted}"
-            if project[0].parent == path.parent
-            else f"run it in {project[0].parent}",
-        )
+    wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{redact.address(address)}"'
+    text, there = config_files.editable(path, wanted)
     remotes = there.get("remotes", {})
     table = remotes.get(NAME) if isinstance(remotes, dict) else None
-    try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error)) from error
     if there.get("cache") in (f"local:rw,{NAME}:{may}", ["local:rw", f"{NAME}:{may}"]) and table == {"url": address}:
         return text
     if "cache" in there or table is not None:
-        raise UsageError(f"{path} names a cache already", hint=f"edit it: {wanted}")
-    # A key after a table would belong to it: ours goes first.
-    made = f'cache = "local:rw,{NAME}:{may}"\n{text}\n[remotes.{NAME}]\nurl = "{address}"\n'
-    try:
-        config_files.parse(made, path)
-    except UsageError:  # an inline table of remotes, which no line can be added to
-        raise UsageError(f"{path} cannot be added to", hint=f"edit it: {wanted}") from None
-    return made
+        raise UsageError(f"{path} names a remote already", hint=f"edit it: {wanted}")
+    made = config_files.edited(text, path, (), {"cache": f"local:rw,{NAME}:{may}"}, wanted)
+    return config_files.edited(made, path, ("remotes", NAME), {"url": address}, wanted)
 
 
 def write_settings(path: Path, place: Repo, may: str) -> Path:
-    """Add the cache to a settings file, whose other lines stay.
+    """Add the remote to a settings file, whose other lines stay.
 
     Raises:
         UsageError: As `check_settings`; or it cannot be written.
     """
-    text = check_settings(path, place.repo, kind=place.kind, may=may)
-    try:
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written", cause=error.strerror or str(error)) from error
+    config_files.write(path, check_settings(path, place.repo, kind=place.kind, may=may))
     return path
 
 
@@ -166,11 +153,14 @@ def contents(remotes: Remotes) -> list[RemoteContents]:
     for remote in remotes.readable:
         remote.retry()
         counts: Counter[tuple[str, str]] = Counter()
+        demands = remote.demands()
         with remote.call() as storage:
-            for entry in storage.list(layout.RECORDS, storage.revision()):
+            revision = storage.revision()
+            signed = sum(entry.path.endswith(".json") for entry in storage.list(layout.SIGNATURES, revision))
+            for entry in storage.list(layout.RECORDS, revision):
                 parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
                 if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
                     counts[parts[0], parts[1]] += 1
         records = (RemoteRecords(directory, model, count) for (directory, model), count in sorted(counts.items()))
-        found.append(RemoteContents(remote.name, tuple(records)))
+        found.append(RemoteContents(remote.name, tuple(records), signed, demands))
     return found

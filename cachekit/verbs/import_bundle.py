@@ -11,11 +11,12 @@ from typing import IO
 
 from msgspec import Struct
 
+from cachekit import files
 from cachekit.errors import UsageError
-from cachekit.remotes import trust
 from cachekit.remotes.bundle_in import State, read_bundle
+from cachekit.text import cause_of
 from cachekit.values import Answer
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 
 
 class UnbundledRecord(Struct, frozen=True):
@@ -25,6 +26,7 @@ class UnbundledRecord(Struct, frozen=True):
         modules: Their names.
         state: `added`; `merged` with modules that the store's own record has; `present` as a whole; `kept` where the
             store has another build, which stays.
+        untrusted: Why it may not be used, so that the import would take nothing; only in a dry run.
     """
 
     key: str
@@ -33,6 +35,7 @@ class UnbundledRecord(Struct, frozen=True):
     modules: tuple[str, ...]
     bytes: int
     state: State
+    untrusted: str = ""
 
 
 class Unbundled(Answer, frozen=True):
@@ -60,20 +63,24 @@ def opened(path: Path | None) -> Iterator[tuple[IO[bytes], str]]:
     """A bundle's bytes, and its name for messages; None is standard input.
 
     Raises:
-        UsageError: It cannot be opened.
+        UsageError: It cannot be opened, or is a pipe or a device, which is not waited for.
     """
     if path is None:
         yield sys.stdin.buffer, "standard input"
         return
     try:
-        source = path.open("rb")
+        source = files.opened(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="see its mode") from error
+        raise UsageError(
+            f"{path} cannot be read",
+            cause=cause_of(error),
+            hint="name a file that you may read, or - for standard input",
+        ) from error
     with source:
         yield source, str(path)
 
 
-@holding
+@using_store
 def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bool = False) -> Unbundled:
     """Take the records of a bundle into the store.
 
@@ -84,18 +91,22 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
         dry_run: Only check it, and say what would be taken.
 
     Raises:
-        UntrustedError: Nothing says who made it, and the user does not say to trust that.
+        UntrustedError: A record of it is signed by nobody whom the settings name. Nothing was taken.
         IntegrityError: It is no bundle, or not whole. Nothing was taken.
         UsageError: A later cachekit made it, or it cannot be read.
         StoreError: The store cannot be written, or has no room.
     """
-    if not (dry_run or session.config.trust_all):
-        raise trust.refusal(name, "a bundle does not say who made it", trust.HINT_ONCE)
     start = time.monotonic()
-    read = read_bundle(session.store, source, name, dry_run=dry_run)
+    read = read_bundle(session.store, source, name, session.remotes.trust, dry_run=dry_run)
     records = [
         UnbundledRecord(
-            one.key, one.recipe, one.directory, tuple(module.name for module in one.modules), one.size, state
+            one.key,
+            one.recipe,
+            one.directory,
+            tuple(module.name for module in one.modules),
+            one.size,
+            state,
+            read.untrusted.get(one.key, ""),
         )
         for one, state in read.records
     ]

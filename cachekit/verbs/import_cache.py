@@ -20,6 +20,8 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes import trust
 from cachekit.store import Store
 from cachekit.store.durable import store_error
+from cachekit.store.origin import HERE, Beside, Origin
+from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.session import Session
 
@@ -88,17 +90,21 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     Raises:
         UntrustedError: Others can write to the folder, and the user does not say to trust them.
     """
-    if not (dry_run or session.config.trust_all):
-        with suppress(OSError):  # which the import itself tells of
-            if why := trust.stranger_in_folder(folder):
-                raise trust.refusal(str(folder), why, trust.HINT_ONCE)
-    journal = session.journal
-    imported = import_cache(session.store, folder, dry_run=dry_run, tell=lambda event: journal.show(**event))
+    why, mode = "", session.remotes.trust.mode(str(folder))
+    with suppress(OSError):  # which the import itself tells of
+        why = "--trust asks for signatures" if mode == "signed" else trust.stranger_in_folder(folder)
+    if why and mode != "all" and not dry_run:
+        raise trust.refusal(str(folder), why, trust.HINT_ONCE)
+    journal, origin = session.journal, Origin(str(folder), "all" if why else "owner")
+    tell = lambda event: journal.show(**event)  # noqa: E731
+    imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, origin=origin)
     journal.emit("import.end", **imported.as_dict())
     return imported
 
 
-def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sink = lambda _: None) -> Imported:
+def import_cache(
+    store: Store, folder: Path, *, dry_run: bool = False, tell: Sink = lambda _: None, origin: Origin = HERE
+) -> Imported:
     """Take the finished units of a compiler's own cache into the store.
 
     What the store has already is not read again, so a second import of the same cache adds nothing. The cache may be
@@ -109,6 +115,7 @@ def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sin
         folder: A cache's root, or one compiler's folder in it.
         dry_run: Only say what would be taken; files are judged all the same.
         tell: Told how far it is: `import.reading` for each unit that is read, `import.storing` for each record.
+        origin: Of what is taken.
 
     Raises:
         UsageError: The folder cannot be read, or holds no cache of a compiler that is known here.
@@ -121,7 +128,7 @@ def import_cache(store: Store, folder: Path, *, dry_run: bool = False, tell: Sin
     left, unknown = [*scanned.left], [*scanned.unknown]
     groups = []
     for group in scanned.groups:
-        taken, key, size = _take(store, adapter, cache, group, tell, dry_run=dry_run)
+        taken, key, size = _take(store, adapter, cache, group, tell, origin=origin, dry_run=dry_run)
         groups.append(Group(group.directory, key, taken.names, group.known, size))
         left += taken.left
         unknown += taken.unknown
@@ -148,7 +155,7 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
                 return adapter, cache
     except OSError as error:
         raise UsageError(
-            f"{folder} cannot be read", cause=error.strerror or str(error), hint="name the folder of a compiler's cache"
+            f"{folder} cannot be read", cause=cause_of(error), hint="name the folder of a compiler's cache"
         ) from error
     raise UsageError(
         f"{folder} holds no compiler's cache",
@@ -158,7 +165,7 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
 
 
 def _take(
-    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, dry_run: bool
+    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, origin: Origin, dry_run: bool
 ) -> tuple[Taken, str, int]:
     """What was taken of a group, the key of its record, and bytes."""
     if dry_run:
@@ -175,5 +182,5 @@ def _take(
         record = record_of(adapter, group.directory, taken.harvest.modules, graphs=len(taken.names))
         what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
         tell({"event": "import.storing", **what})
-        store.publish(record, taken.harvest.files)
+        store.publish(record, taken.harvest.files, beside=Beside(origin))
     return taken, record.key, record.size

@@ -2,52 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from msgspec import Struct, structs
 
 from cachekit.compilers import registry
-from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN
-from cachekit.errors import IntegrityError, UsageError
+from cachekit.compilers.graphs import CompiledFile, StoredModule
 from cachekit.key.canonical import key_of
+from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
+from cachekit.store.origin import Beside, How
+from cachekit.store.record import Record, digest_of
 from cachekit.text import one_line
+from cachekit.trust.builder import Builder
+from cachekit.trust.statement import read_statement
+from cachekit.values import Answer, by_value
 from cachekit.verbs.entry import find
 
 
-def show(store: Store, name: str) -> dict[str, Any]:
-    """A record whole: ingredients, modules, provenance; and whether hashing the ingredients gives its key."""
+class Source(Struct, frozen=True):
+    """Where a record came from, or one whose files it reuses.
+
+    Attributes:
+        key: Of the record.
+        record: Its digest.
+        remote: The remote, the bundle or the folder; empty where it was made in this store.
+        how: Why it was taken: `here`, `owner`, `signed` or `all`; empty where nobody knows any more.
+        signers: Who had signed it: by the names of the settings, else by the fingerprint.
+    """
+
+    key: str
+    record: str
+    remote: str
+    how: How
+    signers: tuple[str, ...]
+
+
+class Vouched(Struct, frozen=True):
+    """A signature over a record that counts now, and what it says of who made or published the record.
+
+    Attributes:
+        signers: By the names of the settings; `you` is this user's own key.
+        builder: A user and a host, and in CI the repository, the workflow, the commit and the run.
+        created: When that was said: UTC, ISO 8601.
+    """
+
+    signers: tuple[str, ...]
+    builder: Builder
+    created: str
+
+
+class StoredRecord(Record, Answer, frozen=True, kw_only=True):
+    """A record as the store has it.
+
+    Attributes:
+        modules: With what their files say.
+        bytes: Of all files.
+        key_of_ingredients: What hashing the ingredients gives: the key, or something was changed.
+        whole: All its files are there.
+        origin: Where it came from, and then the records whose files it reuses, nearest first.
+        vouched: The signatures that count, each with what it says of who made the record.
+        untrusted: Why it is not given to others by what the settings say now; empty where it would be.
+    """
+
+    modules: tuple[StoredModule, ...]
+    bytes: int
+    key_of_ingredients: str
+    whole: bool
+    origin: tuple[Source, ...]
+    vouched: tuple[Vouched, ...]
+    untrusted: str
+
+    __hash__ = by_value
+
+
+def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
+    """A record whole: ingredients, modules, provenance; and whether hashing the ingredients gives its key.
+
+    Args:
+        store: The store.
+        name: Its key, or the first digits.
+        trust: What the settings say of signers.
+    """
+    trust = trust or Trust()
     record = find(store, name)
-    whole = store.lookup(record.key, record.directory, record.model_type) is not None
-    document: dict[str, Any] = msgspec.to_builtins(record)
+    beside = store.origins.of(record)
+    origin = beside.origin
     said = registry.adapter(record.compiler).describe_modules(
         record.modules, lambda file: store.layout.blob(file.sha256)
     )
-    for module in document["modules"]:
-        module.update(said.get(module["name"], {}))
-    return {**document, "bytes": record.size, "key_of_ingredients": key_of(record.hard), "whole": whole}
+    return StoredRecord(
+        **{**structs.asdict(record), "modules": tuple(said)},
+        bytes=record.size,
+        key_of_ingredients=key_of(record.hard),
+        whole=store.lookup(record.place) is not None,
+        origin=(
+            Source(record.key, digest_of(record), origin.remote, origin.how, _names(trust, origin.signers)),
+            *(Source(one.key, one.record, one.remote, one.how, _names(trust, one.signers)) for one in origin.reused),
+        ),
+        vouched=tuple(_vouched(trust, record, beside)),
+        untrusted=trust.unpublishable(record, origin),
+    )
 
 
-def compiled_files(paths: Iterable[Path]) -> list[dict[str, Any]]:
+def _vouched(trust: Trust, record: Record, beside: Beside) -> Iterator[Vouched]:
+    for envelope in envelopes_of(beside):
+        # Each by itself, as the policy tells only who signed; what it says is read after its signature held.
+        verdict = trust.policy.judge(record, [envelope], mode="signed")
+        if verdict.how == "signed":
+            said = read_statement(envelope.payload).predicate
+            yield Vouched(verdict.signers, said.builder, said.created)
+
+
+def _names(trust: Trust, signers: tuple[str, ...]) -> tuple[str, ...]:
+    return trust.policy.names(signers) if signers else ()
+
+
+def compiled_files(paths: Iterable[Path]) -> list[CompiledFile]:
     """Each file's state and, where a compiler knows it, all that it says; one that cannot be read stops no other."""
-    return [{"file": one_line(str(path)), **_said(path)} for path in paths]
+    return [_said(path) for path in paths]
 
 
-def _said(path: Path) -> dict[str, Any]:
-    found = {"state": UNKNOWN, "reason": "no compiler that is known here makes such files"}
+def _said(path: Path) -> CompiledFile:
+    found = CompiledFile(one_line(str(path)), "unknown", "no compiler that is known here makes such files")
     for adapter in registry.every():
         if (said := adapter.describe(path)) is not None:
             found = said
-            if said["state"] != UNKNOWN:
+            if said.state != "unknown":
                 break
     return found
-
-
-def exit_code(found: Iterable[dict[str, Any]]) -> int:
-    """What the process says: damage before absence."""
-    states = {one["state"] for one in found}
-    if states & {DAMAGED, UNKNOWN}:
-        return IntegrityError.exit_code
-    return UsageError.exit_code if ABSENT in states else 0

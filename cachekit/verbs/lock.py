@@ -10,22 +10,24 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from cachekit import redact
 from cachekit.compilers import registry
 from cachekit.compilers.elsewhere import Elsewhere
 from cachekit.compilers.prepare import Prepared, prepare
-from cachekit.errors import IntegrityError, MissError
+from cachekit.errors import IntegrityError, MissError, SecretError
 from cachekit.key.canonical import difference
 from cachekit.key.words import Told
 from cachekit.recipe.variant import Variant
 from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
-from cachekit.store.lock_file import Locked, anonymous, chosen, digest_of, from_here, in_file
+from cachekit.store.lock_file import Locked, anonymous, chosen, from_here, in_file
+from cachekit.store.record import check_shareable, digest_of
 from cachekit.values import Answer
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.planned import explained
 from cachekit.verbs.pull import Outcome, fetched
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 
 # Opens the session of a run: for a recipe, with a verb and another machine's `toolchain` and `instance`.
 Opening = Callable[..., AbstractContextManager[Session]]
@@ -198,15 +200,15 @@ def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler
 def pull_lock(
     opening: Opening, path: Path, recipes: Sequence[str], *, dry_run: bool = False
 ) -> tuple[list[Outcome], IntegrityError | None]:
-    """Have exactly what a lock file says in the store; for the arguments see `lock_recipes`.
+    """Fetch exactly what a lock file says into the store; for the arguments see `lock_recipes`.
 
     Returns:
-        What became of each, and why the first one that cannot be had cannot be: the others were fetched all the same.
+        What became of each, and the first error: the others were fetched all the same.
 
     Raises:
         UsageError: The file cannot be read, or locks nothing yet.
         UnknownNameError: It does not lock one of these.
-        RemoteError, AuthError: What is locked may be on a cache that could not be asked.
+        RemoteError, AuthError: What is locked may be on a remote that could not be asked.
         StoreError: The store cannot be written.
     """
     done: list[Outcome] = []
@@ -229,13 +231,13 @@ def _opened(
     loaded = here.load()
     instance = where.machine(loaded, guess=False)
     with opening(loaded, toolchain=where.toolchain, instance=instance) as session:
-        yield session, prepare(loaded, session.compiler, here.typed({})), instance
+        yield session, prepare(loaded, session.compiler, here.typed({}), salt=session.config.trust.salt), instance
 
 
 # One recipe
 
 
-@holding
+@using_store
 def lock(
     session: Session,
     prepared: Prepared,
@@ -246,8 +248,8 @@ def lock(
 ) -> Locked:
     """Pin what a run of the recipe would take now.
 
-    Where a remote has the same artifacts, its state is noted beside, so that they can be had there for as long as
-    it remembers that state.
+    Where a remote has the same artifacts, its state is noted beside, so that they can be fetched from there for as long
+    as the remote remembers that state.
 
     Args:
         session: Collaborators.
@@ -258,15 +260,22 @@ def lock(
 
     Raises:
         MissError: Nothing is there to be pinned.
+        SecretError: The record, or a change of the recipe, holds a secret.
         RemoteError, AuthError: A remote could not be asked.
     """
     for remote in session.remotes.readable:
         remote.retry()
     planned = plan(prepared, session.store, session.remotes, anew=True)
     if planned.record is None:
-        session.remotes.raise_failure()
+        session.remotes.raise_failure(prepared.key)
         raise miss_error(planned)
     record = planned.record
+    check_shareable(record)
+    if secret := next((word.partition("=")[0] for word in variant.words if redact.holds(word)), ""):
+        raise SecretError(
+            f"--set {secret} holds a secret, and a lock file is read by others",
+            hint=f"--set '{secret}=$NAME' takes the value from the environment variable NAME",
+        )
     found = planned.found or holder(session.remotes, record)
     place, revision = (found.remote.name, found.revision) if found else (LOCAL, "")
     return Locked(
@@ -293,9 +302,9 @@ def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:
     )
 
 
-@holding
+@using_store
 def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> Outcome:
-    """Have exactly the locked artifacts in the store; see `remotes.locked.fetch_locked`."""
+    """Fetch exactly the locked artifacts into the store; see `remotes.locked.fetch_locked`."""
     record, name = locked.record, locked.recipe
     judge = registry.judge(record.directory)
     done = fetch_locked(session.store, session.remotes, locked, judge, dry_run=dry_run)

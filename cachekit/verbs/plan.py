@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import IntegrityError, MissError
+from cachekit.errors import IntegrityError, MissError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
@@ -18,6 +18,7 @@ from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
+from cachekit.store.nearest import Around
 from cachekit.store.record import File, Record
 from cachekit.values import by_value
 from cachekit.verbs.planned import planned
@@ -34,18 +35,18 @@ class Plan(Struct, frozen=True):
         record: The record of the key, whole and verified where the store has it; None is a miss.
         found: The remote that has it, where the store has not.
         lacking: Of that, the files that the store lacks.
-        near: On a miss, the record with the least difference, and what differs.
+        nearest: On a miss, the record with the least difference, and what differs.
         reuse: On a miss, the record that a warm begins with, where one was sought.
         flaw: On a miss, what is wrong with the key's own record; empty where it has none.
         expected: On a miss, how long compiling will take; None is unknown.
         looked: How far each remote was searched for the nearest record.
         search_seconds: What that took.
-        untrusted: On a miss, the remotes that are not used because somebody else may have made what lies there.
+        untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
     """
 
     prepared: Prepared
     record: Record | None
-    near: Near | None = None
+    nearest: Near | None = None
     reuse: Near | None = None
     found: Found | None = None
     lacking: tuple[File, ...] = ()
@@ -77,7 +78,7 @@ class Plan(Struct, frozen=True):
     @property
     def changes(self) -> tuple[Change, ...]:
         """What differs, from the nearest record to this recipe."""
-        return self.near.changes if self.near else ()
+        return self.nearest.changes if self.nearest else ()
 
     @property
     def expected_seconds(self) -> float | None:
@@ -149,7 +150,7 @@ def plans(
         everywhere: See there.
     """
     places = [one.place for one in (*wanted, *beside)]
-    here = {place: store.lookup(place.key, place.directory, place.model_type) for place in places}
+    here = {place: store.lookup(place) for place in places}
     absent = [place for place, record in here.items() if record is None]
     found = remotes.find_all(absent, anew=anew) if remotes and absent else {}
     planned = []
@@ -179,26 +180,29 @@ def _miss(
     everywhere: bool,
 ) -> Plan:
     place, hard = prepared.place, prepared.ingredients.hard
-    wanted = Wanted(place.key, place.directory, place.model_type, hard, prepared.foreign, reuse_bytes)
-    found = search(wanted, store, remotes if everywhere or reuse_bytes else None)
-    there = [found.near.known] if found.near and found.near.remote else []
+    refused = store.refusal.reason(place.key)
+    here = [f"{LOCAL}: it is there, {refused}"] if refused else []
+    wanted = Wanted(place, hard, prepared.foreign, reuse_bytes)
+    around = store.around(hard)
+    found = search(wanted, store, remotes if everywhere or reuse_bytes else None, around=around)
+    there = [found.nearest.known] if found.nearest and found.nearest.remote else []
     return Plan(
         prepared,
         None,
-        near=found.near,
+        nearest=found.nearest,
         reuse=found.reuse,
         flaw=store.flaw(place.key),
-        expected=_expected(prepared, wanted, store, [*there, *others]),
+        expected=_expected(prepared, wanted, around, [*there, *others]),
         looked=found.looked,
         search_seconds=found.seconds,
-        untrusted=remotes.untrusted if remotes else (),
+        untrusted=(*here, *(remotes.untrusted(place.key) if remotes else ())),
     )
 
 
-def _expected(prepared: Prepared, wanted: Wanted, store: Store, others: Sequence[Known]) -> Expected | None:
+def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequence[Known]) -> Expected | None:
     """How long compiling takes: by the store's records, then by others, then by the registry."""
     compiler, hard = prepared.fingerprint.compiler, prepared.ingredients.hard
-    same, near = store.same_job(hard), store.nearest(hard, compiler=compiler)
+    same, near = around.same_job(), around.nearest(compiler=compiler)
     here = (
         Timed(one.row.key, one.row.recipe, one.row.directory, one.row.model_type, one.hard, one.row.cold_seconds)
         for one in itertools.chain(same, itertools.islice(near, ASKED))
@@ -210,18 +214,18 @@ def _expected(prepared: Prepared, wanted: Wanted, store: Store, others: Sequence
         if one.compiler == compiler and wanted.comparable(one.model_type)
     )
     known = itertools.chain(here, there)
-    if found := expected(wanted.directory, wanted.model_type, hard, known, prepared.growth):
+    if found := expected(wanted.place.directory, wanted.place.model_type, hard, known, prepared.growth):
         return found
     measured = zoo.compile_seconds(prepared.recipe.model.id or "", str(hard.get("target.chip", "")))
     return figure(measured.seconds, measured.source) if measured else None
 
 
 def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:
-    """A plan whose record could not be had after all; for the arguments see `plan`."""
+    """A plan whose record could not be fetched after all; for the arguments see `plan`."""
     return _miss(planned.prepared, store, remotes, (), reuse_bytes=reuse_bytes, everywhere=False)
 
 
-def miss_error(plan: Plan) -> MissError:
+def miss_error(plan: Plan) -> MissError | UntrustedError:
     """What `--require-warm` answers on a miss."""
     error = planned(plan).miss()
     assert error is not None

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from cachekit.compilers import registry
-from cachekit.errors import CachekitError, MissError
+from cachekit.errors import CachekitError, MissError, UntrustedError
 from cachekit.key.canonical import Change, Ingredients
 from cachekit.key.cost import Expected
 from cachekit.key.words import Told
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.recipe.price import Price
+from cachekit.remotes.judging import HINT
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import COMMAND
+from cachekit.text import about
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         reuse: On a miss, the record that a warm begins with.
         flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong. On a hit: the
             record is a command's that failed, and is restored, but more may compile.
-        untrusted: On a miss, the remotes that are not used because somebody else may have made what lies there.
+        untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
     """
 
     recipe: str
@@ -115,15 +117,21 @@ class Planned(Answer, frozen=True, kw_only=True):
         """Nothing will compile."""
         return self.status == "hit" and not self.flaw
 
-    def miss(self) -> MissError | None:
+    def miss(self) -> MissError | UntrustedError | None:
         """What to raise where nothing may compile; None on a hit."""
         if self.hit:
             return None
+        if self.untrusted and not self.flaw:
+            return UntrustedError(
+                f"{self.recipe} is not warm: key {self.key[:16]} has no record that may be used",
+                cause="; ".join(self.untrusted),
+                hint=HINT,
+            )
         differs = ", ".join(change.name for change in self.nearest.changes[:3]) if self.nearest else ""
-        near = f"the nearest record differs in {differs}" if differs else "the store has no record that is near"
+        near = f"the nearest record differs in {differs}" if differs else "no nearest record was found"
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
-            cause=self.flaw or "; ".join(self.untrusted) or near,
+            cause=self.flaw or near,
             hint="run it once without --require-warm" if self.model_type == COMMAND else f"cachekit warm {self.source}",
         )
 
@@ -163,7 +171,7 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         expected=plan.expected,
         dollars=price.dollars(seconds) if price else None,
         price=price,
-        nearest=_nearest(plan.near, fingerprint.compiler) if plan.near else None,
+        nearest=_nearest(plan.nearest, fingerprint.compiler) if plan.nearest else None,
         reuse=_reuse(plan.reuse) if plan.reuse else None,
         flaw=plan.flaw,
         untrusted=plan.untrusted,
@@ -286,7 +294,7 @@ def together(failed: list[tuple[str, CachekitError]], count: int, done: str) -> 
     name, first = failed[0]
     told = CachekitError(
         f"{len(failed)} of {count} could not be {done}: {shortened([one for one, _ in failed])}",
-        cause=f"{name}: {first}" + (f": {first.cause}" if first.cause else ""),
+        cause=about(name, str(first)) + (f": {first.cause}" if first.cause else ""),
         hint=first.hint,
     )
     told.code, told.exit_code = first.code, first.exit_code

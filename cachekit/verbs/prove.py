@@ -15,6 +15,7 @@ from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.health import Finding
+from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs import doctor
 
@@ -107,7 +108,7 @@ def _folder() -> Iterator[Path]:
     except OSError as error:
         raise StoreError(
             "no temporary folder can be made",
-            cause=error.strerror or str(error),
+            cause=cause_of(error),
             hint="make room in it, or set TMPDIR to a folder on a local disk",
         ) from error
     try:

@@ -1,9 +1,9 @@
 """Fetch what recipes need, whatever is remembered of the remotes; or modules by their names: `cachekit pull`.
 
-A module without a record comes from a cache that optimum-neuron or a copy filled. Only finished modules are taken whose
-files are whole; they become records as an import makes them. Where a record of the cache names a file, that vouches for
-its bytes; elsewhere the digest that the cache knows, and the graph's own. What is small and the same in hundreds of
-modules (flags, the empty mark) comes once. An interrupted run is gone on with.
+A module without a record comes from a remote that optimum-neuron or a copy filled. Only finished modules are taken
+whose files are whole; they become records as an import makes them. Where a record on the remote names a file, the
+record vouches for its bytes; elsewhere the digest that the remote knows does, and the graph's own. What is small and
+the same in hundreds of modules (flags, the empty mark) is fetched once. A pull that was interrupted is resumed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import store_error
+from cachekit.store.origin import Beside, Origin
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
 from cachekit.values import Answer
 from cachekit.verbs.plan import plan
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 
 _Files = Mapping[str, Entry]  # a module's, by name
 
@@ -77,13 +78,13 @@ class Pulls(Answer, frozen=True):
     pulled: tuple[Outcome, ...]
 
 
-@holding
+@using_store
 def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) -> Outcome:
-    """Have a recipe's record in the store.
+    """Fetch a recipe's record into the store.
 
     Raises:
-        RemoteError, AuthError: A cache has it, and it could not be fetched.
-        IntegrityError: What a cache has is not what its record says.
+        RemoteError, AuthError: A remote has it, and it could not be fetched.
+        IntegrityError: What a remote has is not what its record says.
         StoreError: The store cannot be written.
     """
     for remote in session.remotes.readable:
@@ -91,7 +92,7 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
     planned = plan(prepared, session.store, session.remotes, anew=True)
     name = prepared.recipe.name
     if planned.record is None:
-        session.remotes.raise_failure()
+        session.remotes.raise_failure(prepared.key)
         return Outcome(name, "absent", prepared.key)
     if planned.found is None:
         return Outcome(name, "present", prepared.key, present=planned.record.size)
@@ -114,9 +115,10 @@ def fetched(name: str, key: str, done: Pulled, *, dry_run: bool = False) -> Outc
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a cache has: finished modules, and why the others are left."""
+    """What a remote has: finished modules, and why the others are left."""
 
     revision: str
+    origin: Origin
     modules: Mapping[str, _Files]
     left: Mapping[str, str]
 
@@ -129,7 +131,7 @@ class _Taken(Struct, frozen=True):
     files: tuple[Fetched, ...]
 
 
-@holding
+@using_store
 def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False) -> list[Outcome]:
     """Fetch modules, each from the nearest remote that has it finished.
 
@@ -140,13 +142,13 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
         dry_run: Only say what would be fetched.
 
     Returns:
-        One for each name; for the folder one for each cache that it was fetched from. One that is damaged or not
+        One for each name; for the folder one for each remote that it was fetched from. One that is damaged or not
         finished is left, with the reason.
 
     Raises:
         UsageError: A name is none of a module, or a folder none of a compiler.
-        RemoteError, AuthError: Something was not found, and a cache could not be asked. What arrived is kept.
-        IntegrityError: A module that was named is not what the cache says it is. The others are in the store.
+        RemoteError, AuthError: Something was not found, and a remote could not be asked. What arrived is kept.
+        IntegrityError: A module that was named is not what the remote says it is. The others are in the store.
         StoreError: The store cannot be written.
     """
     _check_names(names, folder)
@@ -172,7 +174,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
             if dry_run:
                 done, refused = {name: _would_fetch(name, files, remote) for name, files in fresh.items()}, {}
             else:
-                done, refused = _fetch(session, remote, looked.revision, fresh)
+                done, refused = _fetch(session, remote, looked, fresh)
         except (RemoteError, AuthError) as error:
             session.remotes.failed(remote, error)
             continue
@@ -244,11 +246,11 @@ def _sum(folder: str, done: Sequence[Outcome], present: int) -> Outcome:
     return Outcome(folder, first.state, first.key, first.remote, files, size, present, first.seconds, modules)
 
 
-# What a cache has
+# What a remote has
 
 
 def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
-    revision = remote.revision()
+    revision, origin = remote.revision(), remote.owned()  # no signature names bare modules
     with remote.call() as storage:
         paths = [path for name in names for path in _cache_of(name).asked(name)]
         found = storage.stat(paths, revision) if paths else {}
@@ -268,7 +270,7 @@ def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
             left[name] = reason
         else:
             whole[name] = {file: entry for file, entry in files.items() if cache.wanted(name, file)}
-    return _Looked(revision, whole, left)
+    return _Looked(revision, origin, whole, left)
 
 
 def _would_fetch(name: str, files: _Files, remote: Remote) -> Outcome:
@@ -279,7 +281,7 @@ def _would_fetch(name: str, files: _Files, remote: Remote) -> Outcome:
 
 
 def _fetch(
-    session: Session, remote: Remote, revision: str, modules: Mapping[str, _Files]
+    session: Session, remote: Remote, looked: _Looked, modules: Mapping[str, _Files]
 ) -> tuple[dict[str, Outcome], dict[str, str]]:
     """Fetch modules and publish them; what became of each, and why others are refused."""
     if not modules:
@@ -292,27 +294,25 @@ def _fetch(
     try:
         sweep_partials(store.layout)
         with store.workspace() as workspace, remote.call() as storage:
-            files = ModuleFiles(store, storage, revision, vouched(storage, revision, modules), workspace)
+            files = ModuleFiles(store, storage, looked.revision, vouched(storage, looked.revision, modules), workspace)
             files.bring(entry for found in modules.values() for entry in found.values())
             for name, found in modules.items():
                 try:
                     taken[name] = _judged(name, {file: files.file(entry) for file, entry in found.items()})
                 except RefusedError as error:
                     refused[name] = str(error)
-            published: set[str] = set()
             for compiler in sorted({name.partition("/")[0] for name in taken}):
                 of_it = [one for name, one in taken.items() if _in(name, compiler)]
                 brought = {file.sha256: file for one in of_it for file in one.files if not file.stored}
-                fresh = {sha256: file for sha256, file in brought.items() if sha256 not in published}
                 graphs = sum(one.graphs for one in of_it)
                 adapter = registry.of_directory(compiler)
                 record = record_of(adapter, compiler, [one.module for one in of_it], graphs=graphs)
                 store.publish(
                     record,
-                    {sha256: file.path for sha256, file in fresh.items()},
-                    {sha256: file.pieces for sha256, file in fresh.items() if file.pieces},
+                    {sha256: file.path for sha256, file in brought.items()},
+                    {sha256: file.pieces for sha256, file in brought.items()},
+                    beside=Beside(looked.origin),
                 )
-                published |= fresh.keys()
                 keys[compiler] = record.key
             files.forget()
     except OSError as error:

@@ -15,7 +15,7 @@ from cachekit.store import Store
 from cachekit.store.record import Record
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 
 SHOWN = 5  # paths of a record that are named
 
@@ -44,16 +44,16 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
     return list(session.store.records(lambda one: not pending or one.key in kept))
 
 
-@holding
+@using_store
 def push_records(
     session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool, recheck: bool = False
 ) -> list[Pushed]:
-    """Put records on every cache that may be written; see `push`.
+    """Put records on every remote that may be written; see `push`.
 
     Args:
         session: Collaborators.
         records: Of the store.
-        public: On a cache that anybody can read, too; what that tells is told first.
+        public: On a remote that anybody can read, too; what that tells is told first.
         replaces: In the place of others of the same keys.
         dry_run: Only say what would be sent.
         recheck: Look at all files of records that are there already.
@@ -78,7 +78,7 @@ def push_records(
 
 def _is_public(remote: Remote) -> bool:
     try:
-        remote.state()
+        remote.revision()
     except (RemoteError, AuthError):  # the push tells it
         return False
     return remote.public

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store import pins
 from cachekit.store.gc import GoneFile
-from cachekit.store.in_use import held
+from cachekit.store.in_use import used_now
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
 from cachekit.values import Answer
@@ -56,7 +56,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
     index = session.store.refresh(exact=True)
     check_readable(index, layout)
     rows = list({row.place: row for row in (_row(session, name) for name in names)}.values())
-    pinned, now = pins.pinned(layout), held(layout)
+    pinned, now = pins.pinned(layout), used_now(layout)
     for row in rows if not force else ():
         if row.key in pinned:
             raise UsageError(
@@ -107,5 +107,5 @@ def _row(session: Session, name: str) -> IndexRow:
         return flawed[0]
     row = index.row(record.place)
     if row is None:
-        raise UnknownNameError(f"no record begins with {name!r}", cause="it went a moment ago")
+        raise UnknownNameError(f"no record begins with {name!r}", cause="it was removed a moment ago")
     return row

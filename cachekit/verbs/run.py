@@ -16,7 +16,7 @@ from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
 from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, IntegrityError, MissError
+from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.store.record import COMMAND, Record
@@ -34,7 +34,7 @@ from cachekit.verbs.plan import (
     unshared,
 )
 from cachekit.verbs.planned import Planned, planned
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 from cachekit.verbs.train import beyond
 
 # Set for a command that runs under cachekit, to this run's name: what it starts need not look for a cache itself.
@@ -43,7 +43,7 @@ ATTENDED = "CACHEKIT_RUN"
 # Old graphs travel along with those of an edited script; after that many edits they are left behind.
 MOST_MODULES = 8
 # Between records that differ in one of these no graph can be shared.
-_FOREIGN = ("compiler.name", "toolchain.", "target.")
+_FOREIGN = ("compiler.name", "toolchain.", "target.", "trust.")
 
 
 class Ran(Answer, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Ran(Answer, frozen=True, kw_only=True):
     bypassed: Mapping[str, int] = {}
 
 
-@holding
+@using_store
 def run(
     session: Session,
     prepared: Prepared,
@@ -121,15 +121,15 @@ def run(
     status = "hit" if found.hit else "miss"
     session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, remote=found.remote)
     tell(session, found, recache=recache)
-    with entered(session, found, require_warm=require_warm, recache=recache) as (live, record, seed):
+    with entered(session, found, require_warm=require_warm, recache=recache) as (cache_dir, record, seed):
         given = record or seed
         reported = record is not None and bool(record.soft.get(REPORTED))
         watch = session.compiler.watch(
-            Run(prepared.recipe, live.tree, "command", reported, require_warm, live.restored)
+            Run(prepared.recipe, cache_dir.tree, "command", reported, require_warm, cache_dir.restored)
         )
         sink = partial(_tell, session, watch)
         if given is not None:
-            session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=_since(start))
+            session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=since(start))
         session.journal.emit("command.start", command=shown(command))
         watch.begin(sink)
         before = time.monotonic() - start
@@ -138,10 +138,12 @@ def run(
         mark = time.monotonic()
         session.journal.emit("command.end", code=code)
         seen = watch.observed()
-        built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
+        built = session.compiler.binaries(session.compiler.contents(cache_dir.tree) - cache_dir.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
-        keeping = Keeping(session.store, session.compiler, prepared, record, live, seed, replaces=recache, marks=marks)
+        keeping = Keeping(
+            session.store, session.compiler, prepared, record, cache_dir, seed, replaces=recache, marks=marks
+        )
         kept, problem = session.keep(keeping, seen, fetched=fetched)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
@@ -161,7 +163,7 @@ def run(
         seed=seed,
         built=built,
         problem=problem,
-        restored_bytes=live.restored_bytes,
+        restored_bytes=cache_dir.restored_bytes,
         overhead_seconds=before + after,
         seconds=time.monotonic() - start,
     )
@@ -223,7 +225,7 @@ def foreseen(plan: Plan) -> Planned:
     return structs.replace(answer, flaw=flaw, compile_seconds=None, expected_seconds=None, dollars=None)
 
 
-def not_warm(plan: Plan) -> MissError:
+def not_warm(plan: Plan) -> MissError | UntrustedError:
     """What `--require-warm` answers."""
     error = foreseen(plan).miss()
     assert error is not None
@@ -232,7 +234,7 @@ def not_warm(plan: Plan) -> MissError:
 
 def seed_of(plan: Plan) -> Record | None:
     """The nearest command's record, where its graphs can be used: a changed script mostly has many of the old ones."""
-    near = plan.near.record if plan.near else None
+    near = plan.nearest.record if plan.nearest else None
     if near is None or near.model_type != COMMAND or len(near.modules) > MOST_MODULES:
         return None
     if near.hard.get("command.name") != plan.prepared.ingredients.hard["command.name"]:
@@ -251,7 +253,7 @@ def entered(
     Args:
         session: Collaborators.
         plan: The command's plan.
-        require_warm: Fail where its record cannot be had.
+        require_warm: Fail where its record cannot be fetched.
         recache: Restore nothing.
 
     Returns:
@@ -276,8 +278,8 @@ def entered(
             raise error
         return fetched
 
-    with session.filled(prepared, record or seed, again) as (live, given):
-        yield (live, None, seed) if given is seed else (live, given, None)
+    with session.filled(prepared, record or seed, again) as (cache_dir, given):
+        yield (cache_dir, None, seed) if given is seed else (cache_dir, given, None)
 
 
 def _passthrough(session: Session, watch: Watch, *, strict: bool) -> Passthrough:
@@ -310,5 +312,6 @@ def _tell(session: Session, watch: Watch, event: dict[str, Any]) -> None:
         session.journal.emit(f"worker.{name}", **event)
 
 
-def _since(start: float) -> float:
+def since(start: float) -> float:
+    """Seconds since a moment of the monotonic clock, as journals have them."""
     return round(time.monotonic() - start, 3)

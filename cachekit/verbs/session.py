@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from msgspec import Struct, field, structs
 
@@ -23,12 +23,15 @@ from cachekit.errors import (
     IntegrityError,
     RemoteError,
     StoreError,
+    UsageError,
 )
 from cachekit.events import Journal, bypass, prune
+from cachekit.private import NotPrivateError, new_folder, private_folder
 from cachekit.remotes.remotes import Remotes, remotes_of
 from cachekit.store import Store
 from cachekit.store.access import check_home
-from cachekit.store.layout import Layout, temporary_home
+from cachekit.store.layout import Layout, Place, temporary_folder
+from cachekit.text import cause_of
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class Session(Struct, frozen=True):
     __hash__ = by_value
 
     def fetch(self, found: Found) -> Record | None:
-        """A record from a remote, in the store; None where it cannot be had, which has been told.
+        """A record from a remote, in the store; None where it cannot be fetched, which has been told.
 
         Raises:
             StoreError: The store cannot be written.
@@ -122,12 +125,13 @@ class Session(Struct, frozen=True):
         return kept, ""
 
     def cache_dir(
-        self, key: str, record: Record | None, shared: Path | None = None
+        self, key: str, record: Record | None, shared: Path | None = None, *, anew: Place | None = None
     ) -> AbstractContextManager[CacheDir]:
         """A compiler cache dir of this run, filled from a record; see `compilers.cachedir`."""
         from cachekit.compilers.cachedir import cache_dir
 
-        return cache_dir(self.store, self.compiler, record, key=key, base=self.config.compiler_cache_dir, shared=shared)
+        base = self.config.compiler_cache_dir
+        return cache_dir(self.store, self.compiler, record, key=key, base=base, shared=shared, anew=anew)
 
     @contextmanager
     def filled(
@@ -143,39 +147,65 @@ class Session(Struct, frozen=True):
         with ExitStack() as stack:
             shared = self.own_root(prepared.recipe)
             try:
-                live = stack.enter_context(self.cache_dir(prepared.key, record, shared))
+                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared))
             except IntegrityError as error:
                 record = again(error)
-                live = stack.enter_context(self.cache_dir(prepared.key, record, shared))
-            yield live, record
+                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared))
+            yield cache_dir, record
 
     def own_root(self, recipe: Recipe) -> Path | None:
         """The compiler's own folder on this host, where a run must have that; see `compilers.cachedir`."""
         from cachekit.compilers.cachedir import own_root
 
-        return own_root(self.compiler, recipe, self.journal)
+        return own_root(self.compiler, recipe, self.journal, self.config.trust.salt)
 
     @property
     def log(self) -> Path:
-        """The file that this run's workers print to."""
+        """The file that this run's workers print to.
+
+        Raises:
+            StoreError: No folder can be had that only this user can look into.
+        """
         folder = self.store.layout.logs
         if not _writable(folder):
-            folder = temporary_home() / "logs"
+            try:
+                folder = temporary_folder("logs")
+            except OSError as error:
+                closes = error.standing.mend if isinstance(error, NotPrivateError) else ""
+                raise StoreError(
+                    "the log of this run cannot be written",
+                    cause=cause_of(error),
+                    hint=closes or new_folder("TMPDIR"),
+                ) from error
         return folder / f"{self.journal.run}.log"
 
 
 def load_config(
     home: Path | str | None = None,
     compiler: str | None = None,
-    wait: float | None = None,
+    wait: float | str | None = None,
     cache: str | None = None,
     *,
+    trust_only: str | None = None,
     trust_all: bool = False,
     **said: Any,
 ) -> Config:
-    """Settings with these flags, `said` by the settings' names; None is "not said"."""
+    """Settings with these flags, `said` by the settings' names; None is "not said".
+
+    Raises:
+        UsageError: A setting cannot be used, or two flags contradict each other.
+    """
     found = settings.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache, **said})
-    return structs.replace(found, trust_all=trust_all)
+    only: Literal["", "owner", "signed"] = "signed" if trust_only == "signed" else "owner" if trust_only else ""
+    if trust_only not in {None, "signed", "owner"}:
+        raise UsageError(f"--trust {trust_only} is not usable", hint="--trust signed, or --trust owner")
+    if trust_only and trust_all:
+        raise UsageError(
+            f"--trust {trust_only} and --trust-all contradict each other",
+            cause="one asks for more than the settings do, the other for nothing",
+            hint="leave one of them out",
+        )
+    return structs.replace(found, trust_all=trust_all, trust_only=only)
 
 
 @contextmanager
@@ -205,7 +235,7 @@ def open_session(
         follow: Shows the journal's events to somebody for as long as the session lasts.
 
     Raises:
-        UsageError: The remotes, or the compiler, cannot be had as named.
+        UsageError: The remotes, or the compiler, cannot be made as named.
         CompilerUnavailableError: The compiler is not on this machine.
         StoreError: The store's place is taken by something else.
     """
@@ -229,7 +259,8 @@ def open_session(
                 journal.emit("trust.all")
             try:
                 remotes = remotes_of(config, journal, offline=offline)
-                yield Session(config, journal, Store(config.home, journal), chosen, remotes)
+                store = Store(config.home, journal, remotes.trust.asked)
+                yield Session(config, journal, store, chosen, remotes)
             except BaseException as error:
                 if isinstance(error, CompilerUnavailableError):
                     bypass(journal, "compiler-not-keyed", error.message)
@@ -274,20 +305,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def holding(action: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Session, P], R]:
+def using_store(action: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Session, P], R]:
     """For an action that uses records: what it looks up stays in the store until it is done, beside any removal."""
 
     @wraps(action)
-    def held(session: Session, /, *args: P.args, **named: P.kwargs) -> R:
-        with session.store.holding():
+    def used(session: Session, /, *args: P.args, **named: P.kwargs) -> R:
+        with session.store.using():
             return action(session, *args, **named)
 
-    return held
+    return used
 
 
 def _writable(folder: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         probe = folder / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -13,13 +13,13 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.counting import BYPASS, Cell, Counted
 from cachekit.store.history import History, day_of, history
 from cachekit.store.layout import Layout
+from cachekit.units import PERIODS, Period, parse_age
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.recipe.price import Price
 
 LAST = "last"
-PERIODS = ("day", "week", "month")
 
 
 def _said(words: str) -> Meta:
@@ -35,9 +35,9 @@ class Figures(Struct, frozen=True):
 
     runs: Annotated[Number, _said("Runs that wrote a journal")] = 0
     failed: Annotated[Number, _said("Of those: ended with an error")] = 0
-    unfinished: Annotated[Number, _said("Of those: killed, or running still")] = 0
+    unfinished: Annotated[Number, _said("Of those: killed, or still running")] = 0
     hits: Annotated[Number, _said("Keys asked for that the cache had")] = 0
-    misses: Annotated[Number, _said("Keys asked for that it had not")] = 0
+    misses: Annotated[Number, _said("Keys asked for that the cache did not have")] = 0
     graphs_found: Annotated[Number, _said("Graphs that came out of the cache")] = 0
     graphs_reused: Annotated[Number, _said("Of those: from the record of another key")] = 0
     graphs_compiled: Annotated[Number, _said("Graphs that were compiled")] = 0
@@ -54,7 +54,7 @@ class Figures(Struct, frozen=True):
     push_failures: Annotated[Number, _said("Pushes that failed")] = 0
     remote_failures: Annotated[Number, _said("Times that a remote was not used because it failed")] = 0
     damaged: Annotated[Number, _said("Damaged entries that were found, in the store and on remotes")] = 0
-    bypasses: Annotated[dict[str, int], _said("Times that the cache was passed by, by the reason's name")] = {}
+    bypasses: Annotated[dict[str, int], _said("Times that a part of the cache was bypassed, by reason")] = {}
     recorded_seconds: Annotated[float, _said("What compiling took when the entries that were hit were made")] = 0.0
     retrieval_seconds: Annotated[float, _said("What looking up, waiting, fetching, restoring and loading took")] = 0.0
     saved_seconds: Annotated[float, _said("The former less the latter; negative where the cache cost time")] = 0.0
@@ -102,10 +102,10 @@ class Stats(Answer, frozen=True):
     home: Annotated[str, _said("The store")]
     scope: Scope
     total: Figures
-    last_run: Annotated[RunFigures | None, _said("The youngest run; null where there is none")]
+    last_run: Annotated[RunFigures | None, _said("The latest run; null where there is none")]
     recipes: Annotated[list[Part], _said("By recipe, what saved most first")]
     remotes: Annotated[list[Part], _said("By cache: `local`, and the names of shared ones")]
-    by: Annotated[Literal["day", "week", "month"], _said("What the periods are")]
+    by: Annotated[Period, _said("What the periods are")]
     periods: Annotated[
         list[Part],
         _said(
@@ -130,7 +130,8 @@ def stats(
     Args:
         layout: Of the store.
         run: Count one only: `last`, or its name or how that begins.
-        since: Count those that began on this day or later: `2026-11-01`, or `7d` for the last seven days, `2w`.
+        since: Count those that began on this day or later: `2026-11-01`, or an age of whole days: `7d` for the last
+            seven, `2w`.
         by: What the table of periods is by: one of `PERIODS`.
         price: What an hour costs.
         today: UTC.
@@ -164,7 +165,7 @@ def stats(
             key=lambda part: (-part.figures.saved_seconds, part.name),
         ),
         remotes=_parts(((cell.remote, cell) for _, cell in chosen if cell.remote), price),
-        by=cast("Literal['day', 'week', 'month']", by),
+        by=by,
         periods=_parts(((_period(day, by), cell) for day, cell in chosen), price),
         price=None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source),
         problems=list(known.problems),
@@ -190,15 +191,15 @@ def since_day(words: str, today: datetime) -> str:
     Raises:
         UsageError: It means none.
     """
-    if found := re.fullmatch(r"(\d{1,5})([dw])", words):
-        count = int(found[1]) * (7 if found[2] == "w" else 1)
-        try:
-            return (today - timedelta(days=max(count - 1, 0))).date().isoformat()
-        except OverflowError:
-            return "0001-01-01"
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
             return datetime.strptime(words, "%Y-%m-%d").replace(tzinfo=timezone.utc).date().isoformat()
+        days = parse_age(words) / parse_age("1d")
+        # A number alone may be meant as a day, 20261101, and 3m as months.
+        if days.is_integer() and words[-1:].isalpha():
+            return (today - timedelta(days=max(days - 1, 0))).date().isoformat()
+    except OverflowError:
+        return "0001-01-01"
     except ValueError:
         pass
     raise UsageError(

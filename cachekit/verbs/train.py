@@ -21,6 +21,7 @@ from cachekit.events import bypassed
 from cachekit.recipe import Recipe
 from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
+from cachekit.text import cause_of
 from cachekit.training.checkpoints import checkpoint
 from cachekit.training.run import run_job
 from cachekit.values import Answer
@@ -33,7 +34,7 @@ from cachekit.verbs.plan import (
     tell,
     unshared,
 )
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 from cachekit.verbs.warm import warm
 
 
@@ -83,7 +84,7 @@ class Trained(Answer, frozen=True, kw_only=True):
     bypassed: Mapping[str, int]
 
 
-@holding
+@using_store
 def train(
     session: Session,
     prepared: Prepared,
@@ -112,7 +113,7 @@ def train(
     check_package(prepared.recipe)
     if resume and (reason := prepared.fingerprint.lacks.get("resume")):
         raise UsageError(
-            f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to train anew"
+            f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to start over"
         )
     resume = checkpoint(resume, output_dir, session.journal)
     reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
@@ -142,15 +143,15 @@ def train(
         warmed = warm(session, prepared, recache=now.hit, planned=now)
         return warmed.record
 
-    with session.filled(prepared, record, again) as (live, restored):
+    with session.filled(prepared, record, again) as (cache_dir, restored):
         record = restored or record
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
-        session.journal.emit("restore", key=prepared.key, bytes=live.restored_bytes, seconds=round(overhead, 3))
+        session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
         result, seen = run_job(
             session.launcher(),
             session.compiler,
             prepared,
-            live,
+            cache_dir,
             "train",
             store=session.store,
             log=session.log,
@@ -160,7 +161,7 @@ def train(
             strict=require_warm,
         )
         mark = time.monotonic()
-        record, built = _add(session, prepared, record, live, seen)
+        record, built = _add(session, prepared, record, cache_dir, seen)
     overhead += time.monotonic() - mark
     trained = Trained(
         recipe=prepared.recipe.name,
@@ -200,14 +201,16 @@ def beyond(seen: Observed, record: Record) -> dict[str, Any]:
     }
 
 
-def _add(session: Session, prepared: Prepared, record: Record, live: CacheDir, seen: Observed) -> tuple[Record, int]:
+def _add(
+    session: Session, prepared: Prepared, record: Record, cache_dir: CacheDir, seen: Observed
+) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
-    built = session.compiler.binaries(session.compiler.contents(live.tree) - live.before)
+    built = session.compiler.binaries(session.compiler.contents(cache_dir.tree) - cache_dir.before)
     if not seen.compiled and not built:
         return record, 0
     when = seen.surprises
     session.journal.emit("train.compiled", graphs=seen.compiled, built=built, when=when, **beyond(seen, record))
-    keeping = Keeping(session.store, session.compiler, prepared, record, live)
+    keeping = Keeping(session.store, session.compiler, prepared, record, cache_dir)
     kept, problem = session.keep(keeping, seen, fetched=False)
     if not problem:
         unshared(session)
@@ -233,6 +236,6 @@ def check_output(folder: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"the output folder {folder} cannot be written",
-            cause=error.strerror or str(error),
+            cause=cause_of(error),
             hint="choose another folder with --output-dir",
         ) from error

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import structs
 
 from cachekit.compilers import registry
-from cachekit.remotes.mend import repair as repair_store
+from cachekit.remotes.repair import repair as repair_store
+from cachekit.store import Store
+from cachekit.store.garbage import origins as noted_origins
 from cachekit.store.layout import Layout
 from cachekit.store.record import File, Module
-from cachekit.store.verify import Examine, Verified
+from cachekit.store.verify import Distrusted, Examine, OriginCounts, Verified
 from cachekit.store.verify import verify as look
 from cachekit.verbs.session import Session
 
@@ -29,12 +32,40 @@ def verify(session: Session, *, quick: bool = False, repair: bool = False) -> Ve
     """
     examine = _graphs(session.store.layout)
     found = look(session.store, session.config.compiler_cache_dir, "there" if quick else "digest", examine)
+    found = structs.replace(found, origins=_origins(session, found.records))
     if not repair:
         return found
     problems = found.problems
     if problems:  # else nothing is written
         problems = repair_store(session.store, session.remotes, problems, examine, registry.judge)
     return structs.replace(found, repair=True, problems=problems)
+
+
+def _origins(session: Session, count: int) -> OriginCounts:
+    """Where records came from, and what the settings say of that now."""
+    trust = session.remotes.trust
+    store = Store(session.store.layout.home, session.store.journal)  # one that refuses no record
+    counts = Counter[str]()
+    revoked: list[Distrusted] = []
+    kept: list[Distrusted] = []
+    noted = {path.stem for path, _ in noted_origins(store.layout)}
+    # Not by `Store.records`, which would set aside what is damaged: that is to be repaired.
+    rows = [row for row in store.refresh().rows() if trust.revokes or row.key in noted]
+    for record in filter(None, (store.read(row.place) for row in rows)):
+        origin = store.origins.of(record).origin
+        counts[origin.how] += origin.how != "here"
+        gone = trust.policy.revoked(record, origin) if trust.revokes else ""
+        reason = gone or trust.unpublishable(record, origin)
+        if reason:
+            (revoked if gone else kept).append(Distrusted(record.key, record.recipe, reason))
+    return OriginCounts(
+        count - sum(counts.values()),
+        counts["owner"],
+        counts["signed"],
+        counts["all"] + counts[""],
+        tuple(revoked),
+        tuple(kept),
+    )
 
 
 def _graphs(layout: Layout) -> Callable[[str], Examine | None]:

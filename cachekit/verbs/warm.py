@@ -31,7 +31,7 @@ from cachekit.verbs.plan import (
     unshared,
 )
 from cachekit.verbs.planned import Reused
-from cachekit.verbs.session import Session, holding
+from cachekit.verbs.session import Session, using_store
 
 if TYPE_CHECKING:  # a hit needs none of these
     from cachekit.compilers import Observed
@@ -67,7 +67,7 @@ class WarmRun:
     reused: Reused | None = None
 
 
-@holding
+@using_store
 def warm(
     session: Session,
     prepared: Prepared,
@@ -126,11 +126,11 @@ def warm(
         session.journal.show("lock.waiting", holder=str(holder or "an unknown process"), waited=waited)
 
     compile_lock = CompileLock(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.rwlock)
-    with compile_lock.lead(session.config.wait_seconds, waiting) as waited:
+    with compile_lock.hold(session.config.wait_seconds, waiting) as waited:
         if waited > 0:
             # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
             place = prepared.place
-            meanwhile = session.store.lookup(place.key, place.directory, place.model_type)
+            meanwhile = session.store.lookup(place)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
         with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared, planned) as mine:
@@ -164,7 +164,7 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Fo
     near = None if replaces else _fetched(session, planned)
     session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
     try:
-        done = _try(session, prepared, planned, near, shared, begun=begun)
+        done = _try(session, prepared, planned, near, shared, begun=begun, replaces=replaces)
     except CachekitError as error:
         # Nobody can say that it was not the reused record's doing, and without it the root is empty.
         if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
@@ -178,7 +178,14 @@ def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Fo
 
 
 def _try(
-    session: Session, prepared: Prepared, planned: Plan, near: Near | None, shared: Path | None, *, begun: float
+    session: Session,
+    prepared: Prepared,
+    planned: Plan,
+    near: Near | None,
+    shared: Path | None,
+    *,
+    begun: float,
+    replaces: bool = False,
 ) -> WarmRun:
     """The trial run, with what the nearest record has or without, and its harvest.
 
@@ -189,10 +196,12 @@ def _try(
         near: The record to begin with.
         shared: The compiler's own root, where it is not a private one.
         begun: When that was begun to be fetched, by the monotonic clock.
+        replaces: Everything is compiled anew.
     """
     from cachekit.training.run import run_job
 
-    with session.cache_dir(prepared.key, near.record if near else None, shared) as live:
+    anew = prepared.place if replaces else None
+    with session.cache_dir(prepared.key, near.record if near else None, shared, anew=anew) as cache_dir:
         if near:
             session.journal.emit(
                 "reuse.restored",
@@ -201,25 +210,25 @@ def _try(
                 recipe=near.known.recipe,
                 remote=near.place,
                 differs=[change.name for change in near.changes],
-                bytes=live.restored_bytes,
+                bytes=cache_dir.restored_bytes,
                 seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
             )
         result, seen = run_job(
             session.launcher(),
             session.compiler,
             prepared,
-            live,
+            cache_dir,
             "trial",
             store=session.store,
             log=session.log,
             found=False,
         )
-        reused = _assess(session, near, live, seen) if near else None
+        reused = _assess(session, near, cache_dir, seen) if near else None
         note = None
         if near and reused:  # its graphs, and what they take when cold
             cold = round(max(seen.compile_seconds, near.known.cold_seconds), 3)
             note = Reuse(near.known.key, reused.graphs, cold)
-        record = _keep(session, prepared, live, seen, note)
+        record = _keep(session, prepared, cache_dir, seen, reused=note, nearest=near.record if near else None)
     if reused:
         session.journal.emit("reuse.end", **structs.asdict(reused))
     compiled = seen.compiled if reused or shared is not None else max(seen.compiled, 1)
@@ -227,7 +236,7 @@ def _try(
 
 
 def _fetched(session: Session, planned: Plan) -> Near | None:
-    """The record that the plan begins with, whole and in the store; None where there is none, or it cannot be had.
+    """The record that the plan begins with, whole and in the store; None where there is none, or it cannot be fetched.
 
     Raises:
         StoreError: The store cannot be written.
@@ -235,21 +244,18 @@ def _fetched(session: Session, planned: Plan) -> Near | None:
     near = planned.reuse
     if near is None:
         return None
-    if near.found is not None:
-        record = session.fetch(near.found)
-    else:
-        record = session.store.lookup(near.known.key, near.known.directory, near.known.model_type)
+    record = session.fetch(near.found) if near.found is not None else session.store.lookup(near.known.place)
     return structs.replace(near, record=record) if record is not None else None
 
 
-def _assess(session: Session, near: Near, live: CacheDir, seen: Observed) -> Reused | None:
+def _assess(session: Session, near: Near, cache_dir: CacheDir, seen: Observed) -> Reused | None:
     """What a run took over from what was restored; None where that is nothing."""
     kernels = 0
     if seen.modules:  # the compiler names what it used, also what lay there already
-        files = graphs = len(seen.modules & live.written)
+        files = graphs = len(seen.modules & cache_dir.written)
     else:
         graphs = seen.found
-        used = live.before if seen.used is None else seen.used
+        used = cache_dir.before if seen.used is None else seen.used
         files, kernels = len(used), session.compiler.binaries(used)
         if seen.used is None and not graphs:
             return None
@@ -264,18 +270,30 @@ def _assess(session: Session, near: Near, live: CacheDir, seen: Observed) -> Reu
         of=seen.found + seen.compiled,
         files=files,
         kernels=kernels,
-        bytes=live.restored_bytes,
+        bytes=cache_dir.restored_bytes,
     )
 
 
-def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, reused: Reuse | None) -> Record:
-    from cachekit.compilers.keep import new_record
+def _keep(
+    session: Session,
+    prepared: Prepared,
+    cache_dir: CacheDir,
+    seen: Observed,
+    *,
+    reused: Reuse | None,
+    nearest: Record | None,
+) -> Record:
+    from cachekit.compilers.keep import new_record, told_secrets
+    from cachekit.store.record import marked
 
     # What was used of the other record belongs to this one as well; where nobody knows what that was, all of it.
-    used = live.before if reused and seen.used is None else seen.used or frozenset()
+    used = cache_dir.before if reused and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
         try:
-            harvest = session.compiler.harvest(live.tree, live.before - used, prepared.fingerprint, workspace, seen)
+            harvest = session.compiler.harvest(
+                cache_dir.tree, cache_dir.before - used, prepared.fingerprint, workspace, seen
+            )
+            told = told_secrets(harvest, prepared)
         except OSError as error:
             raise store_error(session.store.layout.home, error) from error
         if harvest is None:
@@ -286,7 +304,8 @@ def _keep(session: Session, prepared: Prepared, live: CacheDir, seen: Observed, 
                 hint=f"is its cache switched off? see {session.log}",
             )
         record = new_record(prepared, harvest.modules, seen, reused=reused or UNSET)
-        session.store.publish(record, harvest.files)
+        record = marked(record, *([nearest] if nearest else []), told=told)
+        session.store.publish(record, harvest.files, reused=[nearest] if nearest else ())
     forget_attempt(session.store.layout, prepared.key)
     return record
 

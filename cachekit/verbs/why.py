@@ -19,9 +19,9 @@ from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
 from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
 from cachekit.remotes.nearest_on import by_key
-from cachekit.store import Store
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
+from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.plan import plan
@@ -57,6 +57,7 @@ class Why(Answer, frozen=True, kw_only=True):
 
     Attributes:
         flaw: What is wrong with the key's own record; empty where it has none.
+        untrusted: Where a record of the key lies that may not be used, with the reason.
         nearest: None on a hit, and where there is no record at all.
         changes: From the nearest record to the recipe.
         looked: How far each remote was searched.
@@ -69,6 +70,7 @@ class Why(Answer, frozen=True, kw_only=True):
     directory: str
     remote: str
     flaw: str
+    untrusted: tuple[str, ...] = ()
     nearest: ComparedRecord | None
     changes: tuple[Told, ...] = ()
     looked: tuple[Looked, ...] = ()
@@ -90,7 +92,8 @@ def why(session: Session, prepared: Prepared) -> Why:
         directory=prepared.fingerprint.directory,
         remote=planned.remote,
         flaw=planned.flaw,
-        nearest=_nearest(planned.near) if planned.near else None,
+        untrusted=planned.untrusted,
+        nearest=_nearest(planned.nearest) if planned.nearest else None,
         changes=told(planned.changes, registry.adapter(prepared.fingerprint.compiler).explain),
         looked=planned.looked,
     )
@@ -209,8 +212,8 @@ def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
         UsageError: There is no other record.
     """
     known, record, remote = _named(session, beginning)
-    wanted = Wanted(known.key, known.directory, known.model_type, known.hard)
-    near = search(wanted, session.store, session.remotes).near
+    wanted = Wanted(known.place, known.hard)
+    near = search(wanted, session.store, session.remotes).nearest
     if near is None:
         raise UsageError(
             f"there is no other record to compare {known.key[:16]} ({known.recipe}) with",
@@ -225,17 +228,13 @@ def _named(session: Session, beginning: str) -> tuple[Known, Record | None, str]
         record = find(session.store, beginning)
     except UnknownNameError:
         # Several in the store are several; none there may be one elsewhere.
-        if _some(session.store, beginning):
+        if session.store.by_prefix(beginning):
             raise
         known, remote = by_key(beginning, session.store, session.remotes)
         if known is None:
             raise
         return known, None, remote
     return Known.of(record), record, LOCAL
-
-
-def _some(store: Store, beginning: str) -> bool:
-    return any(row.usable for row in store.refresh().by_prefix(beginning.lower()))
 
 
 def _side(known: Known, record: Record | None, remote: str) -> Side:
@@ -253,7 +252,7 @@ def of_file(path: Path) -> Side:
         with path.open("rb") as source:
             document = parse(source.read(LARGEST + 1))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=error.strerror or str(error), hint="check the path") from error
+        raise UsageError(f"{path} cannot be read", cause=cause_of(error), hint="check the path") from error
     except DamagedRecordError as error:
         raise _strange(path, str(error)) from error
     body = document.get("record", document)

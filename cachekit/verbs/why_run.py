@@ -61,7 +61,7 @@ class RunWhy(Answer, frozen=True):
         words: What the compiler's own counters tell.
         bypassed: Why the run bypassed the cache, or a part of it, and how often.
         failure: What ended it, where it failed.
-        ended: It came to its end; one that was killed, or runs still, did not.
+        ended: It came to its end; one that was killed, or is still running, did not.
         untold: It began to compile, and ended, or was read, before it told what it had compiled.
     """
 

@@ -6,14 +6,14 @@ time that its source gives; what the source itself says stands beside it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import UNSET, UnsetType, structs
 
 from cachekit import recipe
 from cachekit.errors import UnknownNameError, UsageError
@@ -24,8 +24,96 @@ from cachekit.recipe.convert.draft import Note, RecipeDraft
 from cachekit.recipe.price import Prices
 from cachekit.recipe.schema import Expectation
 from cachekit.recipe.tasks import TASKS
+from cachekit.values import Answer
 
-Row = dict[str, Any]
+
+class RecipeRow(Answer, frozen=True):
+    """A recipe of `zoo ls`.
+
+    Attributes:
+        instances: Those that it is known to run on.
+        price_per_hour: Of the first of these.
+        path: Of its file.
+    """
+
+    name: str
+    task: str
+    model: str
+    data: str | None
+    instances: tuple[str, ...]
+    price_per_hour: float | None
+    description: str
+    path: str
+
+
+class ModelRow(Answer, frozen=True):
+    """A model of `zoo ls models`."""
+
+    name: str
+    type: str
+    parameters: int
+    licence: str
+    tasks: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+class InstanceRow(zoo.Instance, Answer, frozen=True, kw_only=True):
+    """An instance of `zoo ls instances`, and of `zoo show`.
+
+    Attributes:
+        price_per_hour: As you said, or as the registry quotes it.
+        recipes: In `zoo show`: those that are known to run on it.
+    """
+
+    kind: Literal["instance"] = "instance"
+    name: str
+    price_per_hour: float | None = None
+    recipes: tuple[str, ...] | UnsetType = UNSET
+
+
+class ToolchainRow(zoo.Toolchain, Answer, frozen=True, kw_only=True):
+    """A toolchain of `zoo ls toolchains`, and of `zoo show`."""
+
+    kind: Literal["toolchain"] = "toolchain"
+    name: str
+
+
+class ZooModel(ModelRow, frozen=True, kw_only=True):
+    """A model in full.
+
+    Attributes:
+        recipes: In `zoo show`: those that use it.
+    """
+
+    kind: Literal["model"] = "model"
+    config: dict[str, Any]
+    source: str
+    compilers: dict[str, str]
+    compile_seconds: dict[str, zoo.CompileTime]
+    recipes: tuple[str, ...] | UnsetType = UNSET
+
+
+class ZooExpected(Expectation, frozen=True, kw_only=True):
+    """What a run is known to reach and to take, and what it costs at the price of an hour."""
+
+    price_per_hour: float | None
+    cost: float | None
+
+
+class RecipeEntry(Answer, frozen=True, kw_only=True):
+    """`zoo show` of a recipe."""
+
+    kind: Literal["recipe"] = "recipe"
+    name: str
+    path: str
+    recipe: Recipe
+    model: ZooModel | None
+    expect: tuple[ZooExpected, ...]
+    text: str
+
+
+ZooRow = RecipeRow | ModelRow | InstanceRow | ToolchainRow
+ZooEntry = RecipeEntry | ZooModel | InstanceRow | ToolchainRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +149,7 @@ FILTERS = {
 }
 
 
-def rows(topic: str, wanted: Filter) -> list[Row]:
+def rows(topic: str, wanted: Filter) -> Sequence[ZooRow]:
     """The rows of a topic.
 
     Raises:
@@ -80,12 +168,12 @@ def rows(topic: str, wanted: Filter) -> list[Row]:
         raise UsageError(f"there is no task {wanted.task!r}", hint=f"one of {', '.join(near or TASKS)}")
     if wanted.instance and not any(_is_instance(name, wanted.instance) for name in zoo.instances()):
         zoo.instance(wanted.instance)
-    make: dict[str, Callable[[Filter], list[Row]]]
+    make: dict[str, Callable[[Filter], Sequence[ZooRow]]]
     make = {"recipes": _recipes, "models": _models, "instances": _instances, "toolchains": _toolchains}
     return make[topic](wanted)
 
 
-def _recipes(wanted: Filter) -> list[Row]:
+def _recipes(wanted: Filter) -> list[RecipeRow]:
     found = []
     for name, path in zoo.recipes().items():
         loaded = recipe.load(path)
@@ -99,16 +187,16 @@ def _recipes(wanted: Filter) -> list[Row]:
         if (wanted.task and loaded.task != wanted.task) or not chosen or not _has_model(loaded, wanted.model):
             continue
         found.append(
-            {
-                "name": name,
-                "task": loaded.task,
-                "model": _model_name(loaded),
-                "data": loaded.data.id or loaded.data.path or loaded.data.train_file,
-                "instances": used,
-                "price_per_hour": prices.get(used[0]) if used else None,
-                "description": loaded.description.strip(),
-                "path": str(path),
-            }
+            RecipeRow(
+                name=name,
+                task=loaded.task,
+                model=_model_name(loaded),
+                data=loaded.data.id or loaded.data.path or loaded.data.train_file,
+                instances=tuple(used),
+                price_per_hour=prices.get(used[0]) if used else None,
+                description=loaded.description.strip(),
+                path=str(path),
+            )
         )
     return found
 
@@ -135,52 +223,37 @@ def _is_instance(name: str, wanted: str) -> bool:
     return name == wanted or name.removeprefix("ml.").startswith(wanted if "." in wanted else f"{wanted}.")
 
 
-def _models(wanted: Filter) -> list[Row]:
+def _models(wanted: Filter) -> list[ModelRow]:
     return [
-        {
-            "name": entry.id,
-            "type": entry.config["model_type"],
-            "parameters": entry.parameters,
-            "licence": entry.licence,
-            "tasks": list(entry.tasks),
-            "aliases": list(entry.aliases),
-        }
+        ModelRow(
+            entry.id, entry.config["model_type"], entry.parameters, entry.licence, tuple(entry.tasks), entry.aliases
+        )
         for entry in zoo.models().values()
         if (not wanted.task or wanted.task in entry.tasks) and (not wanted.model or _is_model(entry, wanted.model))
     ]
 
 
-def _instances(wanted: Filter) -> list[Row]:
+def _instances(wanted: Filter) -> list[InstanceRow]:
     found = []
     for name, instance in zoo.instances().items():
         price = wanted.price(name)
         dear = wanted.max_price is not None and (price is None or price > wanted.max_price)
         if not dear and (not wanted.instance or _is_instance(name, wanted.instance)):
-            found.append({"name": name, **_priced(instance, name, wanted)})
+            found.append(_instance(name, instance, wanted))
     return found
 
 
-def _priced(instance: zoo.Instance, name: str, wanted: Filter) -> Row:
-    """An instance as plain values, a user's own price in place of the registry's."""
-    row: Row = msgspec.to_builtins(instance)
-    price = wanted.prices.of(name)
-    if price is not None and name in wanted.prices.own:
-        row["price"] = {
-            "per_hour": price.per_hour,
-            "currency": price.currency,
-            "region": "yours",
-            "terms": "as you said",
-            "source": price.source,
-            "date": "",
-        }
-    return row
+def _instance(
+    name: str, instance: zoo.Instance, wanted: Filter, recipes: tuple[str, ...] | UnsetType = UNSET
+) -> InstanceRow:
+    return InstanceRow(**structs.asdict(instance), name=name, price_per_hour=wanted.price(name), recipes=recipes)
 
 
-def _toolchains(_: Filter) -> list[Row]:
-    return [{"name": name, **msgspec.to_builtins(release)} for name, release in zoo.toolchains().items()]
+def _toolchains(_: Filter) -> list[ToolchainRow]:
+    return [ToolchainRow(**structs.asdict(release), name=name) for name, release in zoo.toolchains().items()]
 
 
-def show(name: str, wanted: Filter) -> Row:
+def show(name: str, wanted: Filter) -> ZooEntry:
     """An entry in full, by name: a recipe, a model, an instance or a toolchain, looked for in this order.
 
     Raises:
@@ -195,23 +268,21 @@ def show(name: str, wanted: Filter) -> Row:
     if path is not None and (name in zoo.recipes() or path.is_file()):
         loaded = recipe.load(path)
         entry = zoo.model(loaded.model.id) if loaded.model.id else None
-        return {
-            "kind": "recipe",
-            "name": loaded.name,
-            "path": str(path),
-            "recipe": msgspec.to_builtins(loaded),
-            "model": None if entry is None else _entry(entry),
-            "expect": [_cost(expected, wanted) for expected in loaded.expect],
-            "text": path.read_text(encoding="utf-8"),
-        }
+        return RecipeEntry(
+            name=loaded.name,
+            path=str(path),
+            recipe=loaded,
+            model=None if entry is None else _model(entry),
+            expect=tuple(_cost(expected, wanted) for expected in loaded.expect),
+            text=path.read_text(encoding="utf-8"),
+        )
     if (entry := zoo.model(name)) is not None:
-        using = [other for other, file in zoo.recipes().items() if _uses(recipe.load(file), entry)]
-        return {"kind": "model", **_entry(entry), "recipes": using}
+        return _model(entry, tuple(other for other, file in zoo.recipes().items() if _uses(recipe.load(file), entry)))
     if (instance := zoo.instances().get(name)) is not None:
-        using = [row["name"] for row in rows("recipes", Filter(instance=name)) if name in row["instances"]]
-        return {"kind": "instance", "name": name, **_priced(instance, name, wanted), "recipes": using}
+        using = tuple(row.name for row in _recipes(Filter(instance=name)) if name in row.instances)
+        return _instance(name, instance, wanted, using)
     if (release := zoo.toolchains().get(name)) is not None:
-        return {"kind": "toolchain", "name": name, **msgspec.to_builtins(release)}
+        return ToolchainRow(**structs.asdict(release), name=name)
     models = [other for entry in zoo.models().values() for other in (entry.id, *entry.aliases)]
     if path is not None and path.stem in zoo.recipes():  # `bert.yaml`, which is not here
         name = path.stem
@@ -227,37 +298,51 @@ def _uses(loaded: Recipe, entry: zoo.ModelEntry) -> bool:
     return loaded.model.id in {entry.id, *entry.aliases}
 
 
-def _entry(entry: zoo.ModelEntry) -> Row:
-    row: Row = msgspec.to_builtins(entry)
-    return {"name": row.pop("id"), "type": entry.config["model_type"], **row}
+def _model(entry: zoo.ModelEntry, recipes: tuple[str, ...] | UnsetType = UNSET) -> ZooModel:
+    said = structs.asdict(entry)
+    return ZooModel(name=said.pop("id"), type=entry.config["model_type"], **said, recipes=recipes)
 
 
-def _cost(expected: Expectation, wanted: Filter) -> Row:
+def _cost(expected: Expectation, wanted: Filter) -> ZooExpected:
     """What a run is expected to take, and to cost at the price of an hour; None where that cannot be known."""
     price = wanted.price(expected.instance)
     known = price is not None and expected.train_seconds is not None
-    return {
-        **msgspec.to_builtins(expected),
-        "price_per_hour": price,
-        "cost": round((price or 0) * (expected.train_seconds or 0) / 3600, 2) if known else None,
-    }
+    return ZooExpected(
+        **structs.asdict(expected),
+        price_per_hour=price,
+        cost=round((price or 0) * (expected.train_seconds or 0) / 3600, 2) if known else None,
+    )
 
 
 # A new recipe, of a command line or a file in somebody else's dialect
 
 
-class NewRecipe(Struct, frozen=True):
+class NewRecipe(Answer, frozen=True):
     """A recipe as text, and what of its source it does not say.
 
     Attributes:
         text: YAML, with the notes as comments.
         recipe: What it is read as.
         notes: What could not be carried over, and what somebody must add.
+        source: The file, or the command line.
+        path: The file that it was written to; empty where it was not.
     """
 
     text: str
     recipe: Recipe
     notes: tuple[Note, ...]
+    source: str
+    path: str = ""
+
+    @property
+    def to_do(self) -> tuple[Note, ...]:
+        """What somebody must add before the recipe can be used."""
+        return tuple(note for note in self.notes if note.todo)
+
+    @property
+    def not_carried_over(self) -> tuple[Note, ...]:
+        """What the recipe leaves out."""
+        return tuple(note for note in self.notes if not note.todo)
 
 
 def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
@@ -273,7 +358,8 @@ def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
     _shorten(draft)
     text = draft.text(named)
     notes = sorted(draft.notes, key=lambda note: not note.todo)
-    return NewRecipe(text, load_text(text, source=named), tuple(notes))
+    said = str(source) if isinstance(source, Path) else shlex.join(source)
+    return NewRecipe(text, load_text(text, source=named), tuple(notes), said)
 
 
 def _leave_what_has_no_effect(draft: RecipeDraft) -> None:

@@ -16,7 +16,7 @@ from cachekit.data import shapes
 from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, zoo
 from cachekit.recipe.ingredients import Fingerprint
-from cachekit.text import count
+from cachekit.text import about, count
 from cachekit.values import Answer
 
 # A key can be made of the recipe: for which compiler is another question, and needs that compiler.
@@ -63,7 +63,7 @@ class Checked(Answer, frozen=True):
         first = self.wrong[0]
         return RecipeError(
             f"{count(len(self.wrong), 'thing')} {'is' if len(self.wrong) == 1 else 'are'} wrong with {what}",
-            cause=f"{first.where}: {first.problem}",
+            cause=about(first.where, first.problem),
             hint=first.hint,
         )
 

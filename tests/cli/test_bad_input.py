@@ -14,7 +14,7 @@ BAD_INPUT = {
     "no such recipe file": ("plan missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
     "no such recipe file, train": ("train missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
     "no such recipe": ("plan bret", 2, "unknown-name", "'bret'", "", "did you mean bert?"),
-    "no recipe like it": ("warm zzz", 2, "unknown-name", "'zzz'", "cachekit zoo", "cachekit zoo"),
+    "no recipe like it": ("warm zzz", 2, "unknown-name", "'zzz'", "recipes of the zoo", "cachekit zoo"),
     "empty name": ("plan ''", 2, "unknown-name", "''", "", "cachekit zoo"),
     "nobody's home": ("plan ~nobody-here/x.yaml", 2, "unknown-name", "~nobody-here", "home", ""),
     "a folder": ("plan data", 2, "bad-recipe", "data is a folder", "", "YAML file"),
@@ -135,14 +135,14 @@ BAD_INPUT = {
         "warm tiny.yaml --set compiler.name=neuron", 1, "compiler-unavailable", "Neuron", "", "--compiler inductor",
     ),
     "two nodes": ("plan tiny.yaml --set parallel.nodes=2", 2, "bad-recipe", "parallel.nodes", "", "parallel.nodes=1"),
-    "a wait that is no number": ("warm tiny.yaml --wait soon", 2, "usage", "--wait", "", ""),
+    "a wait that is no time": ("warm tiny.yaml --wait soon", 2, "usage", "--wait soon", "a time like", "--wait 10m"),
     "a wait below zero": ("warm tiny.yaml --wait -1", 2, "usage", "--wait", "0 or more", ""),
     "a wait without end": ("train tiny.yaml --wait nan", 2, "usage", "--wait", "0 or more", ""),
     "warm and not warm": (
-        "warm tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
+        "warm tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "forbids", "leave one",
     ),
     "train warm and not warm": (
-        "train tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "compile", "leave one",
+        "train tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "forbids", "leave one",
     ),
     "no variable's name": (
         "plan tiny.yaml --set environment={'A=B':1}", 2, "bad-recipe", "'A=B' cannot name a variable", "", "letters",
@@ -200,6 +200,10 @@ BAD_INPUT = {
     "neither a recipe nor a key": ("store rm zzz", 2, "unknown-name", "no recipe is called 'zzz'", "of a key", "zoo"),
     "no program, predicted": ("run --dry-run -- nosuchcmd", 2, "usage", "nosuchcmd was not found", "PATH", "run --"),
     "a device": ("plan /dev/zero", 2, "bad-recipe", "/dev/zero cannot be read", "regular file", "name a recipe"),
+    "a bundle from a pipe": (
+        "store import pipe.csv --dry-run", 2, "usage", "pipe.csv cannot be read", "not a regular file", "standard",
+    ),
+    "a home without a name": ("config --home=", 2, "usage", "--home '' is not usable", "path of a folder", "~/"),
     "no run": ("why --run nope", 2, "unknown-name", "no run begins with 'nope'", "", "last"),
     "no last run": ("why --run last", 2, "unknown-name", "no run of warm, train or run", "", "cachekit warm"),
     "no remote": ("hub ls", 2, "usage", "no remote is configured", "", "cachekit hub use"),

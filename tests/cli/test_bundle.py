@@ -36,6 +36,18 @@ def test_a_recipe_goes_to_an_empty_box(command, machine, home, work):
 
 
 @pytest.mark.feature("F4")
+def test_a_signed_bundle_needs_no_word_there(command, machine, home, work, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(work.parent / "config"))
+    publish(home)
+    command("trust", "init")
+    assert command("store", "export", "tiny.tar", "tiny.yaml").out.endswith(" there: cachekit store import tiny.tar\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(work.parent / "another"))
+    looked = command("store", "import", "tiny.tar", "--home", str(work.parent / "box"), "--dry-run").out
+    assert "refused: it is signed by nobody you trust (SHA256:" in " ".join(looked.split())
+    assert max(map(len, looked.splitlines())) <= 80
+
+
+@pytest.mark.feature("F4")
 def test_programs_get_what_is_in_it(command, machine, home):
     record = publish(home)
     document = command("store", "export", "tiny.tar", record.key[:12], "--dry-run", "--format", "json").json
@@ -51,6 +63,7 @@ def test_programs_get_what_is_in_it(command, machine, home):
             "modules": [record.modules[0].name],
             "bytes": record.size,
             "state": "present",
+            "untrusted": "",
         }
     ]
     assert command("store", "import", "tiny.tar", "--trust-all", "--format", "quiet").out == f"{record.key}\n"

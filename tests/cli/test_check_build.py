@@ -18,7 +18,7 @@ def test_a_build_that_is_the_same(command, warmed):
     answer = command("warm", "tiny.yaml", "--check-build")
     assert steady(answer.out).splitlines() == [
         "tiny: same  inductor-2.13.0  key ffffffffffffffff",
-        "  compiled 3 graphs anew; 1 part is the same, 0 differ",
+        "  compiled 3 graphs again; 1 part is the same, 0 differ",
         "  took 0.0 s; nothing of it is kept",
     ]
     assert command("warm", "tiny.yaml", "--check-build", "--format", "quiet").out == "same\n"
@@ -28,7 +28,7 @@ def test_a_build_that_is_the_same(command, warmed):
 def test_a_build_that_differs_names_it_and_ends_with_5(command, warmed, monkeypatch):
     monkeypatch.setenv("FAKE_SIZE", "13")
     answer = command("warm", "tiny.yaml", "--check-build", code=5)
-    assert "  compiled 3 graphs anew; 0 parts are the same, 1 differs\n    differs  kernel.so\n" in answer.out
+    assert "  compiled 3 graphs again; 0 parts are the same, 1 differs\n    differs  kernel.so\n" in answer.out
     lines = answer.err.splitlines()
     code, what, cause, hint = the_error(answer, before=lines.index(next(x for x in lines if x.startswith("error["))))
     assert (code, what) == ("damaged", "the record of tiny is not what compiling gives here")

@@ -153,7 +153,7 @@ def test_show_of_a_damaged_record(command, home):
 def test_config(command, work, monkeypatch):
     (work / "cachekit.toml").write_text("keep_logs = 7\n")
     monkeypatch.setenv("CACHEKIT_WAIT_SECONDS", "60")
-    monkeypatch.setenv("CACHEKIT_COMPILER_CACHE_DIR", "/mnt/nvme/live")
+    monkeypatch.setenv("CACHEKIT_COMPILER_CACHE_DIR", "/mnt/nvme/temp")
     golden("config", steady(command("config", "--home", "/srv/cachekit").out, work))
 
 

@@ -132,7 +132,7 @@ def typed(shell: list[str], program, setup: str, keys: str, expected: str) -> st
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ("cachekit tr\t", "cachekit train "),
+        ("cachekit tra\t", "cachekit train "),
         ("cachekit warm dem\t", "cachekit warm demo "),
         ("cachekit plan bert --requ\t", "--require-warm "),
     ],
@@ -159,7 +159,7 @@ def test_in_fish(work, home, program, tmp_path):
     script = tmp_path / "script"
     script.write_text(process(_CACHEKIT_COMPLETE="source_fish").out)
     run = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {script}; complete -C 'cachekit warm dem'; complete -C 'cachekit tr'"],
+        ["fish", "--no-config", "-c", f"source {script}; complete -C 'cachekit warm dem'; complete -C 'cachekit tra'"],
         env=environment(PATH=f"{program}{os.pathsep}{os.environ['PATH']}", HOME=str(tmp_path)),
         capture_output=True, text=True, timeout=DEADLINE, check=False,
     )  # fmt: skip

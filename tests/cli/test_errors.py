@@ -64,7 +64,7 @@ def test_a_key_that_two_records_begin_with(command, home):
     [
         ("wait = 1\n", ("unknown setting 'wait'", "wait_seconds", "")),
         ("hom = 'x'\n", ("unknown setting 'hom'", "home", "did you mean 'home'?")),
-        ("home = \n", ("not valid TOML", "line 1", "mend")),
+        ("home = \n", ("not valid TOML", "line 1", "correct or remove")),
         ("wait_seconds = 'soon'\n", ("wait_seconds", "cachekit.toml", "")),
         ("keep_logs = -1\n", ("keep_logs", "cachekit.toml", "")),
     ],
@@ -275,3 +275,8 @@ def test_the_exit_code_stands_although_a_client_is_inside_of_openssl(work):
         said = one.communicate(timeout=DEADLINE)[1]
         assert one.returncode == 2, said
         assert said.startswith("error[bad-recipe]")
+
+
+def test_a_misspelt_variable_is_told_once(command, monkeypatch):
+    monkeypatch.setenv("CACHEKIT_WAIT", "10")
+    assert command("config", "-q").err.count("CACHEKIT_WAIT_SECONDS") == 1

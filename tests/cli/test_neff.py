@@ -24,10 +24,14 @@ def command(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(out, "_style", out._Style())
 
-    def _command(*arguments: object, code: int = 0) -> str:
+    def _command(*arguments: object, code: int = 0, error: str = "") -> str:
         assert app.run(["store", "neff", *map(str, arguments)]) == code
         printed, said = capsys.readouterr()
-        assert said == ""
+        lines = said.splitlines()
+        assert [line.split(":")[0].split("[")[0].strip() for line in lines] == (
+            ["error", "cause", "hint"] if code else []
+        )
+        assert error in said
         return printed
 
     return _command
@@ -79,30 +83,32 @@ def test_what_programs_read(command):
     states = ["verified", "verified", "damaged", "damaged", "unknown", "absent", "absent"]
     assert [one["state"] for one in found] == states
     assert all((one["reason"] == "") == (one["state"] == "verified") for one in found)
-    assert {one.get("module") for one in found[:3:2]} == {"MODULE_10918481393192567537+f7f529f3"}
-    assert found[0]["chip"] == "trn2"
-    assert found[0]["inputs"][11] == {"name": "step", "dtype": "int32", "shape": [], "bytes": 4}
-    assert found[0]["leaks"]["users"] == ["ann"]
+    assert {one["module"] for one in found[:3:2]} == {"MODULE_10918481393192567537+f7f529f3"}
+    assert found[0]["graph"]["chip"] == "trn2"
+    assert found[0]["graph"]["inputs"][11] == {"name": "step", "dtype": "int32", "shape": [], "bytes": 4}
+    assert found[0]["graph"]["leaks"]["users"] == ["ann"]
     quiet = command(*files, "--format", "quiet", code=5)
     assert quiet == "".join(f"{state} {file}\n" for state, file in zip(states, files, strict=True))
 
 
 @pytest.mark.feature("U2")
 @pytest.mark.parametrize(
-    ("files", "code"),
+    ("files", "code", "error"),
     [
-        (["whole.neff"], 0),
-        (["whole.neff", "small.neff"], 0),
-        (["whole.neff", "missing.neff"], 2),
-        (["folder.neff"], 2),
-        (["whole.neff", "damaged.neff"], 5),
-        (["missing.neff", "short.neff", "whole.neff"], 5),
-        (["words.neff"], 5),
+        (["whole.neff"], 0, ""),
+        (["whole.neff", "small.neff"], 0, ""),
+        (["whole.neff", "missing.neff"], 2, "error[usage]: missing.neff cannot be read\n"),
+        (["missing.neff", "folder.neff"], 2, "missing.neff cannot be read, and 1 more likewise\n"),
+        (["/dev/null"], 2, "cause: it is not a regular file\n"),
+        (["whole.neff", "damaged.neff"], 5, "damaged.neff is damaged\n"),
+        (["missing.neff", "short.neff", "whole.neff"], 5, "short.neff is damaged\n"),
+        (["words.neff"], 5, "words.neff is not a NEFF that is known\n"),
     ],
 )
-def test_exit_codes(command, files, code):
+def test_exit_codes(command, files, code, error):
+    """Whatever is not 0 has its error, beside the states of all files."""
     make_all()
-    command(*files, code=code)
+    command(*files, code=code, error=error)
 
 
 def test_a_damaged_module_is_named_by_its_folder(command):

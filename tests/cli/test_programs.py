@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cachekit.cli import doctor
+from cachekit.compilers.machine import Machine
 from cachekit.errors import every_error
 from cachekit.recipe import zoo
 from tests.support import command_words
@@ -271,5 +272,5 @@ def test_a_name_beside_the_key_may_be_longer_than_those_in_it(command, home):
 
 def test_the_longest_name_of_a_machine_keeps_its_column():
     found = dict.fromkeys(("cachekit", "python", "platform", "home", "compiler_cache_dir", "compiler"), "x")
-    lines = doctor.machine({**found, "places": {}, "problem": "none", "directory": "x"})
+    lines = doctor.machine(Machine(**found, places={}, problem="none"))
     assert {line.index(" x") for line in lines} == {len("compiler_cache_dir")}

@@ -119,7 +119,7 @@ class Machine:
 
     def unfinished(self) -> list[str]:
         """Compiler cache dirs, unpublished files and the trial's own folder: all of it ends with the run."""
-        folders = [self.home / "v1" / "live", self.home / "v1" / "tmp"]
+        folders = [self.home / "v1" / "cache_dirs", self.home / "v1" / "tmp"]
         left = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
         # Where torch builds its header, once for a user, and what belongs to nobody's run.
         return left + [path.name for path in (self.root / "tmp").iterdir() if path.name.startswith("cachekit")]
@@ -272,7 +272,7 @@ def test_a_checkpoint_that_is_none(warmed):
     assert answer.code == 2
     code, message, cause, _ = the_error(answer.err)
     assert code == "usage"
-    assert "is no checkpoint" in message
+    assert "is not a checkpoint" in message
     assert "trainer_state.json" in cause
 
 

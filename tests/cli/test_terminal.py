@@ -173,7 +173,7 @@ def test_ctrl_c_ends_the_worker_and_what_it_started(home, worker, tmp_path, verb
     assert "Traceback" not in told
     for pid in pids:
         until(lambda pid=pid: not alive(pid), f"the end of process {pid}")
-    left = [path for path in (home / "v1" / "live", home / "v1" / "tmp") if path.exists() and any(path.iterdir())]
+    left = [path for path in (home / "v1" / "cache_dirs", home / "v1" / "tmp") if path.exists() and any(path.iterdir())]
     assert left == []
     assert process("plan", "tiny.yaml", "--format", "quiet").out == "miss\n"
 

@@ -165,6 +165,17 @@ def test_a_secret_ingredient_is_refused(place):
         prepared(declared={"note": SECRETS[0]})
 
 
+@pytest.mark.feature("T7")
+def test_of_a_watched_variable_with_a_secret_in_it_the_key_has_a_hash(place, monkeypatch):
+    found = {}
+    for said in ("plain", "https://ann:hush@host/x", "https://ann:hush@host/y"):
+        monkeypatch.setenv("TORCHINDUCTOR_X", said)
+        found[said] = prepared().ingredients.hard["compiler.environment.TORCHINDUCTOR_X"]
+    assert found["plain"] == "plain"
+    assert len(set(found.values())) == 3
+    assert "hush" not in str(found.values())
+
+
 # Which compiler it is for
 
 

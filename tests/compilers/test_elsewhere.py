@@ -44,14 +44,16 @@ def put(command, home, *words):
 def test_what_plan_means_is_what_the_others_mean(command, machine, shared, words):
     theirs, box = shared.parent / "theirs", str(shared.parent / "box")
     record = put(command, theirs, *words)
-    chain = ("--cache", f"local:rw,{shared}:rw")
-    command("push", record.key, "--home", str(theirs), *chain)
-    pulled = command("pull", *words, *chain, "--format", "json").json["pulled"]
+    remotes = ("--cache", f"local:rw,{shared}:rw")
+    command("push", record.key, "--home", str(theirs), *remotes)
+    pulled = command("pull", *words, *remotes, "--format", "json").json["pulled"]
     assert [(one["key"], one["state"]) for one in pulled] == [(record.key, "fetched")]
-    locked = command("store", "lock", *words, *chain, "--format", "json").json["locked"]
+    locked = command("store", "lock", *words, *remotes, "--format", "json").json["locked"]
     assert [one["key"] for one in locked] == [record.key]
-    assert command("store", "lock", "--check", *chain, "--format", "json").json["checked"][0]["status"] == "fits"
-    assert command("pull", "--locked", "--home", box, *chain, "--format", "json").json["pulled"][0]["key"] == record.key
+    assert command("store", "lock", "--check", *remotes, "--format", "json").json["checked"][0]["status"] == "fits"
+    assert (
+        command("pull", "--locked", "--home", box, *remotes, "--format", "json").json["pulled"][0]["key"] == record.key
+    )
     exported = command("store", "export", "here.tar", *words, "--format", "json").json["records"]
     assert [one["key"] for one in exported] == [record.key]
 
@@ -89,9 +91,9 @@ def test_a_lock_file_that_is_small_in_no_known_way_is_none(command, machine, hom
 
 
 def test_what_does_not_go_together_is_said(command, machine, home, work, shared):
-    chain = ("--cache", f"local:rw,{shared}:rw")
+    remotes = ("--cache", f"local:rw,{shared}:rw")
     for verb in (
-        ("pull", "tiny.yaml", *chain),
+        ("pull", "tiny.yaml", *remotes),
         ("store", "lock", "tiny.yaml"),
         ("store", "export", "x.tar", "tiny.yaml"),
     ):

@@ -197,7 +197,7 @@ def test_a_list_is_neither_a_text_nor_a_class(put, row, name, form):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path, kind):
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path, kind):
     path = tmp_path / "train.csv"
     if kind == "pipe":
         os.mkfifo(path)

@@ -174,7 +174,7 @@ def test_a_fraction_for_validation_beside_validation_rows_is_refused(command, wo
     command("plan", *said[-3:])
     (work / "data" / "dev.csv").write_text("text,label\nall is well,calm\n")
     code, message, cause, hint = the_error(command(*said, code=2))
-    assert (code, message) == ("bad-data", "data.validation_fraction is 0.1, and means nothing here")
+    assert (code, message) == ("bad-data", "data.validation_fraction is 0.1, and has no effect here")
     assert "dev.csv" in cause
     assert hint == "remove data.validation_fraction"
 

@@ -23,9 +23,7 @@ GLUE = """\
     export NEURON_CC_FLAGS="--model-type=transformer --cache_dir=/tmp/x"
     export WANDB_API_KEY=sEcReT123
     neuron_parallel_compile torchrun --nproc_per_node=2 run_glue.py --model_name_or_path $MODEL --max_steps 10
-    if [ -d /tmp/mrpc ]; then
-      rm -r /tmp/mrpc
-    fi
+    [ -d /tmp/mrpc ] && rm -r /tmp/mrpc
     XLA_USE_BF16=1 torchrun --nproc_per_node=2 \\
       --master_port 1234 \\
       examples/run_glue.py \\
@@ -125,23 +123,6 @@ def test_every_script_becomes_a_recipe_of_its_task(tmp_path, task):
     assert recipe.task == task
     assert {path: at(recipe, path) for path in expected} == expected
     assert set(COMMANDS) == {script.task for script in tables().examples.scripts.values()}
-
-
-def test_a_command_in_a_readme_is_read(tmp_path):
-    text = """
-        # How to train
-
-        Based on the script [`run_glue.py`](https://github.com/huggingface/transformers/blob/main/examples/run_glue.py).
-        if you like, it is run as run_glue.py or as run_ner.py is. Don't panic: here's the command (it's "easy"):
-
-        ```bash
-        $ python run_qa.py \\
-            --model_name_or_path distilbert-base-uncased \\
-            --dataset_name squad_v2
-        ```
-        It's done. Another one: `python run_plm.py --model_name_or_path x`.
-    """
-    assert made(tmp_path, text, "README.md").recipe.data.id == "squad_v2"
 
 
 def test_what_must_be_added_is_said_first(tmp_path):
@@ -298,8 +279,9 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     assert "next: cachekit plan mine.yaml" in told.out
     assert load(work / "mine.yaml").data.config == "mrpc"
     document = command("zoo", "new", "--from", "train.sh", "-f", "json").json
-    assert load_text(document["text"]).name == document["name"] == "train"
-    assert {"what": "--weird a b", "why": "no field of a recipe stands for it"} in document["not_carried_over"]
+    assert load_text(document["text"]).name == document["recipe"]["name"] == "train"
+    lost = {"what": "--weird a b", "why": "no field of a recipe stands for it", "todo": False}
+    assert lost in document["notes"]
     assert load_text(command("zoo", "new", "--from", "train.sh").out).task == "text-classification"
     refused = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2)
     assert "exists already" in the_error(refused)[1]

@@ -34,26 +34,24 @@ def test_a_command_line_that_was_typed():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"for TASK in mrpc sst2; do\n  {CALL}\ndone\n", "inside of 'for'"),
-        (f"if [ -z $X ]; then {CALL}; fi\n", "inside of 'if'"),
-        (f"if [ 1 = 1 ]; then\n  true\nelse\n  {CALL}\nfi\n", "inside of 'if'"),
-        (f"while read task\ndo\n{CALL}\ndone\n", "inside of 'while'"),
-        (f"case $1 in\n  bert)\n    {CALL} ;;\nesac\n", "inside of 'case'"),
-        (f"train() {{\n  {CALL}\n}}\ntrain\n", "inside of 'function'"),
-        (f"function train {{\n  {CALL}\n}}\n", "inside of 'function'"),
-        (f"screen -dm bash -c '{CALL} --seed 1'\n", "inside of quotes"),
-        (f'os.system("{CALL}")\n', "inside of quotes"),
-        (f"{CALL} --source_prefix 'two\nlines'\n", "do not end on the line"),
+        (f"for TASK in mrpc sst2; do\n  {CALL}\ndone\n", "'for' on line 1: only a shell can tell"),
+        (f"if [ -z $X ]; then {CALL}; fi\n", "'if' on line 1"),
+        (f"ls\nif [ -d out ]; then\n  rm -r out\nfi\n{CALL}\n", "'if' on line 2"),
+        (f"while read task\ndo\n{CALL}\ndone\n", "'while' on line 1"),
+        (f"case $1 in\n  bert)\n    {CALL} ;;\nesac\n", "'case' on line 1"),
+        (f"train() {{\n  {CALL}\n}}\ntrain\n", "'(' on line 1"),
+        (f"function train {{\n  {CALL}\n}}\n", "'function' on line 1"),
+        (f"test -d a && {{\n{CALL}\n}}\n", "'{' on line 1"),
+        (f"echo 'two\nlines'\n{CALL}\n", "quotes or brackets on line 1 do not end there"),
         (f"neuron_parallel_compile {CALL} --max_steps 10\n", "neuron_parallel_compile"),
-        (f'[ -n "$X" ] && {CALL}\n', "only if the command before '&&' succeeds"),
-        (f"[ -n x ] &&\n\n  {CALL}\n", "only if the command before '&&' succeeds"),
-        (f"! cd x && {CALL}\n", "only if the command before '&&' succeeds"),
-        (f"test -d a && cd a && {CALL}\n", "only if the command before '&&' succeeds"),
-        (f"test -d a && (cd a; {CALL})\n", "only if the command before '&&' succeeds"),
-        (f"test -d out || {CALL}\n", "only if the command before '||' fails"),
-        (f"exit 0\n{CALL}\n", "after 'exit': it never runs"),
-        (f"cat <<EOF > later.sh\n{CALL}\nEOF\n", "in a here-document"),
-        (f"cat <<-'EOF'\nit's\n{CALL}\nEOF\n", "in a here-document"),
+        (f'[ -n "$X" ] && {CALL}\n', "what stands before it on its line"),
+        (f"[ -n x ] &&\n\n  {CALL}\n", "what stands before it on its line"),
+        (f"! cd x && {CALL}\n", "'!' on line 1"),
+        (f"test -d a && cd a && {CALL}\n", "what stands before it on its line"),
+        (f"test -d a && (cd a; {CALL})\n", "'(' on line 1"),
+        (f"test -d out || {CALL}\n", "what stands before it on its line"),
+        (f"exit 0\n{CALL}\n", "'exit' on line 1"),
+        (f"cat <<EOF > later.sh\n{CALL}\nEOF\n", "'<<' on line 1"),
         (f"echo {CALL}\n", "'echo' prints the call"),
     ],
 )
@@ -70,9 +68,7 @@ def test_a_call_that_only_running_the_file_would_tell_is_refused(tmp_path, text,
     [
         "set -e\ncd x && export A=1 && ",
         "[ -d x ] && cd x\n",
-        "test -d a || (mkdir a; cd a); ",
         '[ -z "$1" ] && exit 1\ncd x || exit 1\n',
-        "cat <<EOF\nexit 0\nif\nEOF\n",
         "echo $((1 << 2))\n",
     ],
 )
@@ -144,9 +140,8 @@ def test_variables_reach_the_compiler_or_are_told(tmp_path):
     with pytest.raises(RecipeError, match="placeholders") as caught:
         made(tmp_path, f'export NEURON_CC_FLAGS="--model-type $KIND"\n{CALL}')
     assert caught.value.cause == "NEURON_CC_FLAGS is --model-type $KIND"
-    for line in ("if [ $X ]; then\nexport XLA_USE_BF16=1\nfi", 'export NEURON_CC_FLAGS\nNEURON_CC_FLAGS+=" --a"'):
-        with pytest.raises(RecipeError, match=r"the environment of run_glue\.py has placeholders"):
-            made(tmp_path, f"{line}\n{CALL}")
+    with pytest.raises(RecipeError, match=r"the environment of run_glue\.py has placeholders"):
+        made(tmp_path, f'export NEURON_CC_FLAGS\nNEURON_CC_FLAGS+=" --a"\n{CALL}')
 
 
 NOTEBOOK = {"cells": [{"cell_type": "code", "source": [f"!{CALL}\n"]}]}
@@ -160,7 +155,9 @@ POD = f"spec:\n  containers:\n    - command: [{', '.join(CALL.split())}]\n"
         ("notebook", json.dumps(NOTEBOOK), ": it is a notebook"),
         ("launch.py", f'import os\nos.system("{CALL}")\n', ": it is a Python program"),
         ("pod.yaml", POD, "no recipe can be made"),
-        ("Dockerfile", f'CMD ["{CALL}", "run_glue.py"]\n', "cannot be turned"),
+        ("Dockerfile", f'CMD ["{CALL}", "run_glue.py"]\n', "no recipe can be made"),
+        ("quoted.sh", f"screen -dm bash -c '{CALL} --seed 1'\n", "no recipe can be made"),
+        ("open.sh", f"{CALL} --source_prefix 'two\nlines'\n", "no recipe can be made"),
     ],
 )
 def test_programs_and_other_programs_files_are_refused(tmp_path, name, text, words):

@@ -13,6 +13,7 @@ from cachekit.recipe import load, tasks, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, SCALES, graph_fields
 from cachekit.recipe.ingredients import SOFT_TRAINING, SOFT_VARIABLES
 from cachekit.recipe.schema import Lora, Parallel, Training
+from cachekit.redact import is_hashed
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT, ingredients
 
 BASE = ingredients()
@@ -329,14 +330,28 @@ def test_variables_that_reach_no_graph_are_not_in_the_key(variable):
     assert f"environment.{variable}" in changed.soft
 
 
-@pytest.mark.parametrize(
-    "variable", ["NEURON_CC_FLAGS", "MKL_NUM_THREADS", "XLA_USE_BF16", "X", "hf_home", "TORCHINDUCTOR_X"]
-)
+@pytest.mark.parametrize("variable", ["NEURON_CC_FLAGS", "MKL_NUM_THREADS", "XLA_USE_BF16", "TORCHINDUCTOR_X"])
 def test_any_other_variable_is_in_the_key(variable):
     changed = ingredients(f"environment.{variable}=7")
     assert difference(BASE.hard, changed.hard) == [Change(f"environment.{variable}", ABSENT, "7")]
     assert ingredients(f"environment.{variable}='7'").key == changed.key
     assert ingredients(f"environment.{variable}=8").key != changed.key
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "override",
+    ["X=hush me", "hf_home=hush me", "HTTPS_PROXY=http://ann:hush@proxy:3128", "HF_HOME=https://ann:hush@host/x"],
+)
+def test_of_a_variable_that_nobody_knows_or_that_holds_a_secret_the_key_has_a_hash(override):
+    name, _, value = override.partition("=")
+    changed, again = (ingredients(f"environment.{override}") for _ in range(2))
+    found = {**changed.hard, **changed.soft}[f"environment.{name}"]
+    assert is_hashed(found)
+    assert value not in str(changed)
+    assert changed == again
+    other = ingredients(f"environment.{override}8")
+    assert {**other.hard, **other.soft}[f"environment.{name}"] != found
 
 
 @pytest.mark.parametrize("depth", [50, 150, 250, 350, 450])

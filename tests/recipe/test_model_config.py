@@ -191,7 +191,7 @@ def test_the_scale_of_random_weights_has_an_effect():
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe"])
-def test_a_config_that_is_no_ordinary_file_is_refused_unread(tmp_path, kind):
+def test_a_config_that_is_no_regular_file_is_refused_unread(tmp_path, kind):
     path = tmp_path / "config.json"
     if kind == "device":
         path.symlink_to("/dev/zero")

@@ -16,65 +16,30 @@ from tests.recipe.recipe_texts import MINIMAL, SECTIONS, read, refused
 # Other names for fields
 
 
-SAMPLES = {
-    "environment": {"A": "1"},
-    "training": {"seed": 7},
-    "data": {"id": "a/b"},
-    "expect": [{"instance": "a", "source": "b"}],
-    "parallel": {"nodes": 2},
-    "model.id": "roberta-base",
-    "model.config": {"num_hidden_layers": 2},
-    "model.tokenizer": "roberta-base",
-    "data.id": "a/b",
-    "data.config": "c",
-    "data.train_file": "/a.csv",
-    "data.validation_file": "/b.csv",
-    "data.test_file": "/c.csv",
-    "data.text_column": "sentence",
-    "data.target_column": "out",
-    "data.source_lang": "en",
-    "data.target_lang": "fr",
-    "data.labels": ["a", "b"],
-    "data.max_train_samples": 10,
-    "data.max_eval_samples": 10,
-    "training.per_device_train_batch_size": 4,
-    "training.per_device_eval_batch_size": 4,
-    "training.max_seq_length": 64,
-    "training.max_target_length": 64,
-    "training.lora": {"r": 4},
-    "training.num_train_epochs": 2,
-    "training.max_steps": 9,
-    "training.learning_rate": 0.001,
-    "training.gradient_accumulation_steps": 2,
-    "training.eval_strategy": "no",
-    "training.lr_scheduler_type": "cosine",
-    "training.optim": "sgd",
-    "training.label_smoothing_factor": 0.1,
-    "parallel.data_parallel_size": 2,
-    "parallel.tensor_parallel_size": 2,
-    "parallel.pipeline_parallel_size": 2,
-    "parallel.zero_1": True,
-    "parallel.nodes": 2,
-    "compiler.flags": ["--a"],
-    "compiler.name": "neuron",
-}
-FIRST_SYNONYMS = [(section, *next(iter(names.items()))) for section, names in SYNONYMS.items()]
-ALL_SYNONYMS = [(section, given, name) for section, names in SYNONYMS.items() for given, name in names.items()]
+# A name of each section, and the field's value.
+SYNONYM_OF = [
+    ("", "env", "environment", {"A": "1"}),
+    ("model", "model_id", "id", "roberta-base"),
+    ("data", "label_names", "labels", ["a", "b"]),
+    ("training", "peft", "lora", {"r": 4}),
+    ("training", "max_source_length", "max_seq_length", 64),
+    ("parallel", "use_zero_1", "zero_1", True),
+    ("compiler", "backend", "name", "neuron"),
+]
 
 
 def dotted(section, name):
     return f"{section}.{name}" if section else name
 
 
-def reader(section, *names):
-    """A task to which the field, by whatever name, means something."""
-    names = {SYNONYMS.get(section, {}).get(name, name) for name in names}
-    return next(task for task in tasks.TASKS if not names & tasks.not_read(task).get(section, set()))
+def reader(section, name):
+    """A task to which the field means something."""
+    return next(task for task in tasks.TASKS if name not in tasks.not_read(task).get(section, ()))
 
 
-def written(section, **fields):
+def written(section, task, **fields):
     """A recipe in JSON, which is YAML, with these fields in a section."""
-    document = {"name": "x", "model": {"id": "bert-base-uncased"}, "task": reader(section, *fields)}
+    document = {"name": "x", "model": {"id": "bert-base-uncased"}, "task": task}
     if section == "model":
         document["model"] = {"package": "p/q", **fields}
     elif section:
@@ -84,25 +49,22 @@ def written(section, **fields):
     return json.dumps(document, indent=1)
 
 
-@pytest.mark.parametrize("section, given, name", ALL_SYNONYMS)
-def test_each_synonym_reads_to_its_field_and_overrides_it(section, given, name):
-    value = SAMPLES[dotted(section, name)]
-    bare = written(section).replace("text-classification", reader(section, name))
-    recipe = read(written(section, **{name: value}))
+@pytest.mark.parametrize("section, given, name, value", SYNONYM_OF)
+def test_a_synonym_reads_to_its_field_and_overrides_it(section, given, name, value):
+    task = reader(section, name)
+    bare = written(section, task)
+    recipe = read(written(section, task, **{name: value}))
     assert recipe != read(bare)
-    assert recipe == read(written(section, **{given: value}))
-    assert read(bare, f"{dotted(section, name)}={json.dumps(value)}") != read(bare)
-    assert read(bare, f"{dotted(section, given)}={json.dumps(value)}") == read(
-        bare, f"{dotted(section, name)}={json.dumps(value)}"
-    )
+    assert recipe == read(written(section, task, **{given: value}))
+    said = [read(bare, f"{dotted(section, one)}={json.dumps(value)}") for one in (name, given)]
+    assert said[0] == said[1] != read(bare)
 
 
-@pytest.mark.parametrize("section, given, name", FIRST_SYNONYMS)
+@pytest.mark.parametrize("section, given, name, value", SYNONYM_OF)
 @pytest.mark.parametrize("synonym_first", [True, False])
-def test_two_names_for_one_field_are_an_error(section, given, name, synonym_first):
-    value = SAMPLES[dotted(section, name)]
+def test_two_names_for_one_field_are_an_error(section, given, name, value, synonym_first):
     order = (given, name) if synonym_first else (name, given)
-    text = written(section, **dict.fromkeys(order, value))
+    text = written(section, reader(section, name), **dict.fromkeys(order, value))
     error = refused(text)
     lines = [number for number, line in enumerate(text.splitlines(), 1) if f'"{order[1]}":' in line]
     assert error.message.startswith(tuple(f"r.yaml, line {number}: " for number in lines)), error.message
@@ -111,7 +73,8 @@ def test_two_names_for_one_field_are_an_error(section, given, name, synonym_firs
     assert error.hint == f"keep {dotted(section, name)}"
 
 
-def test_no_synonym_hides_a_field():
+def test_each_synonym_is_of_a_field_and_hides_none():
+    assert {section for section, *_ in SYNONYM_OF} == set(SYNONYMS)
     for section, names in SYNONYMS.items():
         fields = SECTIONS[section].__struct_fields__ if section else Recipe.__struct_fields__
         assert not set(names) & set(fields)

@@ -279,7 +279,7 @@ def test_what_another_task_reads_is_refused(task):
             value = samples.get(name, "text")
             document = {"name": "x", "task": task, "model": {"id": "bert-base-uncased"}, section: {name: value}}
             error = refused(json.dumps(document, indent=1))
-            assert f"{section}.{name} means nothing to {task}" in error.message
+            assert f"{section}.{name} has no effect on {task}" in error.message
             readers = error.cause.removeprefix("tasks that read it: ").split(", ")
             assert readers == tasks.readers(section, name)
             assert task not in readers

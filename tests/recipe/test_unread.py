@@ -43,11 +43,11 @@ UNREAD = [
 @pytest.mark.parametrize(("text", "field", "why"), UNREAD)
 def test_a_value_that_nothing_reads_is_refused(text, field, why):
     line = (START + text).count("\n") + 1
-    assert message(text).startswith(f"toy.yaml, line {line}: {field} means nothing here | {why} | ")
+    assert message(text).startswith(f"toy.yaml, line {line}: {field} has no effect here | {why} | ")
 
 
 def test_a_revision_of_a_model_that_lies_here():
-    with pytest.raises(RecipeError, match=r"model\.revision means nothing here") as refused:
+    with pytest.raises(RecipeError, match=r"model\.revision has no effect here") as refused:
         load_text("name: toy\nmodel: {path: /models/mine, revision: v2}\ndata: {path: rows}\n")
     assert refused.value.cause == "the model comes from model.path"
 
@@ -71,7 +71,7 @@ def test_a_setting_may_put_a_value_out_of_use():
     assert load_text(START + text, overrides).training.max_steps == 7
     said = message(text, *overrides, "training.num_train_epochs=1")
     assert said == (
-        "--set training.num_train_epochs: training.num_train_epochs means nothing here | training.max_steps is 7 | "
+        "--set training.num_train_epochs: training.num_train_epochs has no effect here | training.max_steps is 7 | "
         "say training.max_steps: null for epochs"
     )
 
@@ -79,7 +79,7 @@ def test_a_setting_may_put_a_value_out_of_use():
 @pytest.mark.parametrize("name", sorted(zoo.recipes()))
 def test_no_recipe_of_the_zoo_has_one(name):
     path = zoo.recipes()[name]
-    with pytest.raises(RecipeError, match=r"training\.num_train_epochs means nothing here"):
+    with pytest.raises(RecipeError, match=r"training\.num_train_epochs has no effect here"):
         tiny.in_small(["training.num_train_epochs=1"], partial(load, path))
 
 
@@ -104,7 +104,7 @@ def test_inductor_has_one_worker_and_says_so(field):
 def test_columns_beside_the_one_that_holds_both_are_refused(task, one, two):
     start = START.replace("text-classification", task)
     text = f"{start}data: {{id: x, {one}: a, {two}: b}}"
-    with pytest.raises(RecipeError, match=f"data.{two} means nothing here") as refused:
+    with pytest.raises(RecipeError, match=f"data.{two} has no effect here") as refused:
         load_text(text)
     assert f"data.{one} holds both" in refused.value.cause
     assert getattr(load_text(text, [f"data.{one}=null"]).data, two) == "b"

@@ -12,7 +12,7 @@ from tests.remotes.jumping_clock import JumpingClock
 from tests.remotes.memory_remote import MemoryRemote
 
 _numbers = itertools.count()
-SORTS = {"compares": {}, "claims": {"compares": False}, "scarce": {"scarce": True}}
+SORTS = {"compares": {}, "side-by-side": {"compares": False}, "scarce": {"scarce": True}}
 
 
 @pytest.fixture(params=SORTS)
@@ -47,7 +47,7 @@ def wanting(clock, key):
 
 
 def holders(remote, key):
-    """The claims that lie there, however the remote keeps them."""
+    """The leases that lie there, however the remote keeps them."""
     revision = remote.revision()
     paths = [lease_path(key)] if remote.compares else [e.path for e in remote.list(f"{LEASES}/{key}", revision)]
     documents = [remote.read(path, revision, 1 << 16) for path in paths]

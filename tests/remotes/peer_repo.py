@@ -68,7 +68,7 @@ def held(member) -> dict[str, bytes]:
     """Files of modules in a store, by their paths on a remote."""
     found = {}
     for record in member.store.records():
-        assert member.store.lookup(record.key, record.directory, record.model_type)
+        assert member.store.lookup(record.place)
         for module in record.modules:
             for file in module.files:
                 found[f"{module.name}/{file.path}"] = member.store.layout.blob(file.sha256).read_bytes()

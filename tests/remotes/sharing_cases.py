@@ -30,7 +30,7 @@ def log(tmp_path, monkeypatch):
     return tmp_path / "log"
 
 
-@pytest.fixture(params=["folder", "claims", "scarce"])
+@pytest.fixture(params=["folder", "side-by-side", "scarce"])
 def make(request, tmp_path, monkeypatch):
     """Opens the same remote anew, as another machine would."""
     if request.param in SORTS:

@@ -85,7 +85,7 @@ def pull_entries(make, home, numbers, size=6000):
     absent, wrong = [], []
     for number in numbers:
         record, contents = entry(number, size)
-        found = bob.session.remotes.find(record.directory, record.model_type, record.key, anew=True)
+        found = bob.session.remotes.find(record.place, anew=True)
         if found is None:
             absent.append(number)
         elif (got := bob.session.fetch(found)) is None or served(bob.store, got) != {

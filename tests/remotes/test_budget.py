@@ -180,3 +180,20 @@ class TestRetry:
     def test_the_time_has_an_end(self):
         assert self.RETRY.pause(RemoteError("x"), 1, 99.6) is None
         assert self.RETRY.pause(BusyError("x", wait=120.0), 1, 0.0) is None
+
+
+def test_after_an_error_what_runs_beside_it_has_ended():
+    begun, ended = threading.Event(), []
+
+    def fails():
+        begun.wait()
+        raise ValueError("no")
+
+    def goes_on():
+        begun.set()
+        threading.Event().wait(0.1)  # it is at work when the other one fails
+        ended.append(True)
+
+    with pytest.raises(ValueError, match="no"):
+        each([fails, goes_on], 2)
+    assert ended

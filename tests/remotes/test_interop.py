@@ -88,20 +88,20 @@ def test_another_build_lies_beside_the_first(join, repo, hub, tmp_path):
     assert held(bob) == tree(tmp_path / "theirs")
 
 
-def test_what_the_peer_overwrote_is_mended_by_the_next_push(join, repo, hub, tmp_path):
+def test_what_the_peer_overwrote_is_repaired_by_the_next_push(join, repo, hub, tmp_path):
     """Its push puts its own build in the place of ours, which the record still names."""
     for build, root in enumerate(("first", "theirs", "second")):
         name = entry(tmp_path / root, seed=1, build=build)
     ann, bob, eve = join("ann"), join("bob"), join("eve")
     put(ann, tmp_path / "first")
     as_the_peer(repo, tree(tmp_path / "theirs"))
-    place = next((record.directory, record.model_type, record.key) for record in ann.store.records())
+    place = next(record.place for record in ann.store.records())
     (remote,) = eve.session.remotes.readable
     with pytest.raises(IntegrityError):
-        eve.pull(remote.find(*place))
+        eve.pull(remote.find(place))
     assert put(bob, tmp_path / "second").records
     remote.refresh()
-    eve.pull(remote.find(*place))
+    eve.pull(remote.find(place))
     assert held(eve) == tree(tmp_path / "second")
     assert lying(hub, repo) == tree(tmp_path / "theirs")
     assert f"{name}/model.neff" in held(eve)

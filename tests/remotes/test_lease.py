@@ -195,7 +195,7 @@ class TestHolder:
         assert remote.commits == 0
 
     # Where commits are scarce, taking fails if anything was published since.
-    @pytest.mark.parametrize("remote", ["compares", "claims"], indirect=True)
+    @pytest.mark.parametrize("remote", ["compares", "side-by-side"], indirect=True)
     def test_published_between_question_and_taking(self, remote, key, wanting):
         answers = iter([None, "the record"])
         with wanting(remote, done=lambda: next(answers)) as lease:
@@ -248,10 +248,10 @@ def test_a_lease_of_a_process_that_is_dead_on_this_machine_is_taken_at_once(remo
     """Nobody waits for what is certain: the lease would last for an hour."""
     waits = partial(wanting, remote, seconds=3600.0, wait=30.0)
     with waits() as lease:
-        claim = holders(remote, key)[0]
+        document = holders(remote, key)[0]
         path = lease.give_back().path
-    dead = {**claim, "owner": {**claim["owner"], "id": "dead", "pid": 2**22 + 1}}
-    write(remote, path.replace(claim["owner"]["id"], "dead"), json.dumps(dead).encode(), ABSENT)
+    dead = {**document, "owner": {**document["owner"], "id": "dead", "pid": 2**22 + 1}}
+    write(remote, path.replace(document["owner"]["id"], "dead"), json.dumps(dead).encode(), ABSENT)
     before = clock.now()
     with waits() as lease:
         assert lease.state == "held"

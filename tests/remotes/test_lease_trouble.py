@@ -132,15 +132,15 @@ def test_a_lease_that_nobody_can_read(swapped, key, wanting, data):
 def test_a_lease_that_was_taken_over_counts_its_owners(swapped, key, wanting):
     for generation in (1, 2, 3):
         with wanting(swapped):
-            claim = {**holders(swapped, key)[0], "seconds": 10.0, "generation": generation}
-        write(swapped, lease_path(key), json.dumps(claim).encode(), ABSENT)
+            document = {**holders(swapped, key)[0], "seconds": 10.0, "generation": generation}
+        write(swapped, lease_path(key), json.dumps(document).encode(), ABSENT)
         with wanting(swapped, wait=30.0):
             assert holders(swapped, key)[0]["generation"] == generation + 1
 
 
 def test_a_lease_that_asks_for_ever(swapped, key, wanting):
     with wanting(swapped):
-        claim = holders(swapped, key)[0]
-    write(swapped, lease_path(key), json.dumps({**claim, "seconds": 1e12}).encode(), ABSENT)
+        document = holders(swapped, key)[0]
+    write(swapped, lease_path(key), json.dumps({**document, "seconds": 1e12}).encode(), ABSENT)
     with wanting(swapped, wait=100.0) as lease:
         assert lease.held

@@ -67,7 +67,7 @@ def others(prepared, number):
 def fill(storage, made):
     """Put records on a remote, without their files: one commit."""
     records = [record for record, _ in made]
-    writes = [Write(layout.path_of(record), document.write(Shared(record)), "") for record in records]
+    writes = [Write(layout.record_path(record.place), document.write(Shared(record)), "") for record in records]
     storage.commit(Commit("fill", writes=writes), storage.revision())
 
 
@@ -78,7 +78,7 @@ def fill_whole(home, storage, made):
 
 
 def wish(prepared, **more):
-    return Wanted(prepared.key, prepared.fingerprint.directory, prepared.model_type, prepared.ingredients.hard, **more)
+    return Wanted(prepared.place, prepared.ingredients.hard, **more)
 
 
 def names(near):
@@ -93,7 +93,7 @@ def test_of_a_hundred_the_near_one_is_chosen():
         for made in others(wanted, 99):
             publish(me.store, made)
         near = publish(me.store, made_from(wanted, **{"training.max_seq_length": 64}))
-        found = search(wish(wanted), me.store).near
+        found = search(wish(wanted), me.store).nearest
     assert found.known.key == near.key
     assert found.record == near
     assert found.place == "local"
@@ -109,9 +109,9 @@ def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(make(), [*others(wanted, 20), near])
     found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.near.known.key == near[0].key
-    assert found.near.place == storage.name
-    assert names(found.near) == ["training.max_seq_length"]
+    assert found.nearest.known.key == near[0].key
+    assert found.nearest.place == storage.name
+    assert names(found.nearest) == ["training.max_seq_length"]
     assert [(one.remote, one.records, one.compared, one.problem) for one in found.looked] == [
         (storage.name, 21, 21, "")
     ]
@@ -120,7 +120,7 @@ def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(
     assert "stat" not in storage.calls
 
 
-def test_who_asks_again_asks_nobody(tmp_path, make):
+def test_who_asks_again_reads_nothing(tmp_path, make):
     wanted = Watched(tmp_path / "any").prepare()
     fill(make(), others(wanted, 3))
     first = Watched(tmp_path / "me", shared=[(make(), "r")])
@@ -128,8 +128,9 @@ def test_who_asks_again_asks_nobody(tmp_path, make):
     assert [(one.compared, one.problem) for one in once.looked] == [(3, "")]
     again = Watched(tmp_path / "me", shared=[(storage := Counted(make()), "r")])
     twice = search(wish(wanted), again.store, again.session.remotes)
-    assert twice.near.known == once.near.known
-    assert storage.calls == []
+    assert twice.nearest.known == once.nearest.known
+    # But who may write there now: what is remembered is told only while nobody else may.
+    assert sorted(storage.calls) == ["revision", "stranger"]
 
 
 def test_what_is_found_can_be_fetched(tmp_path, make):
@@ -150,7 +151,7 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     here = publish(me.store, made_from(wanted, **{"training.max_seq_length": 256}))
     found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.near.known.key == here.key
+    assert found.nearest.known.key == here.key
     assert storage.calls == [], "nothing nearer can be there"
     # Further away, where the remote is asked: still the one in the store.
     two = {"training.optim": "sgd", "training.max_seq_length": 64}
@@ -161,7 +162,7 @@ def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     here = publish(other.store, made_from(wanted, **two))
     found = search(wish(wanted), other.store, other.session.remotes)
     assert "list" in storage.calls
-    assert (found.near.place, found.near.known.key) == ("local", here.key)
+    assert (found.nearest.place, found.nearest.known.key) == ("local", here.key)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_a_record_in_another_folder_is_found_where_nothing_is_nearer(tmp_path, s
     me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
     wanted = me.prepare()
     fill(shared(), [made_from(wanted, **changes)])
-    assert names(search(wish(wanted), me.store, me.session.remotes).near) == differing
+    assert names(search(wish(wanted), me.store, me.session.remotes).nearest) == differing
     assert storage.calls.count("list") == 2
 
 
@@ -186,7 +187,7 @@ def test_a_far_one_of_the_same_kind_does_not_hide_a_nearer_one_in_another_folder
     fields = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
     far = made_from(wanted, **{f"model.config.{name}": 7 for name in fields})
     fill(shared(), [far, made_from(wanted, **{"toolchain.standin": "0.9"})])
-    assert names(search(wish(wanted), me.store, me.session.remotes).near) == ["toolchain.standin"]
+    assert names(search(wish(wanted), me.store, me.session.remotes).nearest) == ["toolchain.standin"]
 
 
 def test_the_nearest_of_all_may_be_another_than_the_nearest_to_begin_with(tmp_path, shared):
@@ -197,7 +198,7 @@ def test_the_nearest_of_all_may_be_another_than_the_nearest_to_begin_with(tmp_pa
     fill(shared(), [near, far])
     own = {"foreign": ("training.max_seq_length",), "reuse_bytes": 10**9}
     found = search(wish(wanted, **own), me.store, me.session.remotes)
-    assert (found.near.known.key, found.reuse.known.key) == (near[0].key, far[0].key)
+    assert (found.nearest.known.key, found.reuse.known.key) == (near[0].key, far[0].key)
     assert (found.reuse.place, found.reuse.fetch) == (shared().name, far[0].size)
     assert search(wish(wanted, reuse_bytes=1), me.store, me.session.remotes).reuse is None, "it is too large"
     assert search(wish(wanted), me.store, me.session.remotes).reuse is None, "nobody asks for one"
@@ -210,7 +211,7 @@ def test_commands_and_imported_modules_are_not_near_a_recipe(tmp_path, shared):
         made = made_from(wanted, **{"model.type": kind})
         fill(shared(), [made])
         publish(me.store, made)
-    assert search(wish(wanted), me.store, me.session.remotes).near is None
+    assert search(wish(wanted), me.store, me.session.remotes).nearest is None
 
 
 def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
@@ -234,7 +235,7 @@ def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
     fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
     fill(other, (made := others(wanted, 1)))
     found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.near.known.key == made[0][0].key
+    assert found.nearest.known.key == made[0][0].key
     assert [bool(one.problem) for one in found.looked] == [True, False]
     assert [event["remote"] for event in me.told("remote.failed")] == [shared().name]
     # It is left alone by the next one, and by this one: told once.
@@ -263,7 +264,7 @@ def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
     wanted = me.prepare()
     fill(shared(), others(wanted, 8))
     found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.near is not None
+    assert found.nearest is not None
     assert [one.problem for one in found.looked] == ["reset by peer"]
 
 
@@ -272,13 +273,13 @@ def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
     wanted = me.prepare()
     near, far = made_from(wanted, **{"training.max_seq_length": 64}), others(wanted, 1)[0]
     fill(shared(), [near, far])
-    path = layout.path_of(near[0])
+    path = layout.record_path(near[0].place)
     folder = path.rpartition("/")[0]
     token = storage.read(path, "", 1 << 20).token
     strange = [Write(f"{folder}/notes.txt", b"x", ""), Write(f"{folder}/{'a' * 64}.json", b"{}", "")]
     strange.append(Write(f"{layout.RECORDS}/loose.json", b"{}", ""))
     storage.commit(Commit("spoil", writes=[Write(path, b'{"record": {}}', token), *strange]), "")
-    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == far[0].key
+    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key == far[0].key
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_a_name_that_no_file_here_can_have_is_passed_over(tmp_path, shared, name
     assert f"{mine.directory}/{mine.model_type}" == "standin-1.0/bert"
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
-    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == near[0].key
+    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key == near[0].key
 
 
 def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
@@ -310,8 +311,8 @@ def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
         path.write_bytes(path.read_bytes().replace(b"64", b"65"))
     assert len(spoilt) >= 2
     found = search(wish(wanted), me.store, me.session.remotes)
-    assert names(found.near) == ["training.max_seq_length"]
-    assert found.near.changes[0].old == 64
+    assert names(found.nearest) == ["training.max_seq_length"]
+    assert found.nearest.changes[0].old == 64
     assert storage.calls.count("read") >= 2
 
 
@@ -321,4 +322,4 @@ def test_without_a_writable_store_it_works_all_the_same(tmp_path, shared):
     wanted = me.prepare(recipe())
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
-    assert search(wish(wanted), me.store, me.session.remotes).near.known.key == near[0].key
+    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key == near[0].key

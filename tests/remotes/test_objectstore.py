@@ -70,12 +70,12 @@ def test_addresses_lead_to_their_services(monkeypatch):
 def test_an_option_that_a_kind_needs_is_asked_for(monkeypatch):
     kind = address.Kind(("r2://",), "nowhere", ("endpoint",), "r2://BUCKET/PREFIX", needs=("endpoint",))
     monkeypatch.setattr(address, "KINDS", (*address.KINDS, kind))
-    for chain, tables, table in (
+    for remotes, tables, table in (
         (["local", "far"], {"far": {"url": "r2://team"}}, "far"),
         (["local", "r2://team"], {}, "NAME"),
     ):
         with pytest.raises(UsageError, match="endpoint is missing") as raised:
-            make(parse(chain, tables)[1])
+            make(parse(remotes, tables)[1])
         assert raised.value.hint == f'add endpoint = "…" beside url in [remotes.{table}] of cachekit.toml'
 
 

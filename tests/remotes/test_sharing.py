@@ -133,7 +133,7 @@ def test_only_what_is_missing_is_fetched(member, tmp_path):
         publish(watched.store, made)
     first = make_record(1, ("a", "b"), size=9000)
     push(ann.store, ann.session.remotes, [first[0]])
-    found = bob.session.remotes.find(first[0].directory, first[0].model_type, first[0].key)
+    found = bob.session.remotes.find(first[0].place)
 
     done = bob.pull(found)
     assert (done.files, done.size, done.present) == (1, 9000, 9000)
@@ -149,7 +149,7 @@ def test_tiny_files_come_with_the_record(member):
     storage = Counted(bob.session.remotes.readable[0].storage)
     bob.session.remotes.readable[0].storage = storage
 
-    bob.pull(bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key))
+    bob.pull(bob.session.remotes.find(made[0].place))
     assert "chunks" not in storage.calls
     assert served(bob.store, find(bob.store, made[0])) == expected(made)
 
@@ -166,6 +166,6 @@ def test_what_is_not_there_is_remembered_for_a_while(tmp_path, make):
     assert storage.calls == []
     # Whoever asks for it gets a fresh answer.
     prepared = bob.prepare(recipe(1))
-    place = prepared.fingerprint.directory, prepared.model_type, prepared.key
-    assert bob.session.remotes.find(*place, anew=True) is None
+    place = prepared.place
+    assert bob.session.remotes.find(place, anew=True) is None
     assert "read" in storage.calls

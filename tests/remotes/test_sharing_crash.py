@@ -28,7 +28,7 @@ from tests.remotes.storage_processes import KINDS, ending, started
 from tests.support.hubserver.accounts import Account
 from tests.support.places import ROOT
 from tests.support.processes import ended, until
-from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, leftovers_of
+from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, garbage_of
 
 # In a process of their own (`make test-slow`): see test_sharing_campaign.
 pytestmark = pytest.mark.slow
@@ -97,7 +97,7 @@ def killed_pull(make, folder, moment):
     ended_well(started(make, pull_entries, home, NUMBERS, SIZE))
     assert told_by(home) == {"absent": [], "wrong": [], "events": []}
     assert whole_or_absent(home, NUMBERS, SIZE) == list(NUMBERS)
-    assert not leftovers_of(home)
+    assert not garbage_of(home)
     return lived
 
 
@@ -125,7 +125,7 @@ def pull_on_a_full_disk(make, home):
     """Pull where no file may grow beyond a part of an artifact, as on a disk that is nearly full."""
     bob = Watched(home, shared=[(make(), "r")])
     record, _ = entry(0, SIZE)
-    found = bob.session.remotes.find(record.directory, record.model_type, record.key)
+    found = bob.session.remotes.find(record.place)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SIZE // 2, SIZE // 2))
     try:
         bob.session.fetch(found)

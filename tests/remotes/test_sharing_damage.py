@@ -62,14 +62,14 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
     file, path = next(iter(document.Shared(made[0]).paths().values()))
     with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
         bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
-        found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
+        found = bob.session.remotes.find(made[0].place)
         assert bob.session.fetch(found) is None
     assert find(bob.store, made[0]) is None
     assert bob.told("remote.damaged")
     assert [path for path in (tmp_path / "bob" / "v1" / "partial").glob("*") if path.stat().st_size] == [] or kind
     # The next one, from a sound cache, is not disturbed by what arrived.
     carl = Watched(tmp_path / "bob", shared=[(make(), "r")])
-    record = carl.session.fetch(carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key))
+    record = carl.session.fetch(carl.session.remotes.find(made[0].place))
     assert served(carl.store, record) == expected(made)
 
 
@@ -97,18 +97,18 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
 def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     storage = make()
     made = make_record()
-    path = layout.path_of(made[0])
+    path = layout.record_path(made[0].place)
     raw = spoil(document.write(document.Shared(made[0])))
     storage.commit(Commit("a stranger's [1]", writes=[Write(path, raw, "")]), storage.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
-    assert bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert bob.session.remotes.find(made[0].place) is None
     assert bob.told("remote.damaged")
     # A push puts a good one in its place.
     publish(bob.store, made)
     (pushed,) = push(bob.store, bob.session.remotes, [made[0]])
     assert pushed.error is None, pushed.error.lines()
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
-    found = carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
+    found = carl.session.remotes.find(made[0].place)
     assert found.shared.record == made[0]
 
 
@@ -117,7 +117,9 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
     for module in ("draft", "remote"):
         monkeypatch.setattr(f"cachekit.remotes.{module}.RECORD_LIMIT", 20_000)
     storage, made = make(), make_record()
-    storage.commit(Commit("a [1]", writes=[Write(layout.path_of(made[0]), b" " * 20_001, "")]), storage.revision())
+    storage.commit(
+        Commit("a [1]", writes=[Write(layout.record_path(made[0].place), b" " * 20_001, "")]), storage.revision()
+    )
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
     publish(bob.store, made)
     (pushed,) = push(bob.store, bob.session.remotes, [made[0]])
@@ -125,7 +127,7 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
     (told,) = bob.told("remote.damaged")
     assert told["key"] == made[0].key
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
-    assert carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key).shared.record == made[0]
+    assert carl.session.remotes.find(made[0].place).shared.record == made[0]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_files_from_inside_a_record_are_the_pulls_own(tmp_path, shared, spoilt):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     push(ann.store, ann.session.remotes, [publish(ann.store, made)])
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
-    found = bob.session.remotes.find(*made[0].place)
+    found = bob.session.remotes.find(made[0].place)
     assert found.shared.inline
     kept = [bob.store.layout.partial, bob.store.layout.tmp]
     shown = []
@@ -202,10 +204,10 @@ def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     from cachekit.key.canonical import canonical_json
 
     raw = json.dumps({"record": body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}).encode()
-    storage, path = make(), layout.path_of(made[0])
+    storage, path = make(), layout.record_path(made[0].place)
     storage.commit(Commit("later [1]", writes=[Write(path, raw, "")]), storage.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
-    assert bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key) is None
+    assert bob.session.remotes.find(made[0].place) is None
     assert not bob.told("remote.damaged")
     publish(bob.store, made)
     push(bob.store, bob.session.remotes, [made[0]])
@@ -229,13 +231,13 @@ def test_two_builds_of_one_module_both_stay_whole(member):
         assert pushed.error is None
     carl = member("carl", "r")
     for made in (one, two):
-        record = carl.session.fetch(carl.session.remotes.find(made[0].directory, made[0].model_type, made[0].key))
+        record = carl.session.fetch(carl.session.remotes.find(made[0].place))
         assert served(carl.store, record) == expected(made)
 
 
 @pytest.mark.feature("R1")
 @pytest.mark.parametrize("damage", ["other", "shorter", "gone"])
-def test_a_push_mends_what_somebody_damaged(tmp_path, make, damage):
+def test_a_push_repairs_what_somebody_damaged(tmp_path, make, damage):
     storage, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
     made = make_record(size=9000)
     publish(ann.store, made)
@@ -250,14 +252,14 @@ def test_a_push_mends_what_somebody_damaged(tmp_path, make, damage):
     assert any(one.path == path or one.path.endswith(file.sha256) for one in pushed.files)
     assert "gone, or overwritten" in ann.told("remote.damaged")[0]["reason"]
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-    found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
+    found = bob.session.remotes.find(made[0].place)
     assert served(bob.store, bob.session.fetch(found)) == expected(made)
     if raw is not None:
         assert make().read(path, make().revision(), 1 << 20).data == raw  # nothing is overwritten
 
 
 @pytest.mark.parametrize("damage", [bytes(9000), None])
-def test_where_one_request_tells_of_damage_each_push_mends_it(tmp_path, damage):
+def test_where_one_request_tells_of_damage_each_push_repairs_it(tmp_path, damage):
     with serve("hub", tmp_path / "server") as make:
         storage, ann = make(), Watched(tmp_path / "ann", shared=[(make(), "rw")])
         made = make_record(size=9000)
@@ -269,7 +271,7 @@ def test_where_one_request_tells_of_damage_each_push_mends_it(tmp_path, damage):
         (pushed,) = push(ann.store, ann.session.remotes, [made[0]])
         assert len(pushed.files) == 1
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
-        found = bob.session.remotes.find(made[0].directory, made[0].model_type, made[0].key)
+        found = bob.session.remotes.find(made[0].place)
         assert served(bob.store, bob.session.fetch(found)) == expected(made)
 
 
@@ -279,7 +281,7 @@ def test_what_is_new_beside_a_record_is_no_damage_of_that(member):
     for record in (one, two):  # of the same bytes, in another place
         publish(ann.store, (record, contents))
         (pushed,) = push(ann.store, ann.session.remotes, list(ann.store.records()))
-        assert pushed.records == (layout.path_of(record),)
+        assert pushed.records == (layout.record_path(record.place),)
     assert not ann.told("remote.damaged")
 
 

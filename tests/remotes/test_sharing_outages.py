@@ -134,15 +134,15 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
                     raise KeyboardInterrupt
 
     bob = Watched(tmp_path / "bob", shared=[(Cut(make()), "r")])
-    place = made[0].directory, made[0].model_type, made[0].key
+    place = made[0].place
     with pytest.raises(KeyboardInterrupt):
-        bob.pull(bob.session.remotes.find(*place))
+        bob.pull(bob.session.remotes.find(place))
     storage = make()
     again = Watched(tmp_path / "bob", shared=[(storage, "r")])
     starts = []
     whole = storage.chunks
     storage.chunks = lambda path, revision, start=0: starts.append(start) or whole(path, revision, start)
-    again.pull(again.session.remotes.find(*place))
+    again.pull(again.session.remotes.find(place))
     assert starts == [1000]
     assert served(again.store, find(again.store, made[0])) == expected(made)
 
@@ -153,7 +153,7 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
     first, second = made[0].files
     publish(ann.store, made)
     push(ann.store, ann.session.remotes, [made[0]])
-    place = made[0].directory, made[0].model_type, made[0].key
+    place = made[0].place
 
     class Overtaken(Counted):
         def chunks(self, path, revision, start=0):
@@ -166,12 +166,12 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
                         os.close(handle)
                     time.sleep(0.01)
                 os.close(handle)
-                other.pull(other.session.remotes.find(*place))
+                other.pull(other.session.remotes.find(place))
             yield from self._storage.chunks(path, revision, start)
 
     other = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
     bob = Watched(tmp_path / "bob", shared=[(Overtaken(FolderStorage(shared)), "r")])
-    assert bob.pull(bob.session.remotes.find(*place)).files == 2
+    assert bob.pull(bob.session.remotes.find(place)).files == 2
     for one in (bob, other):
         assert served(one.store, find(one.store, made[0])) == expected(made)
     assert not list(bob.store.layout.partial.iterdir())
@@ -194,7 +194,7 @@ def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeyp
         (done,) = push(ann.store, ann.session.remotes, [record])
         assert done.error is None
         bob = Watched(tmp_path / "bob", shared=[(opened(), "r")])
-        found = bob.session.remotes.find(record.directory, record.model_type, record.key)
+        found = bob.session.remotes.find(record.place)
         assert len(found.shared.inline) == 2
         bob.pull(found)
         assert served(bob.store, record) == expected(made)

@@ -20,7 +20,7 @@ def filled(watched, count, *, size=3000, shared=()):
 def age(store, record, days):
     """Make a record look as if it was published and used so many days ago."""
     then = time.time() - days * DAY
-    os.utime(store.layout.record(record.directory, record.model_type, record.key), (then, then))
+    os.utime(store.layout.record(record.place), (then, then))
     used = store.layout.used / record.key
     if used.exists():
         os.utime(used, (then, then))
@@ -37,7 +37,7 @@ def keys(pairs):
 def managed(home):
     """Sizes of all that a limit is about."""
     root = home / "v1"
-    folders = ("blobs", "records", "quarantine", "partial")
+    folders = ("blobs", "records", "trust", "quarantine", "partial")
     files = [path for name in folders for path in (root / name).rglob("*") if path.is_file()]
     return {path: path.stat().st_size for path in files}
 

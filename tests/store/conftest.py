@@ -7,7 +7,7 @@ from tests.support.processes import memory_folder
 
 @pytest.fixture
 def tmp_path():
-    """In memory where that is to be had: thousands of stores come and go, each with its fsyncs."""
+    """In memory where the system has such a folder: thousands of stores come and go, each with its fsyncs."""
     with memory_folder() as folder:
         yield folder
 

@@ -32,7 +32,7 @@ from tests.support.standins import (
     compiles,
     expected,
     find,
-    leftovers_of,
+    garbage_of,
     make_record,
     publish,
     runs,
@@ -120,7 +120,7 @@ def test_no_flipped_or_lost_byte_is_taken(tmp_path, whole):
         with pytest.raises(IntegrityError, match="not a complete bundle"):
             import_bundle(watched.session, io.BytesIO(one), "x.tar")
     assert tree(home) == set()
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
     assert taken(home, raw).records[0].state == "added"
 
 
@@ -155,7 +155,7 @@ def test_a_killed_import_leaves_nothing(tmp_path, whole):
         assert tree(home) == set()
     record = taken(home, path.read_bytes()).records[0]
     assert [one.key for one in Watched(home).store.records()] == [record.key]
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
 
 
 def test_what_cannot_be_a_bundle_for_its_size_is_refused(monkeypatch):
@@ -254,7 +254,7 @@ def test_unpacked_by_tar_it_is_a_shared_cache(tmp_path, whole):
     subprocess.run(["tar", "xf", path, "-C", tmp_path / "remote"], check=True)
     watched = Watched(tmp_path / "home", shared=[(FolderStorage(tmp_path / "remote"), "rw")])
     record, _ = made = make_record(size=200)
-    found = watched.session.remotes.find(record.directory, record.model_type, record.key)
+    found = watched.session.remotes.find(record.place)
     assert watched.pull(found).record == record
     assert served(watched.store, record) == expected(made)
 

@@ -13,11 +13,11 @@ from msgspec import structs
 from cachekit.errors import IntegrityError, StoreError, UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.remotes.document import Shared, write
-from cachekit.remotes.layout import path_of
+from cachekit.remotes.layout import record_path
 from cachekit.store.bundle import INDEX, header
 from cachekit.store.record import serialise
 from tests.store.bundle_files import crafted, sealed, taken
-from tests.support.standins import leftovers_of, make_record, tree
+from tests.support.standins import garbage_of, make_record, tree
 
 pytest_plugins = ["tests.store.bundle_files"]
 
@@ -80,7 +80,7 @@ def refused(yard, raw, error=IntegrityError):
             taken(yard / "home", raw, dry_run=dry_run)
         assert raised.value.hint
         assert tree(yard / "home") == set()
-        assert leftovers_of(yard / "home") == set()
+        assert garbage_of(yard / "home") == set()
     assert {path.name for path in yard.iterdir()} <= {"outside", "home"}
     assert (yard / "outside").read_text() == "untouched"
     return raised.value
@@ -198,10 +198,10 @@ def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_read(yard):
     record = structs.replace(record, modules=(structs.replace(record.modules[0], files=(file,)),))
     raw = write(Shared(record))
     listed = [
-        {"path": path_of(record), "size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()},
+        {"path": record_path(record.place), "size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()},
         {"path": f"{record.modules[0].name}/{file.path}", "size": file.size, "sha256": file.sha256},
     ]
     with pytest.raises(StoreError, match="no room for this bundle"):
-        taken(yard / "home", crafted([(path_of(record), raw)], listed=listed))
+        taken(yard / "home", crafted([(record_path(record.place), raw)], listed=listed))
     assert tree(yard / "home") == set()
-    assert leftovers_of(yard / "home") == set()
+    assert garbage_of(yard / "home") == set()

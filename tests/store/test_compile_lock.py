@@ -16,7 +16,7 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import alive, ended, side_by_side, until
-from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, leftovers_of, recipe, runs
+from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, garbage_of, recipe, runs
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 
@@ -73,7 +73,7 @@ def test_64_processes_compile_one_key_once(home, log, monkeypatch):
     assert len(runs(log)) == 1
     key = Watched(home).prepare().key
     assert sorted(answers, key=lambda answer: answer and answer[0]) == [[0, key, []]] * 63 + [[3, key, []]]
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_waiter_takes_over_from_a_holder_that_was_killed(home, log):
         assert sorted(answer["compiled"] for answer in answers) == [0, 0, 0, 3]
         assert not alive(run["pid"])
     assert len(compiles(log)) == 2, "the killed one and one more"
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
 
 
 @pytest.mark.feature("C3")
@@ -218,12 +218,12 @@ def test_a_lock_that_is_held_by_nobody_known_is_reported_as_that(home):
     store = Watched(home).store
     locks = store.layout.locks
 
-    def lead():
-        return CompileLock(locks, "k", "toy", store.rwlock).lead(0, lambda *_: None)
+    def holding():
+        return CompileLock(locks, "k", "toy", store.rwlock).hold(0, lambda *_: None)
 
-    with lead():
+    with holding():
         (locks / "k.json").write_text("torn")
-        with pytest.raises(WaitedTooLongError) as caught, lead():
+        with pytest.raises(WaitedTooLongError) as caught, holding():
             pass
     assert "an unknown process" in caught.value.cause
 
@@ -260,7 +260,7 @@ def test_ctrl_c_ends_the_worker_and_breaks_nothing(home, log, tmp_path):
     assert "Traceback" not in told
     until(lambda: not alive(run["pid"]), "the worker's end")
     until(lambda: not alive(run["child"]), "the end of what the worker had started")
-    assert leftovers_of(home) == set(), "it cleared up after itself"
+    assert garbage_of(home) == set(), "it cleared up after itself"
     watched = Watched(home, wait=0)
     assert watched.lookup(watched.prepare()) is None
     assert warm(watched.session, watched.prepare()).compiled == 3
@@ -293,4 +293,4 @@ def test_ctrl_c_in_training_keeps_the_record(home, log, tmp_path):
     assert child.returncode == 130
     until(lambda: not alive(run["pid"]), "the worker's end")
     assert Watched(home).lookup(first.prepare()) == record
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()

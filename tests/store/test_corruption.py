@@ -9,7 +9,7 @@ from cachekit.errors import IntegrityError
 from cachekit.store.record import DamagedRecordError, decode
 from cachekit.verbs.warm import warm
 from tests.support.processes import memory_folder
-from tests.support.standins import StandIn, Watched, leftovers_of, module_files, overwrite, recipe
+from tests.support.standins import StandIn, Watched, garbage_of, module_files, overwrite, recipe
 
 KINDS = ("flip", "truncate", "extend", "zero", "swap", "delete")
 
@@ -45,7 +45,7 @@ class Campaign:
         layout = self.watched().store.layout
         found = set()
         for record in self.records.values():
-            found.add(layout.record(record.directory, record.model_type, record.key))
+            found.add(layout.record(record.place))
             found |= {layout.blob(file.sha256) for file in record.files}
         return sorted(found)
 
@@ -108,9 +108,9 @@ class Campaign:
 
     def _restore(self, seen, one, record, damaged):
         try:
-            with seen.session.cache_dir(one.key, record) as live:
-                names = self.compiler.contents(live.tree)
-                restored = {name: (live.tree / name).read_bytes() for name in names}
+            with seen.session.cache_dir(one.key, record) as cache_dir:
+                names = self.compiler.contents(cache_dir.tree)
+                restored = {name: (cache_dir.tree / name).read_bytes() for name in names}
         except IntegrityError:
             layout = seen.store.layout
             assert {layout.blob(file.sha256) for file in record.files} & set(damaged)
@@ -121,7 +121,7 @@ class Campaign:
         """Whatever is looked at and wrong is told; what hangs on a record that is refused is not looked at."""
         layout = seen.store.layout
         for key, record in self.records.items():
-            place = layout.record(record.directory, record.model_type, key)
+            place = layout.record(record.place)
             if path == place:
                 # Nobody can tell a record that was deleted from one that never was; nor is it damage when the same
                 # record is written in another way (a space at its end).
@@ -150,7 +150,7 @@ class Campaign:
         for one in self.prepared:
             assert last.lookup(one) == self.records[one.key]
         assert last.damage() == []
-        assert not [name for name in leftovers_of(self.home) if not name.startswith("quarantine")]
+        assert not [name for name in garbage_of(self.home) if not name.startswith("quarantine")]
 
 
 @pytest.mark.feature("S5")

@@ -25,7 +25,7 @@ from tests.support.standins import (
     Watched,
     expected,
     find,
-    leftovers_of,
+    garbage_of,
     make_record,
     module_files,
     overwrite,
@@ -106,7 +106,7 @@ def test_a_publish_killed_at_any_call_leaves_the_old_state_or_the_new(crashes, t
         if count == 1:
             undisturbed = tree(home)
         assert tree(home) == undisturbed, moment
-        assert leftovers_of(home) == set(), moment
+        assert garbage_of(home) == set(), moment
     assert count > 50 / every
     assert len(states) == 2, "kills before and after the commit were among them"
 
@@ -186,14 +186,14 @@ def test_a_warm_killed_at_any_call_is_done_by_the_next(crashes, tmp_path, recach
         assert planned.record == found
         assert found is None or found == before or watched.restored(prepared.key, found)
         assert watched.damage() == [], moment
-        leftovers = leftovers_of(home)
+        garbage = garbage_of(home)
         # With wait=0, a lock that stayed would end this.
         done = warm(watched.session, prepared, recache=recache)
         assert done.compiled == (0 if found and not recache else 1), moment
         assert watched.restored(prepared.key, watched.lookup(prepared)) == module_files(prepared, watched.compiler)
-        assert not done.compiled or leftovers_of(home) == set(), moment
-        swept |= {name.partition("/")[0] for name in leftovers} & {"tmp", "live"}
-    assert swept == {"tmp", "live"}, "kills left folders of both kinds to sweep"
+        assert not done.compiled or garbage_of(home) == set(), moment
+        swept |= {name.partition("/")[0] for name in garbage} & {"tmp", "cache_dirs"}
+    assert swept == {"tmp", "cache_dirs"}, "kills left folders of both kinds to sweep"
 
 
 # Killed at random moments, whole processes
@@ -253,7 +253,7 @@ def campaign(tmp_path, moments, seed):
             assert find(watched.store, listed) == listed
         assert watched.damage() == []
         prepared = watched.prepare(recipe(batch))
-        with CompileLock(watched.store.layout.locks, prepared.key, "test", watched.store.rwlock).lead(
+        with CompileLock(watched.store.layout.locks, prepared.key, "test", watched.store.rwlock).hold(
             0, lambda *_: None
         ):
             pass
@@ -263,7 +263,7 @@ def campaign(tmp_path, moments, seed):
         assert watched.lookup(prepared) == done.record
         assert watched.restored(prepared.key, done.record) == module_files(prepared, watched.compiler)
         assert found is None or found.modules == done.record.modules
-        assert leftovers_of(home) == set()
+        assert garbage_of(home) == set()
         assert {path.suffix for path in (home / "v1" / "locks").iterdir()} == {".lock"}, "no note of a holder stays"
         for path in (home / "v1" / "journal").rglob("*.jsonl"):
             assert {event["verb"] for event in read(path)[:1]} <= {"warm"}

@@ -84,7 +84,7 @@ def layout_paths(home, made):
     record, _ = made
     layout = Watched(home).store.layout
     blobs = [layout.blob(file.sha256) for file in record.files]
-    return str(layout.record(record.directory, record.model_type, record.key)), [str(path) for path in blobs]
+    return str(layout.record(record.place)), [str(path) for path in blobs]
 
 
 def traced(crashes, home, trace, made, **how):

@@ -11,7 +11,7 @@ from tests.support.standins import (
     Watched,
     expected,
     find,
-    leftovers_of,
+    garbage_of,
     make_record,
     overwrite,
     publish,
@@ -51,7 +51,7 @@ def test_a_real_full_disk(small_disk):
         filler.unlink()
         assert served(watched.store, find(watched.store, kept[0])) == expected(kept)
         assert watched.damage() == []
-        assert leftovers_of(home) == set()
+        assert garbage_of(home) == set()
         if found:
             break
         assert len(hints) == pages + 1, "what is not there was said not to be"

@@ -1,7 +1,6 @@
 """One key, two builds with other bytes: both digests and both builders are told, once, and nothing else changes."""
 
 import hashlib
-import json
 
 import pytest
 from hypothesis import given, settings
@@ -86,7 +85,7 @@ def test_a_push_against_another_build_tells_both_builders(team, build):
     )
     push(carl.store, carl.session.remotes, [record])
     assert len(carl.told("record.differs")) == 1, "once"
-    assert [note["where"] for note in divergent.noted(carl.store.layout, record.key)] == [told["where"]]
+    assert [note.where for note in divergent.noted(carl.store.layout, record.key)] == [told["where"]]
 
 
 @pytest.mark.feature("F7")
@@ -118,8 +117,9 @@ def test_a_damaged_note_is_none(tmp_path):
     for raw in (b"", b"{", b"{}", b'[1, {"where": 2}]'):
         path.write_bytes(raw)
         other, _ = built("carl", b"two")
+        assert divergent.noted(watched.store.layout, record.key) == []
         assert divergent.tell(watched.store.layout, watched.journal, record, other, "team")
-    assert all(json.loads(json.dumps(note)) == note for note in divergent.noted(watched.store.layout, record.key))
+        assert [note.where for note in divergent.noted(watched.store.layout, record.key)] == ["team"]
 
 
 CODES = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.sampled_from([b"one", b"two"]), min_size=1)

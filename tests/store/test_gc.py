@@ -176,9 +176,11 @@ def test_what_no_record_names_goes_whatever_the_limits(home, watched):
     assert gc(watched.session, Keep()).bytes == 0
 
 
-def test_leftovers_go_and_what_lives_stays(home, watched):
+@pytest.mark.parametrize("base", ["cache_dirs", "live"])  # the second is an older cachekit's
+def test_garbage_goes_and_what_lives_stays(home, watched, base):
     made = filled(watched, 2)
     layout = watched.store.layout
+    cache_dirs = layout.root / base
     for folder, name, days in (("partial", "a" * 64, 8), ("partial", "b" * 64, 6)):
         (layout.root / folder).mkdir(exist_ok=True)
         (layout.root / folder / name).write_bytes(bytes(10))
@@ -188,20 +190,20 @@ def test_leftovers_go_and_what_lives_stays(home, watched):
     (layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-1-y").write_bytes(bytes(20))
     (layout.locks / f"{'d' * 64}.lock").touch()
     with (
-        Scratch(layout.live, "alive") as folder,
-        CompileLock(layout.locks, "e" * 64, "toy", watched.store.rwlock).lead(0, lambda *_: None),
+        Scratch(cache_dirs, "alive") as folder,
+        CompileLock(layout.locks, "e" * 64, "toy", watched.store.rwlock).hold(0, lambda *_: None),
     ):
         (folder / "work").write_bytes(bytes(10))
-        (layout.live / "dead").mkdir()
-        (layout.live / "dead" / "big").write_bytes(bytes(5000))
-        (layout.live / "dead.lock").touch()
+        (cache_dirs / "dead").mkdir()
+        (cache_dirs / "dead" / "big").write_bytes(bytes(5000))
+        (cache_dirs / "dead.lock").touch()
         done = gc(watched.session, Keep())
         assert {Path(file.path).name for file in done.files} == {
             "dead", "a" * 64, "20200101T000000-1-x", f"{'d' * 64}.lock",
         }  # fmt: skip
         assert (folder / "work").exists()
-    assert not (layout.live / "dead").exists()
-    assert not (layout.live / "dead.lock").exists()
+    assert not (cache_dirs / "dead").exists()
+    assert not (cache_dirs / "dead.lock").exists()
     assert (layout.partial / ("b" * 64)).exists()
     assert len(list(layout.quarantine.iterdir())) == 1
     assert kept(watched) == keys(made)
@@ -214,7 +216,7 @@ def test_blobs_of_a_record_that_cannot_be_read_stay(home, watched, way):
     """A damaged one may come back from a remote, and a later cachekit's is none of our business."""
     made = make_record(1)
     publish(watched.store, made)
-    path = watched.store.layout.record(made[0].directory, made[0].model_type, made[0].key)
+    path = watched.store.layout.record(made[0].place)
     raw = path.read_bytes()
     overwrite(path, raw[:200] if way == "damaged" else raw.replace(b'"schema": 1', b'"schema": 2'))
     before = tree(home)
@@ -228,7 +230,7 @@ def test_blobs_of_a_record_that_cannot_be_read_stay(home, watched, way):
 def test_an_index_that_cannot_be_read_removes_nothing(home, watched):
     made = filled(watched, 2)
     record = made[0][0]
-    path = watched.store.layout.record(record.directory, record.model_type, record.key)
+    path = watched.store.layout.record(record.place)
     path.unlink()
     path.mkdir()  # as root, no mode makes a file unreadable
     before = tree(home)

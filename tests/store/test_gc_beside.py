@@ -55,7 +55,7 @@ class Roles:
         self.count += 1
 
     def read(self):
-        with self.store.holding():
+        with self.store.using():
             record = find(self.store, made(self.chosen.randrange(KEYS))[0])
             if record is not None:
                 time.sleep(self.chosen.choice([0, 0, 0.01, 0.1]))
@@ -66,7 +66,7 @@ class Roles:
         find(self.store, made(self.chosen.randrange(KEYS))[0])
 
     def write(self):
-        with self.store.holding():
+        with self.store.using():
             record = publish(self.store, made(self.chosen.randrange(KEYS), self.chosen.randrange(3)))
             if self.chosen.random() < 0.3:
                 self.check(record)
@@ -74,14 +74,14 @@ class Roles:
 
     def pull(self):
         wanted = made(self.chosen.randrange(KEYS))[0]
-        found = self.session.remotes.find(wanted.directory, wanted.model_type, wanted.key, anew=True)
-        with self.store.holding():
+        found = self.session.remotes.find(wanted.place, anew=True)
+        with self.store.using():
             record = self.session.fetch(found)
             assert record is not None, self.watched.events[-3:]
             self.check(record)
 
     def push(self):
-        with self.store.holding():
+        with self.store.using():
             record = find(self.store, made(self.chosen.randrange(KEYS))[0])
             if record is not None:
                 (done,) = push(self.store, self.session.remotes, [record])
@@ -108,11 +108,11 @@ class Roles:
         unpin(self.store, [Named(record.key)])
         self.count += 1
 
-    def lead(self):
+    def compile(self):
         """Compile for a moment: the lock of a key without a record, which is removed where nobody holds it."""
         key = made(KEYS + self.chosen.randrange(2))[0].key
         compile_lock = CompileLock(self.store.layout.locks, key, "toy", self.store.rwlock)
-        with compile_lock.lead(PATIENCE, lambda *_: None):
+        with compile_lock.hold(PATIENCE, lambda *_: None):
             mark = self.store.layout.home / f"at-work-{key}"
             mark.touch(exist_ok=False)  # nobody else is
             time.sleep(0.005)
@@ -126,7 +126,7 @@ class Roles:
         self.count += 1
 
 
-CREW = ("read", "read", "look", "write", "pull", "push", "verify", "gc", "gc", "lead", "lead", "rm", "pin")
+CREW = ("read", "read", "look", "write", "pull", "push", "verify", "gc", "gc", "compile", "compile", "rm", "pin")
 
 
 def stress(tmp_path, seconds):
@@ -185,11 +185,11 @@ def test_gc_waits_for_a_publish_and_gives_up_after_a_while(tmp_path):
     publish(watched.store, made(1))
     other = Watched(tmp_path / "home").store
     with other.changing(made(2)[0].key):
-        with pytest.raises(WaitedTooLongError), watched.store.rwlock.exclusive(0.1):
+        with pytest.raises(WaitedTooLongError), watched.store.rwlock.write_lock(0.1):
             pass
-        with other.changing(made(3)[0].key), other.rwlock.shared():  # while somebody waits, too
+        with other.changing(made(3)[0].key), other.rwlock.read_lock():  # while somebody waits, too
             pass
-    with watched.store.rwlock.exclusive(0.1):
+    with watched.store.rwlock.write_lock(0.1):
         pass
 
 
@@ -210,7 +210,7 @@ def test_readers_come_in_between_two_slices(tmp_path, monkeypatch):
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             store, start = Watched(home).store, time.monotonic()
-            with store.holding():
+            with store.using():
                 find(store, made(11)[0])
             waits.append(time.monotonic() - start)
         return max(waits)
@@ -223,10 +223,10 @@ def test_a_removal_that_hangs_stops_nobody_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(rwlock, "PATIENCE", 0.3)
     watched = Watched(tmp_path / "home")
     publish(watched.store, made(1))
-    with watched.store.rwlock.exclusive(0.1):
+    with watched.store.rwlock.write_lock(0.1):
         start = time.monotonic()
         other = Watched(tmp_path / "home")
-        with other.store.holding():
+        with other.store.using():
             assert find(other.store, made(1)[0]) is not None
             publish(other.store, made(2))
             assert warm(other.session, other.prepare()).compiled
@@ -245,7 +245,7 @@ def test_what_a_process_holds_stays_until_it_ends(tmp_path, end):
     pid = os.fork()
     if pid == 0:
         store = Watched(home).store
-        with store.holding():
+        with store.using():
             record = find(store, made(1)[0])
             os.write(told, b"held")
             os.read(gate_out, 1)

@@ -29,9 +29,9 @@ def base(tmp_path):
     age(watched.store, MADE[0][0], 0)
     pin(watched.store, [Named(MADE[4][0].key)])
     layout = watched.store.layout
-    (layout.live / "dead").mkdir(parents=True)
-    (layout.live / "dead" / "work").touch()
-    (layout.live / "dead.lock").touch()
+    (layout.cache_dirs / "dead").mkdir(parents=True)
+    (layout.cache_dirs / "dead" / "work").touch()
+    (layout.cache_dirs / "dead.lock").touch()
     return tmp_path / "base"
 
 
@@ -105,7 +105,7 @@ def test_a_removal_killed_at_any_call_leaves_whole_records(crashes, base, tmp_pa
                 crashes(home, "rm", keys=remaining)
         gc(Watched(home).session, limits)
         assert tree(home) == undisturbed, moment
-        assert not (home / "v1" / "live" / "dead").exists()
+        assert not (home / "v1" / "cache_dirs" / "dead").exists()
     assert len(counts) > 1, "before and after the first record went"
 
 
@@ -138,6 +138,6 @@ def test_a_record_is_durably_gone_before_any_of_its_blobs_is(crashes, base, tmp_
             durable |= {gone for gone in unlinked if os.path.dirname(gone) == path}
         elif name == "unlink" and "/blobs/" in path and Path(path).name in named:
             record = named[Path(path).name]
-            assert str(store.layout.record(record.directory, record.model_type, record.key)) in durable
+            assert str(store.layout.record(record.place)) in durable
             checked += 1
     assert checked == 2 * 4, "two own files of each, and those of the pinned one stay"

@@ -16,6 +16,7 @@ from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance, nearest
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
+from cachekit.store.layout import Place
 from cachekit.store.record import decode, encode, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.gc import gc
@@ -62,7 +63,7 @@ def made(number, **changes):
 
 def put(home, record):
     """A record file that something else than cachekit put there."""
-    path = opened(home).layout.record(record.directory, record.model_type, record.key)
+    path = opened(home).layout.record(record.place)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.write_bytes(encode(record))
@@ -116,7 +117,7 @@ def test_a_row_says_what_its_record_says(home):
     assert len(listed(watched.store)) == 4
     for row in watched.store.rows():
         assert key_of(watched.store.index.hard(row)) == row.key
-        record = watched.store.read(*row.place)
+        record = watched.store.read(row.place)
         assert watched.store.index.named(row) == {file.sha256: file.size for file in record.files}
 
 
@@ -168,7 +169,7 @@ def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_ex
     records = fill(home, 3)
     assert len(listed(opened(home))) == 3
     for record in records[:2]:
-        path = opened(home).layout.record("standin-1.0", "bert", record.key)
+        path = opened(home).layout.record(record.place)
         path.write_bytes(b"x" * path.stat().st_size)
     watched = Watched(home)
     with pytest.raises(UnknownNameError, match="no record begins"):
@@ -240,11 +241,21 @@ def test_where_the_file_cannot_serve_the_records_are_read_without_it(public, mon
     if way == "no locks":
         monkeypatch.setattr(index_file, "_connect", without_locks)
         assert listed(opened(home)) == plainly(home)
-        assert next(one.row.key for one in opened(home).nearest(made(9).hard)) == made(9).key
+        assert next(one.row.key for one in opened(home).around(made(9).hard).nearest()) == made(9).key
     else:
         with another_user():
             assert listed(opened(home)) == plainly(home)
     assert opened(home).layout.index.read_bytes() == before
+
+
+def test_all_answers_around_a_job_are_of_one_look_until_the_index_is_lost(home):
+    fill(home, 3)
+    store = opened(home)
+    around = store.around(made(1).hard)
+    put(home, made(9))
+    assert len(list(around.nearest())) == 3
+    store.layout.index.unlink()
+    assert len(list(around.nearest())) == 4
 
 
 STEPS = st.lists(
@@ -265,7 +276,7 @@ def test_each_change_is_seen_at_once(many_folders, steps):
     fill(home, 2)
     for what, number, words in steps:
         directory = f"standin-{number % 2}"
-        path = old.layout.record(directory, "bert", made(number).key)
+        path = old.layout.record(Place(directory, "bert", made(number).key))
         if what == "put":
             put(home, made(number, directory=directory, recipe=words))
         elif what == "publish":
@@ -299,10 +310,10 @@ def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
     home = many_folders() / "home"
     records = {key_of(hard): made(0, hard=hard, key=key_of(hard), model_type=kind) for hard, kind in candidates}
     for record in records.values():
-        path = opened(home).layout.record(record.directory, record.model_type, record.key)
+        path = opened(home).layout.record(record.place)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode(record))
-    found = list(opened(home).nearest(wanted))
+    found = list(opened(home).around(wanted).nearest())
 
     def rank(key):
         changes = difference(records[key].hard, wanted)
@@ -320,7 +331,7 @@ def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
     def job(hard):
         return canonical_json({name: value for name, value in hard.items() if not name.startswith("toolchain.")})
 
-    same = {row.key for row in opened(home).refresh().same_job(wanted)}
+    same = {one.row.key for one in opened(home).around(wanted).same_job()}
     assert same == {key for key, record in records.items() if job(record.hard) == job(wanted)}
 
 
@@ -328,8 +339,8 @@ def test_the_nearest_of_a_compiler_and_of_its_directory(home):
     for number, (compiler, directory) in enumerate([("x", "x-1"), ("x", "x-2"), ("y", "y-1")]):
         put(home, made(number, compiler=compiler, directory=directory))
     store = opened(home)
-    assert {near.row.directory for near in store.nearest({}, compiler="x")} == {"x-1", "x-2"}
-    assert {near.row.directory for near in store.nearest({}, directory="y-1")} == {"y-1"}
+    assert {near.row.directory for near in store.around({}).nearest(compiler="x")} == {"x-1", "x-2"}
+    assert {near.row.directory for near in store.around({}).nearest(directory="y-1")} == {"y-1"}
 
 
 def test_a_plan_passes_over_a_near_record_that_was_damaged_since(home, settled):
@@ -337,12 +348,12 @@ def test_a_plan_passes_over_a_near_record_that_was_damaged_since(home, settled):
     near = warm(watched.session, watched.prepare(recipe(8))).record
     far = warm(watched.session, watched.prepare(recipe(8, max_seq_length=64))).record
     wanted = watched.prepare(recipe(16))
-    assert plan(wanted, Watched(home).store).near.record == near
-    path = watched.store.layout.record(near.directory, near.model_type, near.key)
+    assert plan(wanted, Watched(home).store).nearest.record == near
+    path = watched.store.layout.record(near.place)
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-3])
     other = Watched(home)
-    assert plan(wanted, other.store).near.record == far
+    assert plan(wanted, other.store).nearest.record == far
     assert len(other.damage()) == 1
     assert not path.exists()
 
@@ -353,7 +364,7 @@ def test_a_plan_passes_over_a_near_record_that_was_damaged_since(home, settled):
 def test_nothing_is_removed_while_a_folder_of_records_cannot_be_read(public):
     watched = Watched(public / "home")
     publish(watched.store, make_record(1))
-    folder = watched.store.layout.record("standin-1.0", "bert", "x").parent
+    folder = watched.store.layout.record(Place("standin-1.0", "bert", "x")).parent
     folder.chmod(0o700)
     with another_user(), pytest.raises(StoreError, match="cannot be read"):
         Watched(public / "home").store.refresh(exact=True)

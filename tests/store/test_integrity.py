@@ -17,7 +17,7 @@ from tests.support.standins import Watched, expected, find, make_record, overwri
 
 
 def record_path(store, record):
-    return store.layout.record(record.directory, record.model_type, record.key)
+    return store.layout.record(record.place)
 
 
 @pytest.mark.feature("S4")
@@ -158,7 +158,7 @@ def test_a_wrong_note_of_what_was_found_whole_refuses_nothing(watched):
         index.note_whole({file.sha256: wrong})
         with watched.store.reading(file) as blob:
             assert blob.path.stat().st_size == 20_000_000
-        assert index.whole(file.sha256) == mine, "the note is mended"
+        assert index.whole(file.sha256) == mine, "the note is correct again"
 
 
 @pytest.mark.feature("S5")

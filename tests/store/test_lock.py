@@ -1,4 +1,4 @@
-"""`cachekit store lock`: what it pins is what comes, or nothing does, whatever becomes of the caches meanwhile."""
+"""`cachekit store lock`: what it pins is what comes, or nothing does, whatever becomes of the remotes meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.locked import covers
 from cachekit.remotes.push import push
 from cachekit.store import lock_file
-from cachekit.store.lock_file import Locked, anonymous, digest_of
+from cachekit.store.lock_file import Locked, anonymous
+from cachekit.store.record import digest_of
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -50,7 +51,7 @@ def locked_of(watched):
     return lock(watched.session, watched.prepare(), Variant("toy"))
 
 
-def live(watched, record):
+def cache_dir(watched, record):
     return watched.restored(record.key, record)
 
 
@@ -65,7 +66,7 @@ def test_what_is_locked_is_what_comes(member):
     assert bob.lookup(bob.prepare()) is None
     assert pull_locked(bob.session, locked).state == "fetched"
     assert bob.lookup(bob.prepare()) == made
-    assert live(bob, made) == live(ann, made)
+    assert cache_dir(bob, made) == cache_dir(ann, made)
     assert pull_locked(bob.session, locked).state == "present"
 
 
@@ -79,11 +80,11 @@ def test_after_the_cache_was_given_another_build_the_old_bytes_come(member):
     other = warm(eve.session, eve.prepare(), recache=True).record
     assert other.key == made.key
     push(eve.store, eve.session.remotes, [other], replaces=True)
-    found = member("now").session.remotes.find(made.directory, made.model_type, made.key)
+    found = member("now").session.remotes.find(made.place)
     assert not covers(found.shared.record, made)
     pull_locked(bob.session, locked)
     assert covers(bob.lookup(bob.prepare()), made)
-    assert live(bob, made) == live(ann, made)
+    assert cache_dir(bob, made) == cache_dir(ann, made)
 
 
 @pytest.mark.feature("F5")
@@ -95,7 +96,7 @@ def test_another_build_in_the_store_gives_way(member):
     with_cache = member("eve")
     assert not covers(with_cache.lookup(with_cache.prepare()), made)
     assert pull_locked(with_cache.session, locked).state == "fetched"
-    assert live(with_cache, made) == live(ann, made)
+    assert cache_dir(with_cache, made) == cache_dir(ann, made)
 
 
 def test_a_record_that_grew_on_the_cache_gives_what_is_locked(member):
@@ -251,11 +252,11 @@ def test_a_lock_with_a_record_that_is_changed_is_refused(tmp_path, shared):
 def test_the_command_line(command, machine, home, work):
     folder = work.parent / "remote"
     folder.mkdir()
-    chain = ("--cache", f"local:rw,{folder}:rw")
+    remotes = ("--cache", f"local:rw,{folder}:rw")
     record = publish_recipe(home)
     assert "no remote has tiny.yaml" in command("store", "lock", "tiny.yaml").err
-    command("push", record.key, *chain)
-    said = command("store", "lock", "tiny.yaml", *chain)
+    command("push", record.key, *remotes)
+    said = command("store", "lock", "tiny.yaml", *remotes)
     assert said.err == ""
     assert said.out.splitlines() == [
         "cachekit.lock: 1 recipe locked, written",
@@ -263,12 +264,12 @@ def test_the_command_line(command, machine, home, work):
         f"    inductor-2.13.0, on {folder}",
     ]
     before = (work / "cachekit.lock").read_text()
-    assert "up to date" in command("store", "lock", *chain).out
+    assert "up to date" in command("store", "lock", *remotes).out
     assert (work / "cachekit.lock").read_text() == before
     assert command("store", "lock", "--check").out == f"tiny.yaml: fits  key {record.key[:16]}\n"
     box = str(work.parent / "box")
     assert (
-        command("pull", "--locked", "--home", box, *chain, "--format", "json").json["pulled"][0]["state"] == "fetched"
+        command("pull", "--locked", "--home", box, *remotes, "--format", "json").json["pulled"][0]["state"] == "fetched"
     )
     assert command("plan", "tiny.yaml", "--home", box).out.startswith("tiny: hit")
     assert "in the store already" in command("pull", "tiny.yaml", "--locked", "--home", box).out

@@ -40,7 +40,7 @@ def fill(home, count, **changes):
     layout = Store(home, Journal(None, "test")).layout
     made = [structs.replace(make_record(number)[0], modules=(), **changes) for number in range(count)]
     for record in made:
-        path = layout.record(record.directory, record.model_type, record.key)
+        path = layout.record(record.place)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encode(record))
     return made

@@ -1,4 +1,4 @@
-"""`pin`, `unpin` and `rm`; and amounts as people write them."""
+"""`pin`, `unpin` and `rm`; and sizes and ages as people write them."""
 
 import pytest
 
@@ -108,7 +108,7 @@ def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
         remove(watched.session, [made[1][0].key, made[0][0].key])
     assert kept(watched) == keys(made), "all or nothing"
     other = Watched(home)
-    with other.store.holding():
+    with other.store.using():
         find(other.store, made[1][0])
         with pytest.raises(UsageError, match="in use"):
             remove(watched.session, [made[1][0].key])
@@ -123,7 +123,7 @@ def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
         remove(watched.session, [made[0][0].key])
 
 
-# Amounts
+# Sizes and ages
 
 
 @pytest.mark.parametrize(

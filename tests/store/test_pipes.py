@@ -12,7 +12,7 @@ from cachekit.events import Journal
 from cachekit.remotes.notes import Notes
 from cachekit.store import Store, divergent, history, lock_file, notes, pins, uses
 from cachekit.store.compile_lock import CompileLock
-from cachekit.store.in_use import held
+from cachekit.store.in_use import used_now
 from cachekit.store.record import encode
 from tests.support.standins import make_record
 from tests.verbs.report_store import NOW, warm
@@ -25,7 +25,7 @@ def store(tmp_path):
     """A store with one record and one run, and no index yet."""
     store = Store(tmp_path / "home", Journal(None, "test"))
     warm(tmp_path / "home", "bert", NOW)
-    path = store.layout.record(*RECORD.place)
+    path = store.layout.record(RECORD.place)
     path.parent.mkdir(parents=True)
     path.write_bytes(encode(RECORD))
     return store
@@ -62,7 +62,7 @@ PLACES = {
     "state/stats/MONTH.jsonl": lambda store: len(history.history(store.layout).runs) == 1,
     f"state/attempts/{RECORD.key}.json": lambda store: notes.attempt_of(store.layout, RECORD.key) is None,
     f"state/builds/{RECORD.key}.json": lambda store: divergent.noted(store.layout, RECORD.key) == [],
-    "in-use/1-abc": lambda store: [path.name for path in held(store.layout).dead] == ["1-abc"],
+    "in-use/1-abc": lambda store: [path.name for path in used_now(store.layout).dead] == ["1-abc"],
     f"pins/{RECORD.key}.json": lambda store: set(pins.pinned(store.layout)) == {RECORD.key},
     f"used/{RECORD.key}": lambda store: uses.note(store.layout, RECORD.key) is None,
     f"locks/{RECORD.key}.json": lambda store: (

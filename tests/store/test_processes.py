@@ -7,7 +7,7 @@ import pytest
 from cachekit.store.scratch import Scratch
 from tests.store.store_cases import home  # noqa: F401 - fixtures
 from tests.support.processes import side_by_side
-from tests.support.standins import Watched, expected, find, leftovers_of, make_record, publish, served
+from tests.support.standins import Watched, expected, find, garbage_of, make_record, publish, served
 
 pytestmark = pytest.mark.versions
 
@@ -35,7 +35,7 @@ def test_many_processes_may_publish_one_key_at_once(home):
     assert find(watched.store, record) == made[0]
     assert served(watched.store, record) == expected(made)
     assert watched.damage() == []
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
 
 
 def test_nobody_sweeps_a_folder_that_is_in_use(tmp_path):
@@ -51,6 +51,17 @@ def test_nobody_sweeps_a_folder_that_is_in_use(tmp_path):
 
     assert side_by_side(8, work) == [True] * 8
     assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_a_run_sweeps_what_a_killed_run_of_an_older_cachekit_left(home):
+    watched, made = Watched(home), make_record(1)
+    publish(watched.store, made)
+    former = watched.store.layout.former_cache_dirs
+    with Scratch(former, "alive") as alive:
+        (former / "dead").mkdir()
+        (former / "dead.lock").touch()
+        watched.restored(made[0].key, made[0])
+        assert sorted(path.name for path in former.iterdir()) == [alive.name, f"{alive.name}.lock"]
 
 
 def test_readers_beside_a_writer_see_the_old_record_or_the_new(home):

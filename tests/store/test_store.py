@@ -22,7 +22,7 @@ from tests.support.standins import (
     blob_bytes,
     expected,
     find,
-    leftovers_of,
+    garbage_of,
     make_record,
     overwrite,
     publish,
@@ -95,7 +95,7 @@ def test_without_the_index_there_are_the_same_hits(home):
 def test_a_hit_opens_no_index(home, monkeypatch):
     made = make_record()
     publish(Watched(home).store, made)
-    path = Watched(home).store.layout.record(made[0].directory, made[0].model_type, made[0].key)
+    path = Watched(home).store.layout.record(made[0].place)
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))  # the tick of the clock may be a coarse one
     monkeypatch.setattr(IndexFile, "_run", None)
@@ -105,7 +105,7 @@ def test_a_hit_opens_no_index(home, monkeypatch):
 def test_a_finished_publish_leaves_read_only_files_and_nothing_else(store, home):
     publish(store, make_record())
     find(store, make_record()[0])
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
     files = [home / "v1" / name for name in tree(home)]
     assert len(files) == 3
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o444}
@@ -168,13 +168,13 @@ def test_restored_files_share_no_inode_with_a_blob(tmp_path, home, compiler):
         store.publish(record, harvest.files)
     before = {path: (path.stat().st_ino, path.read_bytes()) for path in (home / "v1/blobs").glob("*/*")}
 
-    live = tmp_path / "live"
-    live.mkdir()
+    cache_dir = tmp_path / "cache_dir"
+    cache_dir.mkdir()
     for module in record.modules:
         with ExitStack() as stack:
-            compiler.restore(module, [stack.enter_context(store.reading(file)) for file in module.files], live)
-    restored = [path for path in live.rglob("*") if path.is_file()]
-    assert {path.relative_to(live).as_posix(): path.read_bytes() for path in restored} == {
+            compiler.restore(module, [stack.enter_context(store.reading(file)) for file in module.files], cache_dir)
+    restored = [path for path in cache_dir.rglob("*") if path.is_file()]
+    assert {path.relative_to(cache_dir).as_posix(): path.read_bytes() for path in restored} == {
         path.relative_to(tree_of).as_posix(): path.read_bytes() for path in tree_of.rglob("*") if path.is_file()
     }
     assert not {path.stat().st_ino for path in restored} & {inode for inode, _ in before.values()}

@@ -65,7 +65,9 @@ def test_what_is_bad_is_named_and_nothing_else(home, shared, way, quick):
     assert record.key[:12] in error.message
     assert file.path in error.cause
     done = verify(watched.session, quick=quick, repair=True)
-    assert [(one.path, one.mended) for one in done.problems] == [(str(path), watched.session.remotes.readable[0].name)]
+    assert [(one.path, one.repaired) for one in done.problems] == [
+        (str(path), watched.session.remotes.readable[0].name)
+    ]
     assert done.good
     assert verify(watched.session).problems == ()
     for pair in made:
@@ -92,7 +94,7 @@ def test_one_corrupt_file_of_a_thousand(home, shared):
 
 
 @pytest.mark.feature("S6")
-def test_decay_of_the_disk_that_moves_no_time_is_found_and_mended(home, shared):
+def test_decay_of_the_disk_that_moves_no_time_is_found_and_repaired(home, shared):
     """A note says that this state of the file was hashed; only hashing it again tells."""
     made = make_record(1)
     watched = with_cache(home, shared)

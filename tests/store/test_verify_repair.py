@@ -36,7 +36,7 @@ def test_a_damaged_record_comes_back_from_a_shared_cache(home, shared, way):
         ("record", (made[0].key,), str(path))
     ]
     done = verify(watched.session, repair=True)
-    assert [problem.mended for problem in done.problems] == [watched.session.remotes.readable[0].name]
+    assert [problem.repaired for problem in done.problems] == [watched.session.remotes.readable[0].name]
     assert path.read_bytes() == raw
     assert [aside.read_bytes() for aside in watched.store.layout.quarantine.iterdir()] == [bad]
     assert verify(watched.session).problems == ()
@@ -68,7 +68,7 @@ def test_what_no_cache_has_is_said_and_stays_as_it_is(home, shared):
     for record, _ in (one, two):
         overwrite(watched.store.layout.blob(record.files[0].sha256), b"bad")
     done = verify(watched.session, repair=True)
-    assert [problem.keys for problem in done.problems if problem.mended] == [(one[0].key,)]
+    assert [problem.keys for problem in done.problems if problem.repaired] == [(one[0].key,)]
     (problem,) = done.bad
     assert (problem.keys, problem.left) == ((two[0].key,), "no remote has it")
     error = done.error()

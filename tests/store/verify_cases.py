@@ -31,4 +31,4 @@ def filled(watched, *made):
 
 
 def record_path(store, record):
-    return store.layout.record(record.directory, record.model_type, record.key)
+    return store.layout.record(record.place)

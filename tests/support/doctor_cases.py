@@ -31,7 +31,7 @@ def findings(name: str, *, nobody=False, **flags) -> list[dict]:
 def the_problem(name: str, **flags) -> dict:
     """The one problem that a check found; there is always something to be done."""
     (found,) = (one for one in findings(name, **flags) if one["state"] == "problem")
-    assert found["mend"] or found["run"]
+    assert found["repair"] or found["run"]
     return found
 
 

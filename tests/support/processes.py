@@ -26,7 +26,7 @@ def side_by_side(count, work):
 
     A process that failed gives None; its traceback goes to stderr.
     """
-    gate_out, gate_in = os.pipe()
+    start_out, start_in = os.pipe()
     children = []
     for number in range(count):
         out, back = os.pipe()
@@ -34,8 +34,8 @@ def side_by_side(count, work):
         if pid == 0:
             code = 1
             try:
-                os.close(gate_in)
-                os.read(gate_out, 1)  # the gate opens when its only writer closes it
+                os.close(start_in)
+                os.read(start_out, 1)  # returns when the only writer closes the pipe
                 os.write(back, msgspec.json.encode(work(number)))
                 code = 0
             except BaseException:  # noqa: BLE001 - a child never returns into pytest
@@ -44,8 +44,8 @@ def side_by_side(count, work):
                 os._exit(code)
         os.close(back)
         children.append((pid, out))
-    os.close(gate_out)
-    os.close(gate_in)
+    os.close(start_out)
+    os.close(start_in)
     answers = []
     for pid, out in children:
         with os.fdopen(out, "rb") as stream:

@@ -1,6 +1,6 @@
 """A run of cachekit with the stand-in compiler, in a process of its own: for tests that kill, interrupt and compete.
 
-    run_warm.py warm|train --home DIR [--live DIR] [--batch N] ...     prints what the action returned, as JSON;
+    run_warm.py warm|train --home DIR [--cache-dirs DIR] [--batch N] ...     prints what the action returned, as JSON;
                                                                        `start` goes to stderr before
     run_warm.py cli ARGUMENTS...                                       the real command line
 
@@ -39,7 +39,7 @@ def main(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["warm", "train"])
     parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--live", type=Path)
+    parser.add_argument("--cache-dirs", type=Path)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--wait", type=float, default=60.0)
@@ -47,7 +47,9 @@ def main(arguments):
     parser.add_argument("--require-warm", action="store_true")
     given = parser.parse_args(arguments)
     journal = Journal(Layout(given.home).journal, given.verb)
-    watched = Watched(given.home, live=given.live, compiler=compiler(), inline=False, wait=given.wait, journal=journal)
+    watched = Watched(
+        given.home, cache_dirs=given.cache_dirs, compiler=compiler(), inline=False, wait=given.wait, journal=journal
+    )
     how = {"recache": given.recache, "require_warm": given.require_warm}
     prepared = watched.prepare(recipe(given.batch))
     sys.stderr.write("start\n")

@@ -30,6 +30,7 @@ from cachekit.recipe.ingredients import Fingerprint, precision
 from cachekit.recipe.schema import Data, Model
 from cachekit.recipe.schema import Training as TrainingPart
 from cachekit.remotes.fetch import pull
+from cachekit.remotes.judging import Trust
 from cachekit.remotes.remote import Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
@@ -186,7 +187,7 @@ class Watched:
 
     Args:
         home: The store's folder.
-        live: Where compiler cache dirs are made; inside the store by default, as for users.
+        cache_dirs: Where compiler cache dirs are made; inside the store by default, as for users.
         compiler: A `StandIn` with three graphs by default.
         inline: Run the worker in this process.
         wait: Seconds to wait for others.
@@ -195,28 +196,31 @@ class Watched:
         lease: Seconds of a lease on a remote.
         push: Seconds that a push may take.
         trust_all: As `--trust-all`.
+        trust: What is asked of records: a `remotes.judging.Trust`.
     """
 
     def __init__(
-        self, home, *, live=None, compiler=None, inline=True, wait=60.0, journal=None, shared=(), lease=2, push=20,
-        trust_all=False,
+        self, home, *, cache_dirs=None, compiler=None, inline=True, wait=60.0, journal=None, shared=(), lease=2,
+        push=20, trust_all=False, trust=None,
     ):  # fmt: skip
         self.events = []
         self.journal = journal or Journal(None, "test")
         self.journal.listen(self.events.append)
         self.compiler = compiler or StandIn()
-        self.store = Store(Path(home), self.journal)
         flags = {
-            "home": home, "compiler_cache_dir": live, "wait_seconds": wait, "lease_seconds": lease, "push_seconds": push
+            "home": home, "compiler_cache_dir": cache_dirs, "wait_seconds": wait, "lease_seconds": lease,
+            "push_seconds": push,
         }  # fmt: skip
-        settings = structs.replace(config.load(flags, environ={}, cwd=HERE), trust_all=trust_all)
+        trust = trust or Trust(everything=trust_all)
+        self.store = Store(Path(home), self.journal, trust.asked)
+        settings = config.load(flags, environ={}, cwd=HERE)
+        settings = structs.replace(settings, trust_all=trust.everything, trust=trust.table)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
         memory = self.store.layout.remotes
         remotes = [
-            Remote(storage, memory, readable="r" in may, writable="w" in may, trusted=trust_all)
-            for storage, may in shared
+            Remote(storage, memory, readable="r" in may, writable="w" in may, trust=trust) for storage, may in shared
         ]
-        ordered = Remotes(remotes, self.journal, push_seconds=push)
+        ordered = Remotes(remotes, self.journal, trust=trust, push_seconds=push)
         self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
 
     def limit(self, reuse_bytes):
@@ -230,7 +234,7 @@ class Watched:
         return prepare(wanted or recipe(), self.compiler)
 
     def lookup(self, prepared):
-        return self.store.lookup(prepared.key, prepared.fingerprint.directory, prepared.model_type)
+        return self.store.lookup(prepared.place)
 
     def pull(self, found):
         """Fetch a record from one remote, as the actions do."""
@@ -246,8 +250,8 @@ class Watched:
 
     def restored(self, key, record):
         """What a restore of the record puts into a compiler cache dir: bytes by relative path."""
-        with self.session.cache_dir(key, record) as live:
-            return {name: (live.tree / name).read_bytes() for name in self.compiler.contents(live.tree)}
+        with self.session.cache_dir(key, record) as cache_dir:
+            return {name: (cache_dir.tree / name).read_bytes() for name in self.compiler.contents(cache_dir.tree)}
 
 
 # Records without a compile
@@ -285,7 +289,7 @@ def make_record(number=1, artifacts=("a", "b"), *, created=PROVENANCE.created, s
     return record, {file.sha256: raw for file, raw in zip(files, contents, strict=True)}
 
 
-def publish(store, made):
+def publish(store, made, **named):
     """Publish a record as the actions do: build its files in a workspace, then hand them over."""
     record, contents = made
     with store.workspace() as folder:
@@ -295,13 +299,13 @@ def publish(store, made):
                 path.write_bytes(contents[digest])
         except OSError as error:
             raise StoreError("the files cannot be built", hint="not the store's doing") from error
-        store.publish(record, finished)
+        store.publish(record, finished, **named)
     return record
 
 
 def find(store, record):
     """Look a record up by its key."""
-    return store.lookup(record.key, record.directory, record.model_type)
+    return store.lookup(record.place)
 
 
 def served(store, record):
@@ -326,10 +330,10 @@ def tree(home):
     return {path.relative_to(root).as_posix() for path in found}
 
 
-def leftovers_of(home):
+def garbage_of(home):
     """Where something lies that no finished run leaves, and what."""
     root = Path(home) / "v1"
-    passing = [path for kind in ("tmp", "live", "quarantine") for path in (root / kind).rglob("*")]
+    passing = [path for kind in ("tmp", "cache_dirs", "quarantine") for path in (root / kind).rglob("*")]
     passing += root.glob("index.sqlite-*")
     return {path.relative_to(root).as_posix() for path in passing}
 

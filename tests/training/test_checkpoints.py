@@ -122,5 +122,5 @@ def test_one_that_was_named_must_be_whole(output):
 
 @pytest.mark.parametrize("name", ["nowhere", "x" * 5000, "a\0b"])
 def test_one_that_is_not_there(output, name):
-    with pytest.raises(UsageError, match="is no checkpoint"):
+    with pytest.raises(UsageError, match="is not a checkpoint"):
         found(output, str(output / name))

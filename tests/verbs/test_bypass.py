@@ -1,4 +1,4 @@
-"""Reasons for going without the cache: each is injected once, and counted once, under its own name."""
+"""Reasons of bypasses: each is injected once, and counted once, under its own name."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from cachekit import config_trust
 from cachekit.compilers import Restored
 from cachekit.errors import AuthError, CachekitError, CompileError, RemoteError, UntrustedError, UsageError
 from cachekit.events import BYPASS, REASONS, bypassed, read
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.remotes import Remotes
 from cachekit.store.archive import UnsafeArchiveError
-from cachekit.store.record import decode, serialise
+from cachekit.store.record import decode, digest_of, serialise
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.watched_storages import Broken
@@ -110,6 +112,13 @@ def store_unreadable(scene):
     return scene.warm(watched)
 
 
+@injects("store-refused")
+def store_refused(scene):
+    record = warm((ann := scene.member()).session, ann.prepare()).record
+    table = config_trust.read({"revoked": {"records": [digest_of(record)]}})
+    return scene.warm(scene.member(trust=Trust(table)))
+
+
 @injects("store-damaged")
 def store_damaged(scene):
     warmed = scene.member()
@@ -145,7 +154,7 @@ def later(raw):
 def store_not_writable(scene):
     (scene.folder / "me" / "v1").mkdir(parents=True)
     (scene.folder / "me" / "v1" / "tmp").write_text("no folder")
-    return scene.warm(scene.member(live=scene.folder / "live"))
+    return scene.warm(scene.member(cache_dirs=scene.folder / "cache_dirs"))
 
 
 @injects("not-kept")
@@ -166,8 +175,8 @@ def not_kept(scene):
 
 @injects("cache-dir-unusable")
 def cache_dir_unusable(scene):
-    (scene.folder / "live").write_text("no folder")
-    return scene.warm(scene.member(live=scene.folder / "live"))
+    (scene.folder / "cache_dirs").write_text("no folder")
+    return scene.warm(scene.member(cache_dirs=scene.folder / "cache_dirs"))
 
 
 @injects("restore-refused")
@@ -237,7 +246,7 @@ def remote_untrusted(scene):
 def remote_damaged(scene):
     other = scene.member("other", shared=[(scene.storage(), "rw")])
     record = warm(other.session, other.prepare()).record
-    path, storage = layout.path_of(record), scene.storage()
+    path, storage = layout.record_path(record.place), scene.storage()
     token = storage.read(path, "", 1 << 20).token
     storage.commit(Commit("spoil", writes=[Write(path, b'{"record": {}}', token)]), "")
     return scene.warm(scene.member(shared=[(scene.storage(), "r")]), require_warm=True)
@@ -258,7 +267,7 @@ def push_failed(scene):
     return scene.warm(scene.member(shared=[(Broken(scene.storage(), "upload", error=AuthError), "rw")], push=0))
 
 
-# What comes along by nature: a cache that fails in the plan fails for the push as well.
+# What comes along by nature: a remote that fails in the plan fails for the push as well.
 ALONG = {"remote-failed": {"push-failed": 1}}
 
 

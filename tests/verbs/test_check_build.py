@@ -20,7 +20,10 @@ from tests.compilers.neuron.neuron_files import make_neff
 from tests.support.processes import memory_folder
 from tests.support.standins import Watched, compiles, overwrite, recipe, tree
 
-ROOTS = ("/home/ann/.cache/cachekit/v1/live/246f295a3c7bbb5c-1365-50c3584d9184/root", "/x/246f-9-0123456789ab/root")
+ROOTS = (
+    "/home/ann/.cache/cachekit/v1/cache_dirs/246f295a3c7bbb5c-1365-50c3584d9184/root",
+    "/x/246f-9-0123456789ab/root",
+)
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def test_a_tampered_entry_is_found_and_named_with_its_builder(tmp_path, monkeypa
     error = done.error()
     assert (error.exit_code, len(done.differ)) == (5, 3)
     assert done.differ[0] in error.cause
-    assert done.by["by"].partition("@")[0] in error.cause
+    assert done.by.by.partition("@")[0] in error.cause
     assert "--recache" in error.hint
     assert watched.told("build.checked")[0]["status"] == "differs"
 
@@ -174,8 +177,8 @@ extern "C" int other(int x) { std::puts("bound"); return x + 1; }
 def kernels(tmp_path_factory):
     """The same source compiled in two places of other lengths, and one of another source."""
     made = []
-    for number, (live, factor) in enumerate((("a", 1), ("a-longer-name", 1), ("a", 2))):
-        root = tmp_path_factory.mktemp(str(number)) / live / "246f295a3c7bbb5c-12-0123456789ab" / "root"
+    for number, (cache_dir, factor) in enumerate((("a", 1), ("a-longer-name", 1), ("a", 2))):
+        root = tmp_path_factory.mktemp(str(number)) / cache_dir / "246f295a3c7bbb5c-12-0123456789ab" / "root"
         root.mkdir(parents=True)
         (root / "k.cpp").write_text(SOURCE)
         command = ["c++", "-g", "-O2", "-shared", "-fPIC", f"-DFACTOR={factor}", root / "k.cpp", "-o", root / "k.so"]

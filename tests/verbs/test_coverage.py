@@ -163,10 +163,14 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
 def test_a_remote_that_is_not_trusted_is_said_to_be_not_used(tmp_path):
     folder = tmp_path / "everybody's"
     folder.mkdir()
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(folder), "rw")])
+    warm(ann.session, ann.prepare())
     folder.chmod(0o777)
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(folder), "r")])
-    note = coverage(bob.session, bob.prepare()).notes[0]
-    assert "is not used: every user of this machine can write to it" in note
+    found = coverage(bob.session, bob.prepare())
+    (note,) = found.notes
+    assert (found.untrusted, of_all(found).miss().exit_code) == ((note,), 5)
+    assert "it is there, not signed; every user of this machine can write to " in note
 
 
 # A trial that failed
@@ -241,18 +245,18 @@ def test_a_key_that_was_built_twice_is_told_with_both_builders(tmp_path):
     )
 )
 def test_every_module_is_in_one_state_and_it_is_the_right_one(case):
-    count, lost, live, failed = case
+    count, lost, in_cache_dir, failed = case
     with memory_folder() as folder:
         compiler = Rooted()
         compiler.root = folder / "root"
-        compiler.there = {f"standin-1.0/MODULE_{number}" for number in live}
+        compiler.there = {f"standin-1.0/MODULE_{number}" for number in in_cache_dir}
         compiler.failures = {f"standin-1.0/MODULE_{number}": FAILURE for number in failed}
         watched = Watched(folder / "home", compiler=compiler)
         record = put(watched, watched.prepare(), range(count))
         for number in lost:
             lose(watched, record, number)
         found = coverage(watched.session, watched.prepare())
-        gone = lost - live
+        gone = lost - in_cache_dir
         states = {int(unit.name[-1]): unit.status for unit in found.modules}
         assert states == {
             number: "cached" if number not in gone else "failed" if number in failed else "missing"

@@ -1,4 +1,4 @@
-"""`cachekit doctor`: what is wrong with this host's set-up is found, with the command that mends it."""
+"""`cachekit doctor`: what is wrong with this host's set-up is found, with the command that repairs it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_packages_that_training_needs_are_missed(monkeypatch, quiet_host, gone, 
     monkeypatch.setattr("cachekit.host.optional_version", lambda name: "" if name in gone else found.get(name, ""))
     (problem,) = problems("training")
     assert said in problem["said"]
-    assert "cachekit-neuron[train]" in problem["mend"]
+    assert "cachekit-neuron[train]" in problem["repair"]
 
 
 @pytest.mark.feature("U1")
@@ -102,7 +102,7 @@ def test_a_stale_lock_is_found_and_the_command_removes_it(root, quiet_host):
     assert "lock of 2 hours, stale: no process of this host" in found["said"]
     subprocess.run(shlex.split(found["run"]), check=True)
     assert findings("neuron-locks") == [
-        {"check": "neuron-locks", "state": "ok", "said": "2 modules, no lock", "mend": "", "run": ""}
+        {"check": "neuron-locks", "state": "ok", "said": "2 modules, no lock", "repair": "", "run": ""}
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_lock_that_may_be_held_is_not_called_stale(root, quiet_host):
     make(root, "locked")
     (found,) = problems("neuron-locks")
     assert "perhaps stale: it, or its module, was written" in found["said"]
-    assert found["mend"].startswith("look again in")
+    assert found["repair"].startswith("look again in")
 
 
 @pytest.mark.feature("U1")
@@ -120,10 +120,10 @@ def test_remembered_failures_are_explained(root, quiet_host):
     device, memory = problems("neuron-failures")
     assert "device-oom: " in device["said"]
     assert "NCC_EOOM002" in device["said"]
-    assert device["mend"].endswith("; to compile it again all the same:")
+    assert device["repair"].endswith("; to compile it again anyway:")
     assert device["run"].startswith("rm ")
     assert "host-oom: " in memory["said"]
-    assert memory["mend"] == ""
+    assert memory["repair"] == ""
     subprocess.run(shlex.split(memory["run"]), check=True)
     assert problems("neuron-failures") == [device]
 
@@ -136,17 +136,20 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {home} nfs4 rw 0 0\n")
     (found,) = problems("compiler-cache-dir")
     assert "lies on NFS (EFS, FSx)" in found["said"]
-    assert "CACHEKIT_COMPILER_CACHE_DIR" in found["mend"]
+    assert "CACHEKIT_COMPILER_CACHE_DIR" in found["repair"]
 
 
 @pytest.mark.parametrize(
     "versions, said",
     [
         ({"torch-neuronx": "1.0", "neuronx-cc": "1.0.post1", "libneuronxla": "1.0"}, "empty placeholders from PyPI"),
-        ({"torch-neuronx": "1.0.0"}, "torch-neuronx 1.0.0: empty placeholders from PyPI"),
-        ({"torch-neuronx": "0.0.1"}, "torch-neuronx 0.0.1: empty placeholders from PyPI"),
-        ({"torch-neuronx": "1.0.post1"}, "torch-neuronx 1.0.post1: empty placeholders from PyPI"),
-        ({"neuronx-cc": "2.26.6360.0"}, "neuronx-cc without libneuronxla, torch-neuronx"),
+        ({"torch-neuronx": "1.0.0"}, "torch-neuronx 1.0.0 cannot be used; these are empty placeholders from PyPI"),
+        ({"torch-neuronx": "0.0.1"}, "torch-neuronx 0.0.1 cannot be used; these are empty placeholders from PyPI"),
+        (
+            {"torch-neuronx": "1.0.post1"},
+            "torch-neuronx 1.0.post1 cannot be used; these are empty placeholders from PyPI",
+        ),
+        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx are not installed"),
         ({"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}, "ok"),
     ],
 )
@@ -175,7 +178,7 @@ def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
             (tmp_path / name).mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     (said,) = problems("neuron-packages")
-    assert said["said"] == "neuronx-cc, libneuronxla, torch-neuronx: installed by name only, there is no code"
+    assert said["said"].startswith("neuronx-cc, libneuronxla, torch-neuronx cannot be used; installed by name only")
     assert select("auto").name == "inductor"
     with pytest.raises(CompilerUnavailableError, match="neuronx-cc, libneuronxla, torch-neuronx") as raised:
         select("neuron").fingerprint()
@@ -202,7 +205,7 @@ class _Fine:
 def test_a_check_that_fails_stops_no_other():
     checks = [_Raises(ValueError("x")), _Raises(OSError("y")), _Raises(StoreError("z", hint="do this")), _Fine()]
     document = doctor(load(), checks).as_dict()
-    assert [(one["state"], one["mend"]) for one in document["findings"]] == [
+    assert [(one["state"], one["repair"]) for one in document["findings"]] == [
         ("ok", ""),  # settings
         ("unknown", ""),
         ("unknown", ""),
@@ -222,7 +225,7 @@ def test_the_command_line(root, quiet_host, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "... and 3 more of neuron-locks (--format json)" in printed
     assert printed.splitlines()[-1] == f"15 problems, {len(checks())} ok, 0 unknown"
-    assert printed.count("\n         run:  rm /") == 12
+    assert printed.count("\n         run:    rm /") == 12
     # A path is never broken: it is there to be copied.
     assert [line for line in printed.splitlines() if len(line) > 80 and "/" not in line] == []
     assert app.run(["doctor", "--format", "json"]) == 1

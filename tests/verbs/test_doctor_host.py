@@ -1,4 +1,4 @@
-"""`cachekit doctor` on a machine that somebody broke: each thing is found, with what mends it."""
+"""`cachekit doctor` on a machine that somebody broke: each thing is found, with its repair."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import resource
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +19,11 @@ from cachekit import disk
 from cachekit.compilers.neuron import host
 from tests.compilers.neuron.neuron_trees import make
 from tests.support.cli_session import publish as publish_recipe
-from tests.support.doctor_cases import fine, shell, the_problem
+from tests.support.doctor_cases import findings, fine, shell, the_problem
+from tests.support.users import ONE
 
 pytest_plugins = ["tests.support.cli_session", "tests.support.doctor_cases"]
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
 
 
 def statvfs(monkeypatch, **changes):
@@ -97,7 +100,7 @@ def test_few_open_files():
         found = the_problem("open-files")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert "a process may open 300 files only" in found["said"]
+    assert "a process may open only 300 files" in found["said"]
     assert int(shell(f"{found['run']}; ulimit -n")) >= 1024
 
 
@@ -184,6 +187,48 @@ def test_a_neuron_root_of_another_user(public, monkeypatch):
     assert "belong to another user" in other["said"]
 
 
+@ROOT_ONLY
+@pytest.mark.feature("U1")
+def test_places_of_code_that_another_user_can_change(public, monkeypatch):
+    temporary, own = public / "tmp", public / "own"
+    for folder, mode in ((temporary, 0o1777), (own, 0o777), (own / "below", 0o755)):
+        folder.mkdir()
+        folder.chmod(mode)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert fine("temporary-folder")
+    taken = temporary / f"cachekit-{os.geteuid()}"
+    taken.mkdir()
+    os.chown(taken, ONE, ONE)
+    found = the_problem("temporary-folder")
+    assert f"{taken} belongs to another user" in found["said"]
+    assert found["run"] == 'export TMPDIR="$(mktemp -d)"'
+    monkeypatch.setenv("TMPDIR", shell(f"{found['run']}; echo $TMPDIR"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert fine("temporary-folder")
+    monkeypatch.setenv("CACHEKIT_COMPILER_CACHE_DIR", str(own / "below"))
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(own / "below"))
+    flags = {"home": own / "below"}
+    checked = ("compiler-cache-dir", "neuron-root", "store")
+    found = [the_problem(name, **flags) for name in checked]
+    assert all(f"every user of this machine can write to {own} (mode 777)" in one["said"] for one in found)
+    assert {one["run"] for one in found} == {f"chmod go-w {own}"}
+    shell(found[0]["run"])
+    assert all(fine(name, **flags) for name in checked)
+
+
+@ROOT_ONLY
+@pytest.mark.feature("U1")
+def test_a_store_that_a_group_shares_is_no_problem(public, monkeypatch):
+    (public / "v1" / "records").mkdir(parents=True)
+    os.chown(public, 0, ONE)
+    public.chmod(0o2775)
+    assert "the group" in the_problem("store", home=public)["said"]
+    monkeypatch.setattr(os, "getgroups", lambda: [ONE])
+    (found,) = findings("store", home=public)
+    assert (found["state"], "shared with a group" in found["said"]) == ("ok", True)
+
+
 # The store
 
 
@@ -192,11 +237,13 @@ def test_a_store_that_cannot_be_written(public, tmp_path):
     assert fine("store", home=public)
     (public / "v1").mkdir()
     for place in (public, public / "below"):
-        assert "cannot be written by this user" in the_problem("store", home=place, nobody=True)["said"]
+        found = the_problem("store", home=place, nobody=True)
+        assert "cannot be written by this user" in found["said"]
+        assert not found["run"], "nothing is taken from whoever has it"
     (tmp_path / "file").write_text("")
     found = the_problem("store", home=tmp_path / "file" / "below")
     assert "is not a folder" in found["said"]
-    assert "CACHEKIT_HOME" in found["mend"]
+    assert "CACHEKIT_HOME" in found["repair"]
 
 
 @pytest.mark.feature("U1")
@@ -205,7 +252,10 @@ def test_a_part_of_the_store_that_is_another_users(public):
     public.chmod(0o777)
     found = the_problem("store", home=public, nobody=True)
     assert "1 folders in" in found["said"]
-    assert found["run"].startswith("sudo chown -R 65534:")
+    assert (found["repair"], found["run"]) == ("set CACHEKIT_HOME to a folder of your own", "")
+    public.chmod(0o755)
+    os.chown(public, ONE, ONE)
+    assert the_problem("store", home=public, nobody=True)["run"] == f"sudo chown -R {ONE}:{os.getegid()} {public}"
 
 
 @pytest.mark.feature("U1")
@@ -231,7 +281,7 @@ def test_a_full_disk(monkeypatch, short, said, how):
     found = the_problem("disk")
     assert said in found["said"]
     assert found["run"].startswith(how)
-    assert "CACHEKIT_HOME" in found["mend"]
+    assert "CACHEKIT_HOME" in found["repair"]
 
 
 @pytest.mark.feature("U1")

@@ -119,7 +119,7 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
         storage = Counted(make())
         bob = Watched(tmp_path / "bob", shared=[(storage, "r")])
         places = [Place("standin-1.0", "bert", f"{number:064x}") for number in range(300)]
-        places[100:100] = [Place(record.directory, record.model_type, record.key) for record in records]
+        places[100:100] = [record.place for record in records]
         found = bob.session.remotes.find_all(places)
         assert {key: one.shared.record for key, one in found.items()} == {record.key: record for record in records}
         assert (storage.calls.count("stat"), storage.calls.count("read")) == (1, 3)
@@ -135,7 +135,7 @@ class Spoiled(Counted):
 
     def __init__(self, storage, record):
         super().__init__(storage)
-        self._path = layout.path_of(record)
+        self._path = layout.record_path(record.place)
 
     def read(self, path, revision, limit):
         found = self._storage.read(path, revision, limit)

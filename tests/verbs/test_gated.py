@@ -34,8 +34,12 @@ def plan(folder, hub, token):
 @pytest.mark.parametrize(
     ("fault", "cause", "hint"),
     [
-        ("401-gated", "the Hub was asked without a token it knows", "then `hf auth login` or set HF_TOKEN"),
-        ("403-gated", "they have not let in the owner of this token", "ask for access at https://huggingface.co/"),
+        ("401-gated", "the Hub was asked without a token that it knows", "then `hf auth login` or set HF_TOKEN"),
+        (
+            "403-gated",
+            "they have not granted access to the owner of this token",
+            "ask for access at https://huggingface.co/",
+        ),
     ],
 )
 def test_a_gated_model_names_the_field(tmp_path, fault, cause, hint):
@@ -58,7 +62,7 @@ def test_a_gated_model_names_the_field(tmp_path, fault, cause, hint):
         ),
         (
             "Dataset 'acme/rows' is a gated dataset on the Hub. Visit the dataset page to ask for access.",
-            "have not let in",
+            "have not granted access",
         ),
     ],
 )

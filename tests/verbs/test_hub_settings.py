@@ -38,7 +38,7 @@ def test_a_cache_is_added_and_the_rest_stays(tmp_path, text):
     before = path.read_bytes()
     write_settings(path, PLACE, "rw")
     assert path.read_bytes() == before
-    with pytest.raises(UsageError, match="names a cache already"):
+    with pytest.raises(UsageError, match="names a remote already"):
         write_settings(path, PLACE, "r")
 
 

@@ -104,7 +104,7 @@ def test_a_copied_store_serves_another_user_elsewhere(warmed, tmp_path):
         LOGNAME="bob",
         LC_ALL="C",
         PYTHONHASHSEED="7",
-        CACHEKIT_COMPILER_CACHE_DIR=str(tmp_path / "fast disk" / "live"),
+        CACHEKIT_COMPILER_CACHE_DIR=str(tmp_path / "fast disk" / "cache_dirs"),
     )
     assert other("plan", "tiny.yaml", "--require-warm")["key"] == warmed("plan", "tiny.yaml")["key"]
     assert_compiled_nothing(other, other("train", "tiny.yaml", "--require-warm"))
@@ -219,7 +219,7 @@ def test_a_strict_training_ends_where_something_compiles_after_all(warmed, tmp_p
     assert error["code"] == "not-warm"
     assert "first training step" in error["cause"]
     assert not (other.work / "new").exists()
-    assert [path.name for path in (other.home / "v1" / "live").iterdir()] == []
+    assert [path.name for path in (other.home / "v1" / "cache_dirs").iterdir()] == []
     assert {path.name: path.read_bytes() for path in (other.home / "v1" / "records").rglob("*.json")} == before
     assert running_with(str(other.home)) == []
     lenient = other("train", "tiny.yaml", "--output-dir", "new/out")

@@ -22,7 +22,7 @@ from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # n
 def test_a_plan_leaves_no_trace(home, log):
     watched = Watched(home)
     found = plan(watched.prepare(), watched.store)
-    assert (found.hit, found.near, found.expected_seconds) == (False, None, None)
+    assert (found.hit, found.nearest, found.expected_seconds) == (False, None, None)
     assert not home.exists()
     assert runs(log) == []
 
@@ -52,10 +52,10 @@ def test_a_plan_names_the_nearest_record_and_only_the_difference(home):
     assert not found.hit
     assert [(change.name, change.new) for change in found.changes] == [("training.max_seq_length", 256)]
     assert found.changes[0].old in (128, 512)
-    assert found.near.known.hard["training.per_device_train_batch_size"] == 8
+    assert found.nearest.known.hard["training.per_device_train_batch_size"] == 8
     assert found.expected_seconds == 30.0, "a record this near tells how long it will take"
     document = planned(found).as_dict()
-    assert document["nearest"]["key"] == found.near.known.key
+    assert document["nearest"]["key"] == found.nearest.known.key
     (change,) = document["nearest"]["changes"]
     assert (change["name"], change["old"], change["new"]) == ("training.max_seq_length", found.changes[0].old, 256)
     with pytest.raises(MissError, match="not warm") as caught:
@@ -67,7 +67,7 @@ def test_a_record_of_another_version_tells_the_time_less_surely(home, warmed):
     other = Watched(home, compiler=StandIn("2.0"))
     found = plan(other.prepare(), other.store)
     assert [change.name for change in found.changes] == ["toolchain.standin"]
-    assert found.near.record == warmed
+    assert found.nearest.record == warmed
     assert found.expected_seconds == 30.0
     same = plan(Watched(home).prepare(recipe(9)), other.store).expected
     assert found.expected.low < same.low < 30.0 < same.high < found.expected.high
@@ -104,7 +104,7 @@ def _step(folder, action, batch, chosen):
         elif action == "flip a blob":
             overwrite(file, bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
         elif action == "lose the record":
-            watched.store.layout.record(record.directory, record.model_type, record.key).unlink()
+            watched.store.layout.record(record.place).unlink()
         else:
             watched.store.layout.index.unlink(missing_ok=True)
             assert plan(prepared, Watched(home).store).record == record

@@ -33,12 +33,14 @@ def test_what_is_named_is_what_a_warm_begins_with(tmp_path, change):
     assert reuse["differs"] == [f"training.{name}" for name in change]
 
 
-def test_none_is_named_where_none_may_help(tmp_path):
+def test_none_is_named_where_none_may_be_reused(tmp_path):
     watched = Watched(tmp_path)
-    assert planned(watched, recipe(8)).reuse is None, "an empty store"
+    empty = planned(watched, recipe(8))
+    assert empty.reuse is None, "an empty store"
+    assert answer(empty).miss().cause == "no nearest record was found"
     warm(watched.session, watched.prepare(recipe(8)))
     other = Watched(tmp_path, compiler=StandIn("2.0"))
-    assert planned(other, recipe(8)).near is not None
+    assert planned(other, recipe(8)).nearest is not None
     assert planned(other, recipe(8)).reuse is None, "another compiler's"
     assert begun_with(other, recipe(8)) == []
     small = Watched(tmp_path).limit(1)
@@ -55,7 +57,7 @@ def test_one_farther_is_named_where_the_nearest_is_too_large(tmp_path):
     watched = Watched(tmp_path).limit(size)
     wanted = recipe(8, per_device_eval_batch_size=16)
     found = planned(watched, wanted)
-    assert found.near.known.size > size
+    assert found.nearest.known.size > size
     assert found.reuse.known.key == far.key
     assert begun_with(watched, wanted) == [far.key]
 

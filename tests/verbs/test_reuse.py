@@ -118,7 +118,7 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     done = train(watched.session, prepared, output_dir=tmp_path / "output")
     assert done.saved_seconds == plan(prepared, watched.store).expected_seconds == 20.0, "without a cache"
     guess = plan(watched.prepare(recipe(per_device_eval_batch_size=32)), watched.store)
-    assert guess.near.record == record
+    assert guess.nearest.record == record
     assert guess.expected_seconds == 20.0, "not the 10 s that were left to do"
     _, third = warmed(home, recipe(per_device_eval_batch_size=32))
     assert third.record.cold_seconds == 20.0, "and so on, from record to record"

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from cachekit.cli.train import human
 from cachekit.errors import MissError, TrainingError
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import side_by_side
-from tests.support.standins import StandIn, Watched, compiles, leftovers_of, module_files, runs
+from tests.support.standins import StandIn, Watched, compiles, garbage_of, module_files, runs
 from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
 
 
@@ -35,15 +36,16 @@ def test_train_after_warm_compiles_nothing(home, output, log, warmed):
     assert watched.told("train.compiled") == []
     assert done.saved_seconds == 30.0
     assert json.loads(json.dumps(done.as_dict())) == done.as_dict()
+    assert human(done)[0].startswith("toy: trained 1 step  key")
 
 
 @pytest.mark.feature("F1")
 def test_train_compiles_nothing_wherever_the_cache_dir_and_the_store_lie(home, output, log, tmp_path, warmed):
-    shutil.rmtree(home / "v1" / "live")
+    shutil.rmtree(home / "v1" / "cache_dirs")
     elsewhere = shutil.copytree(home, tmp_path / "another home")
     for watched in (
-        Watched(home, live=tmp_path / "fast disk"),
-        Watched(elsewhere, live=tmp_path / "fast disk"),
+        Watched(home, cache_dirs=tmp_path / "fast disk"),
+        Watched(elsewhere, cache_dirs=tmp_path / "fast disk"),
         Watched(elsewhere),
     ):
         done = train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
@@ -90,7 +92,7 @@ def test_a_blob_damaged_between_plan_and_restore_is_a_miss_under_require_warm(ho
     assert runs(log) == [], "no worker was started"
     assert not output.exists()
     assert set(watched.damage()) == {str(path)}
-    assert leftovers_of(home) == {name for name in leftovers_of(home) if name.startswith("quarantine")}
+    assert garbage_of(home) == {name for name in garbage_of(home) if name.startswith("quarantine")}
 
 
 def test_what_compiles_in_training_all_the_same_is_added_to_the_record(home, output, log, warmed):
@@ -148,7 +150,7 @@ def add_module(home, record, number):
     store = Watched(home).store
     module = structs.replace(record.modules[0], name=f"standin-1.0/MODULE_{number}")
     with store.changing(record.key):
-        now = store.lookup(record.key, record.directory, record.model_type)
+        now = store.lookup(record.place)
         store.publish(structs.replace(now, modules=(*now.modules, module)), {})
     return True
 
@@ -162,7 +164,7 @@ def test_changes_of_one_record_by_many_processes_are_all_kept(home, warmed):
 def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, output, log, tmp_path, warmed):
     shutil.rmtree(home / "v1" / "tmp")
     (home / "v1" / "tmp").write_bytes(b"no folder")
-    watched = Watched(home, live=tmp_path / "live", compiler=StandIn(extra=1))
+    watched = Watched(home, cache_dirs=tmp_path / "cache_dirs", compiler=StandIn(extra=1))
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert (done.compiled, done.steps) == (1, 1)
     assert (output / "model.bin").exists()
@@ -172,10 +174,10 @@ def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, 
 
 def test_a_read_only_store_serves_a_training(home, output, log, tmp_path, warmed):
     """No folder of the store can be written to; the compiler cache dir lies elsewhere."""
-    for name in ("tmp", "live", "logs", "locks", "verified", "journal"):
+    for name in ("tmp", "cache_dirs", "logs", "locks", "verified", "journal"):
         shutil.rmtree(home / "v1" / name, ignore_errors=True)
         (home / "v1" / name).write_bytes(b"no folder")
-    watched = Watched(home, live=tmp_path / "live", inline=False)
+    watched = Watched(home, cache_dirs=tmp_path / "cache_dirs", inline=False)
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert (done.compiled, done.counters["found"]) == (0, 3)
 
@@ -186,12 +188,12 @@ def test_a_training_that_fails_keeps_the_record(home, output, warmed, monkeypatc
     with pytest.raises(TrainingError, match="SIGKILL"):
         train(watched.session, watched.prepare(), output_dir=output)
     assert Watched(home).lookup(watched.prepare()) == warmed
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
 
 
 @pytest.mark.parametrize("what", ["lost", "flipped", "record"])
 def test_a_miss_over_damage_says_so(home, output, warmed, what):
-    """Once it was "no record that is near"."""
+    """A cause that is known is told, and not that no nearest record was found."""
     watched = Watched(home)
     if what == "lost":
         blob(watched, warmed).unlink()
@@ -200,7 +202,7 @@ def test_a_miss_over_damage_says_so(home, output, warmed, what):
         spoil(blob(watched, warmed))
         expected = "its record cannot be restored: model.code is damaged: 20,001 bytes instead of 20,000"
     else:
-        spoil(watched.store.layout.record(warmed.directory, warmed.model_type, warmed.key))
+        spoil(watched.store.layout.record(warmed.place))
         expected = "its record is damaged: "
     planned = plan(watched.prepare(), watched.store)
     assert planned.flaw.startswith(expected)

@@ -19,7 +19,7 @@ from tests.support.standins import (
     StandIn,
     Watched,
     compiles,
-    leftovers_of,
+    garbage_of,
     module_files,
     recipe,
     runs,
@@ -130,7 +130,7 @@ def test_a_compile_that_fails_leaves_nothing_and_is_tried_again(home, log, monke
     assert caught.value.exit_code == (6 if error is CompileError else 1)
     assert caught.value.hint
     assert tree(home) == set()
-    assert leftovers_of(home) == set()
+    assert garbage_of(home) == set()
     monkeypatch.delenv("STANDIN_FAIL")
     again = Watched(home, wait=0)
     assert warm(again.session, again.prepare()).compiled == 3

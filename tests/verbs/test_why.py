@@ -37,7 +37,7 @@ def share(shared, *records):
     from cachekit.remotes import layout
     from cachekit.remotes.port import Commit, Write
 
-    writes = [Write(layout.path_of(record), document.write(Shared(record)), "") for record in records]
+    writes = [Write(layout.record_path(record.place), document.write(Shared(record)), "") for record in records]
     FolderStorage(shared).commit(Commit("share", writes=writes), "")
 
 
@@ -124,7 +124,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
     other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    (line,) = why_text.of_recipe(why(other.session, wanted).as_dict())
+    (line,) = why_text.of_recipe(why(other.session, wanted))
     assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
 
 

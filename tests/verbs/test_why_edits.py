@@ -92,7 +92,7 @@ def check(asked, name, old, new, follows=()):
     assert document.get("new", "absent") == hard.get(name, "absent") == new
     every = {key for key in hard.keys() | near.keys() if hard.get(key, "absent") != near.get(key, "absent")}
     assert every == {name, *follows}, "nothing that differs is left out"
-    head, *lines = human(found.as_dict())
+    head, *lines = human(found)
     assert head.startswith(f"{found.recipe}: miss; nearest is {found.nearest.key[:16]}")
     assert lines[0].startswith(f"  {name}:")
     named = [line for line in lines if line.startswith("  ") and not line.startswith("    ")]
@@ -115,7 +115,7 @@ def test_each_field_of_a_recipe(section, field, value):
     found = told.found
     if (section == "training" and field in SOFT_TRAINING) or (section, field, value) in RESOLVED:
         assert found.status == "hit", "it is no ingredient, so it is no reason for a miss"
-        assert human(found.as_dict()) == [f"{after.recipe.name}: hit in the local store, key {after.key[:16]}"]
+        assert human(found) == [f"{after.recipe.name}: hit in the local store, key {after.key[:16]}"]
         return
     assert found.status == "miss"
     name = RENAMED.get(f"{section}.{field}", f"{section}.{field}")

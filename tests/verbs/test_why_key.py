@@ -28,10 +28,10 @@ def test_one_of_a_shared_cache_counts_on_either_side(command, home, machine, sha
     elsewhere = home.parent / "elsewhere"
     here, there = publish(home), publish(elsewhere, "training.max_seq_length=32")
     share(shared, there)
-    chain = ("--cache", f"local:rw,{shared}:r")
-    found = command("why", here.key[:12], *chain, "--format", "json").json
+    remotes = ("--cache", f"local:rw,{shared}:r")
+    found = command("why", here.key[:12], *remotes, "--format", "json").json
     assert (found["old"]["key"], found["old"]["remote"]) == (there.key, str(shared))
-    found = command("why", there.key[:12], *chain, "--format", "json").json
+    found = command("why", there.key[:12], *remotes, "--format", "json").json
     assert (found["new"]["remote"], found["old"]["key"], found["old"]["remote"]) == (str(shared), here.key, "local")
 
 

@@ -80,7 +80,7 @@ def test_a_hit_that_compiled_nothing_says_so(home, journaled, tmp_path):
     train(watched.session, watched.prepare(), output_dir=tmp_path / "out")
     found = why_run(watched.store)
     assert (found.verb, found.recipe, found.planned, found.compiled, found.found) == ("train", "toy", "hit", 0, 3)
-    assert of_run(found.as_dict()) == [f"train of toy, {found.run}: compiled nothing; 3 found"]
+    assert of_run(found) == [f"train of toy, {found.run}: compiled nothing; 3 found"]
 
 
 def test_a_miss_that_compiled_says_that_it_was_a_miss(journaled):
@@ -88,7 +88,7 @@ def test_a_miss_that_compiled_says_that_it_was_a_miss(journaled):
     warm(watched.session, watched.prepare())
     found = why_run(watched.store)
     assert (found.planned, found.compiled, found.modules) == ("miss", 3, ())
-    assert "as the plan was a miss" in " ".join(of_run(found.as_dict()))
+    assert "as the plan was a miss" in " ".join(of_run(found))
 
 
 @pytest.mark.feature("W2")
@@ -99,7 +99,7 @@ def test_a_hit_that_compiled_says_when(home, journaled, tmp_path):
     found = why_run(watched.store)
     assert (found.planned, found.compiled, found.found) == ("hit", done.compiled, 3)
     assert found.compiled == 1
-    assert "although the plan was a hit" in " ".join(of_run(found.as_dict()))
+    assert "although the plan was a hit" in " ".join(of_run(found))
 
 
 def test_counters_of_inductor_are_told(home):
@@ -153,7 +153,7 @@ def test_the_modules_of_a_run_are_compared_with_those_recorded_before(home):
     assert {module.name: module.differs for module in found.modules} == {
         respelled: "flags", fresh: "graph", B: "recorded"
     }  # fmt: skip
-    lines = of_run(found.as_dict())
+    lines = of_run(found)
     assert f"  {fresh}  1 min 2 s" in lines
     text = " ".join(" ".join(lines).split())
     assert "spelling is in the key" in text
@@ -179,7 +179,7 @@ def test_a_run_that_failed_says_what_ended_it(home):
     journal.close()
     found = why_run(Store(home, Journal(None, "")))
     assert (found.recipe, found.failure) == ("", "the disk is full")
-    assert "  it failed: the disk is full" in of_run(found.as_dict())
+    assert "  it failed: the disk is full" in of_run(found)
 
 
 @pytest.mark.feature("W2")
@@ -219,11 +219,11 @@ def test_a_run_that_has_not_ended_is_not_said_to_have_compiled_nothing(home):
     journal.emit("worker.start", mode="trial")
     found = why_run(store)
     assert (found.ended, found.untold) == (False, True)
-    (line,) = [" ".join(" ".join(of_run(found.as_dict())).split())]
-    assert line.endswith("nobody knows what it compiled: it was killed, or runs still")
+    (line,) = [" ".join(" ".join(of_run(found)).split())]
+    assert line.endswith("what it compiled is not known: it was killed, or is still running")
     journal.emit("worker.end", mode="trial", counters={"found": 0, "compiled": 3})
-    text = " ".join(of_run(why_run(store).as_dict()))
+    text = " ".join(of_run(why_run(store)))
     assert "compiled 3 graphs" in text
-    assert "it was killed, or runs still" in text
+    assert "it was killed, or is still running" in text
     journal.close()
-    assert "killed" not in " ".join(of_run(why_run(store).as_dict()))
+    assert "killed" not in " ".join(of_run(why_run(store)))

@@ -45,8 +45,8 @@ class FolderAdapter(Adapter):
         if keeps_access_times(existing(config.compiler_cache_dir)):
             yield Finding("ok", said)
         else:
-            mend = "set CACHEKIT_COMPILER_CACHE_DIR to a folder that is not mounted with noatime"
-            yield Finding("problem", UNCOUNTED, mend)
+            repair = "set CACHEKIT_COMPILER_CACHE_DIR to a folder that is not mounted with noatime"
+            yield Finding("problem", UNCOUNTED, repair)
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
         """What the entries of an archive would tell; each may be packed."""

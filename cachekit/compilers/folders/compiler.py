@@ -34,7 +34,7 @@ class FolderCompiler(TreeCompiler):
         said = self.declared
         if recipe is not None and not bare:
             raise UsageError(
-                f"{self.name} trains no recipe",
+                f"{self.name} cannot train recipes",
                 cause=f"cachekit looks after the cache of {self.name} for your own commands only",
                 hint="cachekit run -- python train.py, or use another --compiler",
             )

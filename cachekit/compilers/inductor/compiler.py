@@ -24,7 +24,7 @@ from cachekit.errors import RecipeError
 from cachekit.key.canonical import canonical_json
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
-from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.recipe.ingredients import Fingerprint, watched_variables, worker_variables
 from cachekit.recipe.schema import Parallel
 
 _ELF_HEADER = 64  # bytes, of 64 bits
@@ -62,6 +62,7 @@ class Inductor(TreeCompiler):
             target={**host.processor(), **device},
             soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
             bf16=bool(device) or machine.has_bf16(),
+            known_variables=facts.WATCHED | facts.UNWATCHED,
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -82,10 +83,7 @@ class Inductor(TreeCompiler):
                 )
         settings = {*self.settings(recipe)} - {*options.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
         options.check_names(sorted(settings))
-        # What the recipe sets is an ingredient by itself, and wins over the shell.
-        watched = {
-            name: value for name, value in os.environ.items() if facts.watched(name) and name not in recipe.environment
-        }
+        watched = watched_variables(recipe, facts.watched)
         return {"options": options.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
 
     def _threads(self, recipe: Recipe) -> int:

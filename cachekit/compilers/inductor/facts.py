@@ -16,9 +16,13 @@ FEWER_THREADS = ("OMP_THREAD_LIMIT", "OMP_DYNAMIC", "MKL_DYNAMIC")
 # A global header of some 150 MB, in <tmp>/torchinductor_<user>, outside of the cache. It halves a cold compile and is
 # built (8 s) by the first process of a user that needs a kernel, even if every kernel is there already. Its switch is
 # part of the graph key as shipped; the runtime takes it out of there, since it changes no generated code, so that a
-# run that finds everything need not build it.
+# run that finds everything need not build it. It is compiled into kernels, and in a shared <tmp> anybody may make that
+# folder first: so the variable says no, and `portable.share_in` says yes once it has moved the folder.
 PRECOMPILE_HEADERS = "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"
 PRECOMPILE_HEADERS_CONFIG = "cpp_cache_precompile_headers"
+# A folder of this user alone for that, and for what else Inductor keeps in <tmp> between runs (pickles of what was
+# measured): one of ours. No path of it is in a key.
+SHARED = "CACHEKIT_SHARED"
 # It is also a macro on the command line by which each kernel is named, and taken out of there for the same reason.
 PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
 # What is taken out of Inductor's key: the header's switch, and how the C++ compiler is called, whose version is an
@@ -134,6 +138,7 @@ _EXCUSED = {
     """,
     "what an error says": "TORCHDYNAMO_EXTENDED_ADVICE",
     "how many compile at once; excluded by Inductor as well": "TORCHINDUCTOR_COMPILE_THREADS",
+    "where a cache of others lies, which is switched off": "TORCHINDUCTOR_REDIS_URL",
     "how compile processes start; excluded by Inductor as well": "TORCHINDUCTOR_WORKER_START",
     "a profile of the compiler": "TORCH_COMPILE_CPROFILE TORCH_COMPILE_DYNAMO_PROFILER",
     "where dumps go": "TORCH_COMPILE_DEBUG_DIR",
@@ -164,7 +169,12 @@ def watched(name: str) -> bool:
     """Whether a variable may change graphs or code, and is left to the user."""
     if name in FORCED or name in SET or name in UNWATCHED:
         return False
-    return name in WATCHED or name.startswith(WATCHED_PREFIXES)
+    if name in WATCHED:
+        return True
+    # A secret is nobody's setting. Imported here, as `hook/` loads this file where cachekit cannot be.
+    from cachekit.redact import names_secret
+
+    return name.startswith(WATCHED_PREFIXES) and not names_secret(name)
 
 
 # Flags and options that reach no code. Name to reason; see `options.py`.

@@ -5,17 +5,20 @@ Nothing here imports torch: what it configures is configured once torch has load
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
+from cachekit import redact
 from cachekit.compilers.inductor import facts, portable
 
 
 def join(*, found: bool) -> list[str]:
     """Switches that torch read from variables as it was loaded are only looked at."""
-    portable.after("torch._inductor.config", partial(_configure, found=found))
+    portable.hide_secrets(redact)
+    portable.after("torch._inductor.config", _configure)
+    portable.share_in("" if found else os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
     portable.after(
         "torch._inductor.cpp_builder",
         lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
@@ -25,18 +28,16 @@ def join(*, found: bool) -> list[str]:
     if config is not None and getattr(config, "force_disable_caches", False):
         notes.append("Inductor's caches are switched off (force_disable_caches): nothing can be found or kept")
     elif config is not None and not getattr(config, "fx_graph_cache", True):
-        notes.append("Inductor's cache of graphs is switched off (fx_graph_cache): every graph compiles anew")
+        notes.append("Inductor's cache of graphs is switched off (fx_graph_cache): every graph compiles again")
     functorch = sys.modules.get("torch._functorch.config")
     if functorch is not None and not getattr(functorch, "enable_autograd_cache", True):
         notes.append("the cache of AOTAutograd is switched off (enable_autograd_cache)")
     return notes
 
 
-def _configure(config: Any, *, found: bool) -> None:
+def _configure(config: Any) -> None:
     with suppress(portable.NotPortableError):  # then keys hold for this environment only
         portable.leave_out_of_the_key(config, facts.IGNORED)
-    if hasattr(config, facts.PRECOMPILE_HEADERS_CONFIG):
-        setattr(config, facts.PRECOMPILE_HEADERS_CONFIG, not found)
 
 
 def counters() -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Flags and options of Inductor: their canonical form, and the names that the installed torch knows.
 
-A flag is `--name=value` or `--name`, an option `name: value`; both set the same thing. Their order means nothing here,
+A flag is `--name=value` or `--name`, an option `name: value`; both set the same thing. Their order has no effect here,
 unlike Neuron's: they end up as settings with names. What reaches no code is left out (`facts.IRRELEVANT_OPTIONS`).
 """
 

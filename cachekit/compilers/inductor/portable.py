@@ -7,6 +7,7 @@ importable. So it is loaded as a file there, and imports nothing but the standar
 from __future__ import annotations
 
 import importlib.machinery
+import os
 import re
 import sys
 import sysconfig
@@ -73,6 +74,70 @@ def make_kernel_keys_portable(cpp_builder: Any, macro: str) -> None:
         return re.sub("COLLECT_GCC=.*?_(?=COLLECT_|Target:)", "", version(compiler))
 
     cpp_builder.get_compiler_version_info = get_compiler_version_info
+
+
+def share_in(folder: str, switch: str) -> None:
+    """Have Inductor keep what outlives its cache in a folder of this user alone, and precompile its header there.
+
+    Its own is `<tmp>/torchinductor_<user>`, which anybody may have made before. Without a folder, or where this torch
+    keeps its headers elsewhere, none is precompiled.
+
+    Args:
+        folder: The folder; empty where there is none.
+        switch: The setting of `torch._inductor.config` that turns precompiled headers on.
+    """
+
+    def move(module: Any) -> None:
+        if folder and hasattr(module, "default_cache_dir"):
+            module.default_cache_dir = lambda: folder
+
+    def move_headers(codecache: Any) -> None:
+        here = bool(folder) and hasattr(codecache, "_HEADER_DIR") and hasattr(codecache, "_HEADER_LOCK_DIR")
+        if here:
+            codecache._HEADER_DIR = str(Path(folder, "precompiled_headers"))  # noqa: SLF001
+            codecache._HEADER_LOCK_DIR = str(Path(folder, "precompiled_headers", "locks"))  # noqa: SLF001
+        if hasattr(codecache.config, switch):
+            setattr(codecache.config, switch, here)
+
+    for name in ("cache_dir_utils", "runtime_utils"):  # the second has the first one's name for it
+        after(f"torch._inductor.runtime.{name}", move)
+    after("torch._inductor.codecache", move_headers)
+
+
+def hide_secrets(redact: Any) -> None:
+    """Have torch write no secret into a graph.
+
+    It puts every variable with TORCH, DYNAMO, INDUCTOR or TRITON in its name, with its value, before the program that
+    repeats a graph, and that program into the pickle of the graph (`_dynamo/debug_utils.generate_env_vars_string`,
+    torch 2.13): so `TORCHX_REGISTRY_PASSWORD` of a shell would go to everybody who pulls the graph.
+
+    Args:
+        redact: The module `cachekit.redact`, which is loaded from its file where cachekit cannot be imported.
+    """
+    name = "generate_env_vars_string"
+
+    def hide(debug_utils: Any) -> None:
+        original = getattr(debug_utils, name, None)
+        if original is None or getattr(original, "hides", False):
+            return
+
+        def generate_env_vars_string(*arguments: Any, **options: Any) -> str:
+            text: str = original(*arguments, **options)
+            quoted = {variable: value.replace("'", '"') for variable, value in os.environ.items()}
+            for variable, value in quoted.items():
+                if redact.is_secret(variable, value):  # one of few characters, too
+                    start = f"os.environ['{variable}'] = '"
+                    text = text.replace(f"{start}{value}'", f"{start}{redact.HIDDEN}'")
+            return str(redact.printed(text, redact.secrets_of(quoted)))
+
+        generate_env_vars_string.hides = True  # type: ignore[attr-defined]
+        debug_utils.generate_env_vars_string = generate_env_vars_string
+        for module in ("after_aot", "after_dynamo", "aoti"):  # these have the function's name, if they were first
+            user = sys.modules.get(f"torch._dynamo.repro.{module}")
+            if user is not None and hasattr(user, name):
+                setattr(user, name, generate_env_vars_string)
+
+    after("torch._dynamo.debug_utils", hide)
 
 
 def _places() -> list[tuple[str, str]]:

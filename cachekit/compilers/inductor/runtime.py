@@ -12,78 +12,74 @@ from typing import Any
 import torch
 from torch._dynamo.utils import counters as dynamo_counters
 
+from cachekit import redact
+from cachekit.compilers import port
 from cachekit.compilers.inductor import portable
 from cachekit.compilers.inductor.facts import (
     IGNORED,
     IRRELEVANT_OPTIONS,
+    PRECOMPILE_HEADERS_CONFIG,
     PRECOMPILE_HEADERS_MACRO,
+    SHARED,
     THREADS,
 )
 from cachekit.compilers.inductor.options import TORCH_COMPILE, unknown
 from cachekit.errors import CompilerUnavailableError, RecipeError
 
 
-def prepare(settings: Mapping[str, Any]) -> None:
-    """Configure Inductor.
+class Runtime(port.Runtime):
+    """Inductor in the worker."""
 
-    Raises:
-        RecipeError: torch._inductor.config has no such option, or it is of another type.
-        CompilerUnavailableError: This torch does not have the places that the portable kernels need.
-    """
-    import torch._inductor.config as inductor
-    from torch._inductor import cpp_builder
+    def prepare(self, settings: Mapping[str, Any]) -> None:
+        """Configure Inductor.
 
-    for name, value in settings.items():
-        if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:
-            continue
-        known = inductor.shallow_copy_dict()
-        if name not in known:
-            raise unknown(name, known, f"torch {torch.__version__}")
-        if known[name] is not None and type(known[name]) is not type(value):
-            raise RecipeError(f"compiler.options.{name} is {value!r}", cause=f"expected a {type(known[name]).__name__}")
-        setattr(inductor, name, value)
-    # The number is in Inductor's key; OpenMP and MKL each have further variables that change what it is by default.
-    if (threads := os.environ.get(THREADS, "")).isdecimal():
-        torch.set_num_threads(int(threads))
-    try:
-        portable.leave_out_of_the_key(inductor, IGNORED)
-    except portable.NotPortableError as error:
-        raise CompilerUnavailableError(
-            f"cachekit does not know where Inductor of torch {torch.__version__} keeps its list of ignored settings",
-            hint="use a torch version named in constraints/, or report this error",
-        ) from error
-    portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
+        Raises:
+            RecipeError: torch._inductor.config has no such option, or it is of another type.
+            CompilerUnavailableError: This torch does not have the places that the portable kernels need.
+        """
+        import torch._inductor.config as inductor
+        from torch._inductor import cpp_builder
 
+        for name, value in settings.items():
+            if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:
+                continue
+            known = inductor.shallow_copy_dict()
+            if name not in known:
+                raise unknown(name, known, f"torch {torch.__version__}")
+            if known[name] is not None and type(known[name]) is not type(value):
+                expected = type(known[name]).__name__
+                raise RecipeError(f"compiler.options.{name} is {value!r}", cause=f"expected a {expected}")
+            setattr(inductor, name, value)
+        # The number is in Inductor's key; OpenMP and MKL each have further variables that change what it is by default.
+        if (threads := os.environ.get(THREADS, "")).isdecimal():
+            torch.set_num_threads(int(threads))
+        try:
+            portable.leave_out_of_the_key(inductor, IGNORED)
+        except portable.NotPortableError as error:
+            raise CompilerUnavailableError(
+                f"cachekit does not know where Inductor of torch {torch.__version__} keeps its list of "
+                "ignored settings",
+                hint="use a torch version named in constraints/, or report this error",
+            ) from error
+        portable.hide_secrets(redact)
+        portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
+        if settings.get(PRECOMPILE_HEADERS_CONFIG, True):
+            portable.share_in(os.environ.get(SHARED, ""), PRECOMPILE_HEADERS_CONFIG)
 
-def arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    # Without it Transformers refuses bf16 on a CPU that has it.
-    return {} if torch.cuda.is_available() else {"use_cpu": True}
+    def arguments(self) -> dict[str, Any]:
+        # Without it Transformers refuses bf16 on a CPU that has it.
+        return {} if torch.cuda.is_available() else {"use_cpu": True}
 
+    def compile_model(self, model: Any, settings: Mapping[str, Any]) -> None:
+        """Compile the forward pass, not the module's call: accelerate wraps the forward pass in autocast.
 
-def model_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {}
+        A graph with autocast in it is one that AOTAutograd's cache refuses (`Unsupported call_function target
+        _enter_autocast`, torch 2.13). Outside of the graph it is in the cache's key.
+        """
+        arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}
+        if arguments.get("mode") == "default":
+            del arguments["mode"]
+        model.forward = torch.compile(model.forward, dynamic=False, **arguments)
 
-
-def compile_model(model: Any, settings: Mapping[str, Any]) -> None:
-    """In place, so that checkpoints keep the model's own names.
-
-    What is compiled is the forward pass, not the module's call: accelerate wraps the forward pass in autocast, and a
-    graph with autocast in it is one that AOTAutograd's cache refuses (`Unsupported call_function target
-    _enter_autocast`, torch 2.13). Outside of the graph it is in the cache's key.
-    """
-    arguments = {name: settings[name] for name in TORCH_COMPILE if name in settings}
-    if arguments.get("mode") == "default":
-        del arguments["mode"]
-    model.forward = torch.compile(model.forward, dynamic=False, **arguments)
-
-
-def finish() -> None:
-    """Inductor needs nothing at the end."""
-
-
-def adapt(trainer: Any) -> None:
-    """Inductor bears the Trainer as it is."""
-
-
-def counters() -> dict[str, int]:
-    return portable.graphs(dynamo_counters)
+    def counters(self) -> dict[str, int]:
+        return portable.graphs(dynamo_counters)

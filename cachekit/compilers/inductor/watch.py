@@ -14,6 +14,7 @@ from msgspec import structs
 from cachekit.compilers.inductor import facts
 from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
 from cachekit.compilers.tree_watch import AccessTimes
+from cachekit.store.layout import temporary_folder
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
 
@@ -51,12 +52,16 @@ class InductorWatch(Watch):
             raise not_warm(f"a graph began to compile in: {event.get('phase') or 'start'}")
 
 
-def _places(run: Run) -> dict[str, str]:
+def _places(run: Run) -> dict[str, str | None]:
+    shared: Path | None = None
+    if not run.found:  # what finds everything need not prepare the header that compiling needs
+        with suppress(OSError):  # compiling takes longer without it
+            shared = temporary_folder("torchinductor")
     return {
         facts.CACHE_DIR: str(run.cache_dir),
         facts.TRITON_CACHE_DIR: str(run.cache_dir / "triton"),
-        # What finds everything need not prepare the header that compiling needs.
-        facts.PRECOMPILE_HEADERS: "0" if run.found else "1",
+        facts.PRECOMPILE_HEADERS: "0",
+        facts.SHARED: str(shared) if shared else None,
     }
 
 

@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from cachekit.compilers.adapter import Adapter, CachePlace, Explained, Judged
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Compiler, Node
@@ -21,6 +23,7 @@ from cachekit.store.record import File, Module, Record
 if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
+    from cachekit.compilers.graphs import CompiledFile, StoredModule
     from cachekit.health import Check
     from cachekit.store.archive import Stored
     from cachekit.store.leaks import Leaks
@@ -124,16 +127,17 @@ class XlaAdapter(_Neuron):
         compiler, _, name = module.name.partition("/")
         return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
 
-    def describe(self, path: Path) -> dict[str, Any] | None:
+    def describe(self, path: Path) -> CompiledFile | None:
         from cachekit.compilers.neuron import describe
 
         return describe.file(path)
 
-    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         from cachekit.compilers.neuron import describe
 
         found = describe.modules(modules, path)
-        return {module.name: {"neff": found.get(module.name)} for module in modules}
+        said = super().describe_modules(modules, path)
+        return [structs.replace(module, graph=found.get(module.name)) for module in said]
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
         """What a NEFF would tell, whose parts are packed."""
@@ -192,8 +196,9 @@ class NativeAdapter(_Neuron):
 
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
 
-    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
-        return {module.name: {"neffs": len([*self.foreign_cache.units(module, path)])} for module in modules}
+    def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
+        said = super().describe_modules(modules, path)
+        return [structs.replace(one, graphs=len([*self.foreign_cache.units(one, path)])) for one in said]
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
         """What the graphs of an archive would tell, each of which is packed."""

@@ -1,7 +1,7 @@
 """What cachekit assumes of Neuron on XLA, each with a look at what an experiment left: `doctor --neuron-contract`.
 
 `compilers.experiment` makes it. An assumption that does not hold is corrected where its row says, in most cases
-by one edit of `facts.py`. What no experiment of these can prove stands in the table as well, and says so.
+by one edit of `facts.py`. What no experiment of these can prove is listed in docs/neuron.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from cachekit.compilers.evidence import Assumption, Evidence, Observation, Step, Subject, UnknownError
+from cachekit.compilers.graphs import Graph
 from cachekit.compilers.neuron import facts, flags, neff, processes
 from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
@@ -19,6 +20,7 @@ from cachekit.compilers.neuron.host import public
 from cachekit.compilers.neuron.log.event import Event
 from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import Log
+from cachekit.text import cause_of
 
 FLAGS = ("--model-type", "transformer")  # those of the published key f7f529f3
 WRONG_FLAG = "--cachekit-asks-whether-this-is-refused"
@@ -63,7 +65,7 @@ def _log(step: Step) -> Log:
     return Log().add_all(_events(f"{step.log}\n{step.said}"))
 
 
-def read_neff(path: Path) -> neff.Neff:
+def read_neff(path: Path) -> Graph:
     """A NEFF; what cannot be read is unknown."""
     try:
         return neff.read(path, leaks=False)
@@ -137,7 +139,7 @@ def digests(paths: Iterable[Path]) -> Observation:
         except neff.NeffError as error:
             return Observation(fits=False, words=f"{path.name}: {error.reason}")
         except OSError as error:
-            return Observation(fits=False, words=f"{path.name}: {error.strerror}")
+            return Observation(fits=False, words=f"{path.name}: {cause_of(error)}")
     return Observation(bool(forms), listed(forms) or "there is none")
 
 
@@ -250,25 +252,6 @@ ROWS = (
                ("FAILURE_LOG",), _failure_log),
     Assumption("failure-class", "the compiler's refusal of a flag is read as: user-error", ("FAILURE_WORDS",),
                _failure_class),
-    # What the experiment does not prove.
-    Assumption("cache-dir-flag", "{CACHE_DIR_FLAG} in {CC_FLAGS} wins over {CACHE_URL}",
-               ("CACHE_DIR_FLAG", "root.resolve"), unproven="cachekit sets both to one folder"),
-    Assumption("default-root", "with neither the cache is in {DEFAULT_ROOT}", ("DEFAULT_ROOT",),
-               unproven="to try it would write into a folder that others use"),
-    Assumption("no-done-no-hit", "a module without {DONE} is no hit", ("DONE", "entries.classify"),
-               unproven="cachekit never leaves one"),
-    Assumption("no-graph-still-hit", "a module without {HLO_FILES[0]} is a hit", ("HLO_FILES", "entries.classify"),
-               unproven="cachekit restores modules whole"),
-    Assumption("waiting-line", "who waits for a lock says so once a minute", ("LOG_WORDS",),
-               unproven="locks that nobody holds are cleared before anybody waits"),
-    Assumption("cache-libraries", "a process that uses the cache has one of {CACHE_LIBRARIES} mapped",
-               ("CACHE_LIBRARIES",), unproven="it matters between two compiles of one process alone"),
-    Assumption("failure-remembered", "a remembered failure is told, and not compiled again", ("LOG_WORDS",),
-               unproven="cachekit's own memory of a failure comes first"),
-    Assumption("npc-hides-failures", "{PARALLEL_COMPILE} ends with 0 where a failure is remembered", ("LOG_WORDS",),
-               unproven="a warm is judged by its files"),
-    Assumption("cores", "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores", ("NUM_CORES", "VISIBLE_CORES"),
-               unproven="a run that gets none of its cores fails as a whole"),
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from cachekit.compilers.tree import check_archive, pack
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
+from cachekit.text import cause_of
 
 LARGEST = 64 << 30  # bytes of one file
 
@@ -243,5 +244,5 @@ def _compiled_by(path: Path) -> tuple[str, str]:
     except ValueError:
         return "", "nothing in it says which compiler made it"
     except OSError as error:
-        return "", f"it cannot be read: {error.strerror}"
+        return "", f"it cannot be read: {cause_of(error)}"
     return version, ""

@@ -83,7 +83,7 @@ def complete(
     for entry in entries:
         if entry.finished and not modules.damage(entry, check):
             continue
-        if not again and (failure := _recalled(entry, memory) or _remembered(entry, tell)):
+        if not again and (failure := _known(entry, memory, tell)):
             failures[entry.module] = failure
         else:
             todo.append(entry)
@@ -105,17 +105,13 @@ def complete(
     return running.seconds
 
 
-def _recalled(entry: CacheEntry, memory: FailureMemory) -> CompileFailure | None:
-    """Our own memory of a failure: Neuron's compiler, called directly, leaves none."""
-    known = memory.recall(entry.name, compiler=entry.compiler)
-    return known.failure if known else None
-
-
-def _remembered(entry: CacheEntry, tell: Sink) -> CompileFailure | None:
-    """Neuron's memory of a failure, which has no end; None where it does not keep the module from being tried again.
+def _known(entry: CacheEntry, memory: FailureMemory, tell: Sink) -> CompileFailure | None:
+    """The failure that keeps a module from being tried again: as we remember it, or as Neuron does, without end.
 
     The log of one of unknown class is all that is known of it, and stays until the module is compiled.
     """
+    if known := memory.recall(entry.name, compiler=entry.compiler):  # the compiler, called directly, leaves none
+        return known.failure
     for found in remembered.by_neuron([entry]):
         failure = found.failure
         if failure.deterministic and found.age < DAYS * 86400:
@@ -192,7 +188,7 @@ def _compile_one(entry: CacheEntry, timeout: float, running: _Running) -> tuple[
 
 @contextmanager
 def _lock(entry: CacheEntry, deadline: float, running: _Running) -> Iterator[CompileFailure | None]:
-    """Hold Neuron's lock of a module; gives a failure where it cannot be had in time.
+    """Hold Neuron's lock of a module; gives a failure where the lock stays taken for too long.
 
     The file stays open as long as the lock is held: that is how another cachekit sees that it has an owner, also while
     no compiler runs for it any more and the NEFF is still being checked.

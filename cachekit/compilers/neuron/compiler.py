@@ -42,8 +42,9 @@ from cachekit.compilers.port import (
 )
 from cachekit.errors import CompileError, UsageError
 from cachekit.key.cost import Growth
+from cachekit.private import new_folder, standing
 from cachekit.recipe import Recipe
-from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.recipe.ingredients import Fingerprint, watched_variables, worker_variables
 from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
 
@@ -102,6 +103,7 @@ class OnNeuron(Compiler):
             instance=machine.instance,
             elsewhere=not machine.here,
             soft_variables=facts.RUNTIME_VARIABLES,
+            known_variables=facts.GRAPH_VARIABLES | facts.SPLIT_VARIABLES,
             lacks=split.LACKS if recipe is not None and split.asked(recipe) else {},
         )
 
@@ -156,16 +158,13 @@ class Neuron(OnNeuron):
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The flags in order, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
-        options.check(recipe, options.XLA)
+        options.read(recipe, options.XlaOptions)
         options.check_machine(recipe, self.machine, self.flags(recipe))
         split.check(recipe, self.machine)
-        said = {**os.environ} if self.machine.here else {}
-        said |= worker_variables(recipe)
         names = facts.GRAPH_VARIABLES | (facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset())
-        watched = {name: said[name] for name in sorted(names) if name in said}
         return {
             "flags": self.flags(recipe),
-            "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
+            "environment": watched_variables(recipe, names.__contains__) if self.machine.here else {},
             # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
             "first_rate_zero": recipe.training.warmup_steps > 0,
             # So is a rate that is one of these from the start. Only then it is named, so that no other key changes.
@@ -191,6 +190,26 @@ class Neuron(OnNeuron):
                 f"Neuron's cache root {found.path} is not a folder",
                 cause=f"it is set by {found.origin}",
                 hint=f"set {facts.CACHE_URL} to a local folder",
+            )
+        # Graphs are programs: what lies there runs on the device.
+        for name, folder, variable in (
+            ("cache root", found.path, facts.CACHE_URL),
+            ("work folder", root.work_folder(), "TMPDIR"),
+        ):
+            whose = standing(folder)
+            if whose.whose != "own":
+                # To close a root that has somebody else's programs in it would only hide them.
+                mend = "" if root.stranger(folder) else whose.mend
+                raise UsageError(
+                    f"Neuron's {name} {folder} is not used: somebody else can change what lies there",
+                    cause=whose.why,
+                    hint=mend or new_folder(variable),
+                )
+        if why := root.stranger(found.path):
+            raise UsageError(
+                f"Neuron's cache root {found.path} is not used: somebody else made, or can change, what lies there",
+                cause=why,
+                hint=new_folder(facts.CACHE_URL),
             )
         return found.path
 

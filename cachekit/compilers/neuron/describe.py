@@ -6,45 +6,61 @@ import hashlib
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from cachekit.compilers.adapter import ABSENT, DAMAGED, UNKNOWN, VERIFIED
+from cachekit import files
+from cachekit.compilers.graphs import CompiledFile, GraphSummary
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
 from cachekit.compilers.neuron.neff.container import module_in, payload_of
 from cachekit.compilers.neuron.neff.members import Unpacked
 from cachekit.store.record import File, Module
+from cachekit.text import cause_of, one_line
 
 LOOKED_AT = 256 << 20  # bytes of NEFFs that `modules` reads
 LOOKED_INTO = 1_000  # and NEFFs, each of which takes a millisecond
 
 
-def modules(several: Sequence[Module], path: Callable[[File], Path]) -> dict[str, dict[str, Any]]:
+def modules(several: Sequence[Module], path: Callable[[File], Path]) -> dict[str, GraphSummary]:
     """What the NEFFs of modules are, by module, as far as `LOOKED_AT` and `LOOKED_INTO` go."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, GraphSummary] = {}
     left = LOOKED_AT
     for module in several:
         for one in module.files:
             if one.path != facts.NEFF or one.size > left or len(found) >= LOOKED_INTO:
                 continue
             left -= one.size
-            said = file(path(one), leaks=False)
-            kept = ("state", "reason", "compiler", "target", "chip", "lnc", "built")
-            counts = {name: len(said.get(name, ())) for name in ("inputs", "outputs")}
-            found[module.name] = {**{name: said[name] for name in kept if name in said}, **counts}
+            found[module.name] = _summary(file(path(one), leaks=False))
     return found
 
 
-def file(path: Path, *, leaks: bool = True) -> dict[str, Any]:
+def _summary(said: CompiledFile) -> GraphSummary:
+    graph = said.graph
+    if graph is None:
+        return GraphSummary(said.state, said.reason)
+    return GraphSummary(
+        said.state,
+        inputs=len(graph.inputs),
+        outputs=len(graph.outputs),
+        compiler=graph.compiler,
+        target=graph.target,
+        chip=graph.chip,
+        lnc=graph.lnc,
+        built=graph.built,
+    )
+
+
+def file(path: Path, *, leaks: bool = True) -> CompiledFile:
     """A file's state and, where it is a NEFF, all that it says; see `Adapter.describe`."""
+    name = one_line(str(path))
     try:
         if path.exists() and not path.is_file():
-            return {"state": ABSENT, "reason": "it is a folder" if path.is_dir() else "it is not a regular file"}
-        return {"state": VERIFIED, "reason": "", **read(path, leaks=leaks).as_dict()}
+            return CompiledFile(name, "absent", "it is a folder" if path.is_dir() else "it is not a regular file")
+        graph = read(path, leaks=leaks)
     except NeffError as error:
-        return {"state": DAMAGED if error.damaged else UNKNOWN, "reason": error.reason, "module": _module(path)}
+        return CompiledFile(name, "damaged" if error.damaged else "unknown", error.reason, _module(path))
     except OSError as error:
-        return {"state": ABSENT, "reason": (error.strerror or type(error).__name__).lower()}
+        return CompiledFile(name, "absent", cause_of(error).lower())
+    return CompiledFile(name, "verified", module=graph.module, graph=graph)
 
 
 def _module(path: Path) -> str:
@@ -68,10 +84,7 @@ def contents(neff: Path) -> tuple[tuple[str, str], ...]:
             for member in tar:
                 body = tar.extractfile(member) if member.isfile() else None
                 if body is not None:
-                    digest = hashlib.sha256()
-                    while piece := body.read(1 << 20):
-                        digest.update(piece)
-                    found.append((member.name, digest.hexdigest()))
+                    found.append((member.name, files.digest_of(files.pieces(body))[0]))
     except (NeffError, tarfile.TarError, OSError):
         return (("", hashlib.sha256(neff.read_bytes()).hexdigest()),)
     return tuple(sorted(found))

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
+from cachekit.text import cause_of
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _START = re.compile(r"^[\[{]", re.MULTILINE)
@@ -55,7 +56,7 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
     except subprocess.TimeoutExpired as error:
         raise DeviceListError(f"{tool} did not answer within {timeout:g} s") from error
     except OSError as error:
-        raise DeviceListError(f"{tool} cannot be run: {error.strerror or error}") from error
+        raise DeviceListError(f"{tool} cannot be run: {cause_of(error)}") from error
     out, complaint = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
     try:
         return parse_neuron_ls(out if out.strip() else complaint)
@@ -93,7 +94,7 @@ def parse_neuron_ls(text: str) -> Devices:
         return _devices(rows, {}, said)
     if facts.NEURON_LS_NONE.search(text):
         return Devices(0, instance_type=said.get("instance-type", ""))
-    raise DeviceListError(f"no list of Neuron devices: {text.strip()[:80]!r}")
+    raise DeviceListError(f"not a list of Neuron devices: {text.strip()[:80]!r}")
 
 
 def _json_values(text: str) -> Iterator[Any]:
@@ -198,7 +199,7 @@ def _table(text: str) -> list[dict[str, Any]]:
     if device not in names:
         return []
     if not last.startswith("+") or len(last) != len(border):
-        raise DeviceListError(f"a table of Neuron devices that does not end: {last[:80]!r}")
+        raise DeviceListError(f"a table of Neuron devices that is cut short: {last[:80]!r}")
     return rows
 
 

@@ -14,10 +14,11 @@ from cachekit.compilers.neuron.devices import DeviceListError, host_instance_typ
 from cachekit.compilers.neuron.entries import CacheEntry, scan
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
-from cachekit.compilers.neuron.root import resolve, resolve_native
+from cachekit.compilers.neuron.root import resolve, resolve_native, stranger, work_folder
 from cachekit.config import Config
-from cachekit.errors import CachekitError, UsageError
+from cachekit.errors import CachekitError, CompilerUnavailableError, UsageError
 from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
+from cachekit.private import new_folder, standing
 from cachekit.recipe import zoo
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
@@ -26,24 +27,15 @@ LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 def packages(config: Config) -> Iterator[Finding]:
     """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
     found = host.versions()
-    if wrong := host.placeholders(found):
-        names = ", ".join(f"{name} {found[name]}" for name in wrong)
-        run = f"pip uninstall -y {' '.join(wrong)} && {host.INSTALL}"
-        yield Finding("problem", f"{names}: empty placeholders from PyPI", run=run)
-    elif half := host.half_installed():
-        run = f"{host.INSTALL} --force-reinstall"
-        yield Finding("problem", f"{', '.join(half)}: half-installed, its metadata tells no version", run=run)
-    elif empty := host.without_code(found):
-        run = f"pip uninstall -y {' '.join(empty)} && {host.INSTALL}"
-        yield Finding("problem", f"{', '.join(empty)}: installed by name only, there is no code", run=run)
-    elif host.native_available():
-        yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.NATIVE) + ", which is TorchNeuron")
-    elif host.available():
-        yield Finding("ok", ", ".join(f"{name} {found[name]}" for name in host.REQUIRED))
-    elif some := [name for name in host.REQUIRED if name in found]:
-        missing = [name for name in host.REQUIRED if name not in found]
-        yield Finding("problem", f"{', '.join(some)} without {', '.join(missing)}", run=host.INSTALL)
-    elif config.compiler != "inductor" and (error := host.unusable_devices()):
+    required = host.NATIVE if host.is_native(found) else host.REQUIRED
+    known = {*found, *host.half_installed()}
+    wrong = host.fault(required)
+    if wrong is None:
+        names = ", ".join(f"{name} {found[name]}" for name in required)
+        yield Finding("ok", f"{names}, which is TorchNeuron" if required is host.NATIVE else names)
+    elif known.intersection(required) or host.placeholders(found):
+        yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
+    elif error := _devices_in_vain(config):
         yield Finding(
             "problem",
             f"{error.message}; {error.cause}",
@@ -52,6 +44,11 @@ def packages(config: Config) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
+
+
+def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:
+    """The error of devices that wait for packages; None where there are none, or another compiler was chosen."""
+    return None if config.compiler == "inductor" else host.unusable_devices()
 
 
 def release(_: Config) -> Iterator[Finding]:
@@ -81,10 +78,13 @@ def path(_: Config) -> Iterator[Finding]:
         yield Finding("ok", found)
 
 
-def devices(_: Config) -> Iterator[Finding]:
+def devices(config: Config) -> Iterator[Finding]:
     """What neuron-ls lists must be understood, and be the machine that the registry describes."""
     if not (host.available() or host.native_available()):
-        yield Finding("ok", "not needed: no Neuron packages")
+        if _devices_in_vain(config):
+            yield Finding("unknown", "not looked at: the packages for the Neuron devices cannot be used")
+        else:
+            yield Finding("ok", "not needed: no Neuron packages")
         return
     try:
         found = list_devices()
@@ -142,11 +142,14 @@ def root(_: Config) -> Iterator[Finding]:
         yield Finding("ok", "no Neuron cache on this host")
         return
     wrong = trouble(found.folder, "neuron") if found.folder else None
+    if wrong is None and found.path and (whose := standing(found.path)).whose != "own":
+        run = ("" if stranger(found.path) else whose.mend) or new_folder(facts.CACHE_URL)
+        wrong = Finding("problem", f"{found.path} is not used: somebody else can change it; {whose.why}", run=run)
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
-    mend = f"see `cachekit doctor`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    repair = f"see `cachekit doctor`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
     for warning in found.warnings:
-        yield Finding("problem", warning, mend)
+        yield Finding("problem", warning, repair)
     if wrong is not None:
         yield wrong
 
@@ -176,17 +179,22 @@ def failures(_: Config) -> Iterator[Finding]:
     for one in found:
         failure = one.failure
         said = failure.message or "its log is empty"
-        mend = "" if failure.clearable else f"{failure.advice}; to compile it again all the same:"
+        repair = "" if failure.clearable else f"{failure.advice}; to compile it again anyway:"
         words = f"{one.entry.name}: failed {age(one.age)} ago, {failure.kind.name}: {said}"
-        yield Finding("problem", words, mend, _remove(one.log))
+        yield Finding("problem", words, repair, _remove(one.log))
 
 
 def foreign(_: Config) -> Iterator[Finding]:
     """Modules that another user made: neither their locks nor their failures can be cleared."""
     folder = resolve().folder
     if folder and (others := of_others(folder)):
-        run = f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(folder))}"
-        yield Finding("problem", f"{others} folders in {folder} belong to another user", run=run)
+        said = f"{others} folders in {folder} belong to another user"
+        yield Finding("problem", said, run=new_folder(facts.CACHE_URL))
+    elif folder and (why := stranger(folder)):
+        yield Finding("problem", f"{folder} is not used: {why}", run=new_folder(facts.CACHE_URL))
+    elif (work := standing(work_folder())).whose != "own":
+        said = f"Neuron compiles in {work_folder()}, where somebody else can change it; {work.why}"
+        yield Finding("problem", said, run=work.mend or new_folder("TMPDIR"))
     else:
         yield Finding("ok", "all of it is this user's" if folder else "no Neuron cache on this host")
 
@@ -194,9 +202,9 @@ def foreign(_: Config) -> Iterator[Finding]:
 def native(_: Config) -> Iterator[Finding]:
     """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
     found = resolve_native()
-    mend = f"see `cachekit doctor`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
+    repair = f"see `cachekit doctor`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
     for warning in found.warnings:
-        yield Finding("problem", warning, mend)
+        yield Finding("problem", warning, repair)
     if not found.folder:
         if not found.warnings:
             yield Finding("ok", "no cache of TorchNeuron's on this host")
@@ -217,8 +225,8 @@ def native(_: Config) -> Iterator[Finding]:
         yield Finding("problem", f"{graph}: {reason}", run=_remove(graph))
     if len(mixed) > 1:
         said = f"compilers {', '.join(sorted(mixed))} share {found.path}, and no name tells their graphs apart"
-        mend = f"`cachekit store import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
-        yield Finding("problem", said, mend)
+        repair = f"`cachekit store import` takes them apart; give each its own folder with {facts.NATIVE_ROOT_VARIABLE}"
+        yield Finding("problem", said, repair)
     elif not damaged and not found.warnings:
         yield Finding("ok", f"{found.path} ({found.origin}): {len(names)} compiled graphs")
 

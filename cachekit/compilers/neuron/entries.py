@@ -18,6 +18,7 @@ from typing import Literal
 
 from cachekit.compilers.neuron import facts
 from cachekit.errors import CompileError
+from cachekit.text import cause_of
 
 State = Literal["success", "failed", "locked", "empty", "done-without-neff", "neff-without-done"]
 STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-without-neff", "neff-without-done")
@@ -154,7 +155,7 @@ def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], unknow
 
 
 def _unreadable(path: str, error: OSError) -> Unknown:
-    return Unknown(Path(path), f"unreadable: {error.strerror}")
+    return Unknown(Path(path), f"unreadable: {cause_of(error)}")
 
 
 def read_entry(place: str, compiler: str, name: str) -> CacheEntry:
@@ -185,7 +186,7 @@ def read_needed(path: Path, what: str) -> CacheEntry:
     except OSError as error:  # somebody's cleaner was quicker
         raise CompileError(
             f"{path.parent.name}/{path.name} {what}",
-            cause=f"{path}: {error.strerror}; another process removes modules from this root",
+            cause=f"{path}: {cause_of(error)}; another process removes modules from this root",
             hint="keep cleaners of Neuron's cache away while cachekit works, and warm again",
         ) from error
 

@@ -79,7 +79,7 @@ def _one_option(name: str, left: list[Option], right: list[Option], one: str, tw
         return []
     leak = ""
     if name in facts.LEAKING_OPTIONS:
-        leak = "; it changes no code, but it is hashed all the same: leave it out"
+        leak = "; it changes no code, but it is hashed anyway: leave it out"
     if sorted(values) == sorted(others):
         if sorted(spelled) == sorted(respelled):
             return []  # only the order

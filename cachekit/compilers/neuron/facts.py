@@ -15,7 +15,7 @@ from typing import Any
 from cachekit.compilers.neuron import presence
 
 # --- packages and tools ------------------------------------------------------------------------------------------
-# Compilers of releases whose keys depend on the path of the Python environment, by SDK; mended in 2.19.1 and 2.20.1
+# Compilers of releases whose keys depend on the path of the Python environment, by SDK; fixed in 2.19.1 and 2.20.1
 # [SDK: release notes; the compilers' versions from public scripts that install these releases].
 KEY_BUGS = {"2.14.213.0": "2.19.0", "2.15.128.0": "2.20.0"}
 # What makes Neuron's toolchain; the version of each reaches graphs or code. The first three must import.
@@ -383,7 +383,8 @@ NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without drive
 NEURON_LS_LINE = re.compile(r"^(?P<name>instance-type|logical-neuroncore-config):\s*(?P<value>\S+)\s*$", re.MULTILINE)
 # What an object around the list may call it; none was seen.
 NEURON_LS_LISTS = ("neuron_devices", "devices")
-TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")  # colours and the like, where a tool takes us for a person
+# Colours, titles and the like, where a tool takes us for a person (ECMA-48: CSI, OSC, two characters).
+TERMINAL_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 TABLE_LINES = str.maketrans("│┃─━┌┬┐├┼┤└┴┘┏┳┓┣╋┫┗┻┛", "||--++++++" + "+" * 12)  # tables of other tools' style
 NEURON_LS_DEVICE = "neuron_device"
 NEURON_LS_CORES, NEURON_LS_CORE_IDS = "nc_count", "neuroncore_ids"

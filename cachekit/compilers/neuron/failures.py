@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
+from cachekit.text import one_line
 
 _HEAD, _TAIL = 1 << 16, 1 << 18  # characters of a log that are looked at
 _MESSAGE = 300
@@ -216,9 +217,9 @@ def _telling(lines: list[str]) -> str:
 
 
 def _line(text: str, place: int) -> str:
-    """The line around a place, without control characters, cut to a readable length."""
+    """The line around a place, cut to a readable length."""
     start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
     line = text[start : end if end >= 0 else len(text)]
     if place - start > _MESSAGE // 2:  # a line that quotes a whole command first
         line = line[place - start :]
-    return "".join(char if char.isprintable() else " " for char in line).strip()[:_MESSAGE]
+    return one_line(" ".join(line.split()))[:_MESSAGE]

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachekit.compilers.graphs import Graph
 from cachekit.compilers.neuron import facts, flags, neff
+from cachekit.text import cause_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,11 @@ def check(path: Path, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0
     except neff.NeffError as error:
         return error.reason
     except OSError as error:
-        return f"cannot be read: {error.strerror or type(error).__name__}"
+        return f"cannot be read: {cause_of(error)}"
     return misfit(found, said, target=target, lnc=lnc)
 
 
-def misfit(found: neff.Neff, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
+def misfit(found: Graph, said: Claimed = NOTHING, *, target: str = "", lnc: int = 0) -> str | None:
     """Why a NEFF that is whole is not to be used; see `check`."""
     return (
         _of_another_compiler(found, said)
@@ -70,15 +72,15 @@ def misfit(found: neff.Neff, said: Claimed = NOTHING, *, target: str = "", lnc: 
     )
 
 
-def _of_another_compiler(found: neff.Neff, said: Claimed) -> str:
+def _of_another_compiler(found: Graph, said: Claimed) -> str:
     theirs, ours = found.compiler.partition("+")[0], said.compiler.partition("+")[0]
     return f"it was compiled by {found.compiler}, not by {said.compiler}" if theirs and ours and theirs != ours else ""
 
 
-def _of_another_module(found: neff.Neff, said: Claimed) -> str:
+def _of_another_module(found: Graph, said: Claimed) -> str:
     named = facts.NEFF_MODULE.findall(found.name)
     # The last one may have been cut off with the end of the name.
-    if named and found.header.name_is_cut and found.name.endswith(named[-1]):
+    if named and found.name_is_cut and found.name.endswith(named[-1]):
         named.pop()
     if not (said.module and named) or any(_same(one, said.module) for one in named):
         return ""
@@ -90,7 +92,7 @@ def _same(one: str, other: str) -> bool:
     return graph == wanted and (hashed == expected or not (hashed and expected))
 
 
-def _for_another_chip(found: neff.Neff, target: str, why: str) -> str:
+def _for_another_chip(found: Graph, target: str, why: str) -> str:
     if found.chip in {facts.ANY_CHIP, facts.TARGET_CHIPS.get(target, target)}:
         return ""
     if not found.chip:
@@ -100,9 +102,9 @@ def _for_another_chip(found: neff.Neff, target: str, why: str) -> str:
     return f"it was compiled for {found.target!r}, which is not a known chip, and {why}"
 
 
-def _of_another_lnc(found: neff.Neff, said: Claimed, lnc: int) -> str:
+def _of_another_lnc(found: Graph, said: Claimed, lnc: int) -> str:
     # The flags may ask for another one than the host's; whoever sets them sets the runtime's variable too.
-    theirs, ours = found.header.lnc, said.lnc or lnc
+    theirs, ours = found.lnc, said.lnc or lnc
     if not (facts.NEFF_LNC_IS_REQUIRED and theirs and ours) or theirs == ours:
         return ""
     return (

@@ -15,6 +15,8 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 
+from msgspec import Struct
+
 from cachekit.compilers.neuron import devices, facts, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.recipe import zoo
@@ -106,10 +108,7 @@ def _importable(module: str) -> bool:
 
 def available(required: Sequence[str] = REQUIRED) -> bool:
     """Whether this environment has a Neuron toolchain: real packages, with their code."""
-    found = versions()
-    if required is REQUIRED and is_native(found):
-        return False
-    return all(name in found for name in required) and not placeholders(found) and not without_code(found)
+    return not (required is REQUIRED and is_native(versions())) and fault(required) is None
 
 
 def is_native(found: Mapping[str, str]) -> bool:
@@ -122,24 +121,59 @@ def native_available() -> bool:
     return is_native(versions()) and available(NATIVE)
 
 
+class Fault(Struct, frozen=True):
+    """What is wrong with Neuron's packages in this environment, why, and the command that mends it."""
+
+    message: str
+    cause: str
+    run: str
+
+
+def fault(required: Sequence[str]) -> Fault | None:
+    """What is wrong with these packages at least; None where they are whole."""
+    found = versions()
+    if wrong := placeholders(found):
+        return Fault(
+            f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
+            "these are empty placeholders from PyPI; the real packages are in AWS's own index",
+            f"pip uninstall -y {' '.join(wrong)} && {INSTALL}",
+        )
+    if half := [name for name in required if name in half_installed()]:
+        return Fault(
+            f"{', '.join(half)} cannot be used",
+            "half-installed: the package's metadata tells no version",
+            f"{_install(required)} --force-reinstall",
+        )
+    if missing := [name for name in required if name not in found]:
+        return Fault(
+            f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
+            "not installed",
+            "AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
+            _install(required),
+        )
+    if empty := without_code(found):
+        return Fault(
+            f"{', '.join(empty)} cannot be used",
+            f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[name] for name in empty)}",
+            f"pip uninstall -y {' '.join(empty)} && {INSTALL}",
+        )
+    return None
+
+
 def unusable_devices() -> CompilerUnavailableError | None:
     """The error of a machine that has Neuron devices and lacks the packages for them; None on every other machine."""
-    if not presence.may_have_devices() or native_available() or available():
+    if not presence.may_have_devices() or (wrong := fault(NATIVE if is_native(versions()) else REQUIRED)) is None:
         return None
     nodes = presence.device_nodes()
     seen = None if nodes else _devices()
     if not nodes and (seen is None or not seen.count):
         return None  # an image with Neuron's tools, on a machine without devices
-    try:
-        this_host(NATIVE if is_native(versions()) else REQUIRED)
-    except CompilerUnavailableError as error:
-        return CompilerUnavailableError(
-            f"this machine has Neuron devices ({nodes[0] if nodes else 'neuron-ls lists them'}), "
-            "and the packages for them cannot be used",
-            cause=error.message,
-            hint=error.hint if INSTEAD in error.hint else f"{error.hint}; or {INSTEAD}",
-        )
-    return None
+    return CompilerUnavailableError(
+        f"this machine has Neuron devices ({nodes[0] if nodes else 'neuron-ls lists them'}), "
+        "and the packages for them cannot be used",
+        cause=wrong.message,
+        hint=f"{wrong.run}; or {INSTEAD}",
+    )
 
 
 def native_host() -> NeuronHost:
@@ -178,37 +212,14 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
         UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
     """
     found = versions()
-    if wrong := placeholders(found):
-        raise CompilerUnavailableError(
-            f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
-            cause="these are empty placeholders from PyPI; the real packages are in AWS's own index",
-            hint=f"{INSTALL} (after uninstalling these)",
-        )
     if required is REQUIRED and is_native(found):
         raise CompilerUnavailableError(
             f"{facts.FRAMEWORK_PACKAGE} {found[facts.FRAMEWORK_PACKAGE]} is TorchNeuron, which does without XLA",
             cause=f"{facts.FRAMEWORK_PACKAGE} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
             hint="--compiler neuron-native",
         )
-    if half := [name for name in required if name in half_installed()]:
-        raise CompilerUnavailableError(
-            f"{', '.join(half)} cannot be used",
-            cause="half-installed: the package's metadata tells no version",
-            hint=f"{_install(required)} --force-reinstall",
-        )
-    if missing := [name for name in required if name not in found]:
-        verb = "is" if len(missing) == 1 else "are"
-        raise CompilerUnavailableError(
-            f"the Neuron compiler is not available: {', '.join(missing)} {verb} not installed",
-            cause="AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            hint=f"{_install(required)}; or {INSTEAD}",
-        )
-    if empty := without_code(found):
-        raise CompilerUnavailableError(
-            f"{', '.join(empty)} cannot be used",
-            cause=f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[n] for n in empty)}",
-            hint=f"{INSTALL} (after uninstalling these)",
-        )
+    if wrong := fault(required):
+        raise CompilerUnavailableError(wrong.message, cause=wrong.cause, hint=f"{wrong.run}; or {INSTEAD}")
     seen = _devices()
     name = (seen.instance_type if seen else "") or devices.host_instance_type()
     known = zoo.instances().get(name)

@@ -20,6 +20,7 @@ from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import CacheEntry, read_entry
 from cachekit.compilers.neuron.processes import Process, Snapshot, look
 from cachekit.disk import PRIVATE, FileSystem, file_system
+from cachekit.text import cause_of
 
 Verdict = Literal["stale", "maybe", "live"]
 CLOCK_SLACK = 60.0  # seconds by which file times and the host's start may disagree
@@ -187,5 +188,5 @@ def remove(path: Path, inode: int, modified: int) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return error.strerror or str(error)
+        return cause_of(error)
     return ""

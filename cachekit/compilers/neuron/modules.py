@@ -8,11 +8,10 @@ place may be in use by processes that know nothing of cachekit.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,10 +23,10 @@ from cachekit.compilers.neuron.fit import Check, Claimed, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
 from cachekit.errors import IntegrityError
+from cachekit.files import digest_of, pieces, written
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
-
-CHUNK = 1 << 20
+from cachekit.text import cause_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ def damage(entry: CacheEntry, check: Check) -> str:
     try:
         return check(entry.path / facts.NEFF, said) or ""
     except OSError as error:
-        return f"{facts.NEFF} cannot be read: {error.strerror}"
+        return f"{facts.NEFF} cannot be read: {cause_of(error)}"
 
 
 def strange(entry: CacheEntry) -> list[Path]:
@@ -148,7 +147,7 @@ def _look(entry: CacheEntry) -> dict[str, tuple[int, int, int, int]]:
             raise _UnfitError("it changed while it was read")
         states = {name: (entry.path / name).stat() for name in names if name in facts.MODULE_FILES}
     except OSError as error:
-        raise _UnfitError(f"it changed while it was read: {error.strerror}") from error
+        raise _UnfitError(f"it changed while it was read: {cause_of(error)}") from error
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in states.items()}
 
 
@@ -156,9 +155,9 @@ def _copy_out(entry: CacheEntry, name: str, copy: Path | None) -> tuple[str, int
     """Hash a file of a compiler cache dir, and copy it."""
     with os.fdopen(_opened(entry, name), "rb", buffering=0) as raw:
         if copy is None:
-            return _pour(raw, None, name)
+            return digest_of(_legible(raw, name))
         with copy.open("xb") as target:
-            return _pour(raw, target, name)
+            return digest_of(written(_legible(raw, name), target))
 
 
 def _opened(entry: CacheEntry, name: str) -> int:
@@ -170,7 +169,7 @@ def _opened(entry: CacheEntry, name: str) -> int:
     try:
         handle = _open(entry, name)
     except OSError as error:
-        raise _UnfitError(f"{name} cannot be read: {error.strerror}") from error
+        raise _UnfitError(f"{name} cannot be read: {cause_of(error)}") from error
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
         reason = "is not a regular file"
@@ -199,19 +198,11 @@ def _open(entry: CacheEntry, name: str) -> int:
     return os.open(path.parent / goal.name, how | os.O_NOFOLLOW)
 
 
-def _pour(source: BinaryIO, target: BinaryIO | None, name: str) -> tuple[str, int]:
-    digest, size = hashlib.sha256(), 0
-    while True:
-        try:
-            block = source.read(CHUNK)
-        except OSError as error:
-            raise _UnfitError(f"{name} cannot be read: {error.strerror}") from error
-        if not block:
-            return digest.hexdigest(), size
-        digest.update(block)
-        size += len(block)
-        if target is not None:
-            target.write(block)
+def _legible(source: BinaryIO, name: str) -> Iterator[bytes]:
+    try:
+        yield from pieces(source)
+    except OSError as error:
+        raise _UnfitError(f"{name} cannot be read: {cause_of(error)}") from error
 
 
 # Into a compiler cache dir
@@ -296,7 +287,7 @@ def _build(module: Module, files: Sequence[Path], built: Path, check: Check | No
     for file, source in pairs:
         target = built / file.path
         with source.open("rb", buffering=0) as raw, target.open("xb") as out:
-            sha256, count = _pour_checked(raw, out, file.size)
+            sha256, count = digest_of(written(pieces(raw, file.size + 1), out))
         if (sha256, count) != (file.sha256, file.size):
             raise IntegrityError(
                 f"{file.path} of {module.name} is not what its record says", cause="its size or its digest differs"
@@ -305,13 +296,3 @@ def _build(module: Module, files: Sequence[Path], built: Path, check: Check | No
             raise IntegrityError(f"the NEFF of {module.name} cannot be used here", cause=reason)
         size += count
     return size
-
-
-def _pour_checked(source: BinaryIO, target: BinaryIO, size: int) -> tuple[str, int]:
-    """Copy and hash, and stop where there is more than there should be."""
-    digest, count = hashlib.sha256(), 0
-    while count <= size and (block := source.read(CHUNK)):
-        digest.update(block)
-        count += len(block)
-        target.write(block)
-    return digest.hexdigest(), count

@@ -1,13 +1,12 @@
 """The cache of native TorchNeuron: a flat, sharded tree of NEFFs, `ab/cd/<32 hex>.neff`, thousands of small files.
 
-One archive a warm. The compiler's version is not in the names, so each version has a folder of its own, as the live
-root and in the store: a NEFF of one compiler is never found by another. The layout is from an unofficial copy of the
-source (`facts`); nothing here depends on how deep the tree is.
+One archive a warm. The compiler's version is not in the names, so each version has a folder of its own, in the compiler
+cache dir and in the store: a NEFF of one compiler is never found by another. The layout is from an unofficial copy of
+the source (`facts`); nothing here depends on how deep the tree is.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from cachekit.compilers.neuron.fit import Check, Claimed, misfit
 from cachekit.compilers.neuron.neff import NeffError, NeffLimits, Slice, read
 from cachekit.compilers.tree import check_archive
 from cachekit.errors import IntegrityError
+from cachekit.files import Sink, digest_of, pieces
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
@@ -36,7 +36,7 @@ def directory(version: str) -> str:
         ValueError: It is no version.
     """
     if VERSION.fullmatch(version) is None or ".." in version:
-        raise ValueError(f"{version!r} is no version")
+        raise ValueError(f"{version!r} is not a version")
     return PREFIX + version
 
 
@@ -58,9 +58,9 @@ def contents(cache_dir: Path) -> frozenset[str]:
     Writers rename them into place, so what has its final name is whole. Links and hidden names are none of them.
     """
     found = set()
-    for folder, folders, files in os.walk(cache_dir):
+    for folder, folders, names in os.walk(cache_dir):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
+        for name in names:
             path = Path(folder, name)
             if _is_neff(name) and not path.is_symlink():
                 found.add(path.relative_to(cache_dir).as_posix())
@@ -122,7 +122,7 @@ def restore(
     version: str,
     *,
     check: Check | None = None,
-    read: Callable[[archive.Sink], None] | None = None,
+    read: Callable[[Sink], None] | None = None,
 ) -> int:
     """Put the NEFFs of an archive into the folder of one compiler version; those that are there stay.
 
@@ -157,12 +157,9 @@ def _files(tree: Path) -> list[str]:
 
 
 def _check_digest(module: Module, packed: Path) -> None:
-    digest, size = hashlib.sha256(), 0
     with packed.open("rb") as source:
-        while block := source.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-    if (digest.hexdigest(), size) != (module.files[0].sha256, module.files[0].size):
+        found = digest_of(pieces(source))
+    if found != (module.files[0].sha256, module.files[0].size):
         raise IntegrityError(f"{module.name} is not what its record says", cause="its size or its digest differs")
 
 

@@ -87,7 +87,7 @@ def _contents(seen: Evidence) -> Observation:
 
 
 def _lnc(seen: Evidence) -> Observation:
-    found, wanted = {str(read_neff(path).header.lnc) for path in _paths(seen)}, hard(seen.good("warm"), "target.lnc")
+    found, wanted = {str(read_neff(path).lnc) for path in _paths(seen)}, hard(seen.good("warm"), "target.lnc")
     return Observation(found == {wanted}, f"{listed(found)}; cachekit says {wanted}")
 
 
@@ -128,15 +128,6 @@ ROWS = (
     Assumption("native-killed", "a compile that is killed leaves whole graphs alone", ("NATIVE_SUFFIX",), _killed),
     Assumption("native-failure", "the compiler's refusal of a flag ends the run, and is read as: user-error",
                ("FAILURE_WORDS",), _failure),
-    # What the experiment does not prove.
-    Assumption("native-default-root", "with no variable graphs are in {NATIVE_DEFAULT_ROOT}", ("NATIVE_DEFAULT_ROOT",),
-               unproven="to try it would write into a folder that others use"),
-    Assumption("native-version", "the compiler's version is not in a graph's name", ("native.directory",),
-               unproven="each version has a folder of its own, which does no harm where it is"),
-    Assumption("native-disable", "one of {NATIVE_DISABLE} has nothing kept", ("NATIVE_DISABLE",),
-               unproven="cachekit takes both away"),
-    Assumption("native-cores", "{NUM_CORES} and {VISIBLE_CORES} leave a process so many cores",
-               ("NUM_CORES", "VISIBLE_CORES"), unproven="a run that gets none of its cores fails as a whole"),
 )  # fmt: skip
 
 

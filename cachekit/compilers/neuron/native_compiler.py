@@ -7,10 +7,8 @@ NEFF of another compiler is never near. Inside lies a folder for the compiler's 
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +24,13 @@ from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompileError, RecipeError
 from cachekit.recipe import Recipe
-from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.recipe.ingredients import Fingerprint, watched_variables
 from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
 
 # Of these a recipe may set none: cachekit does.
 OURS = frozenset({facts.CC_FLAGS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, *facts.NATIVE_DISABLE})
 LOCKS = "locks"  # beside a run's tree, for what TorchNeuron locks while it compiles
-
-
-@dataclass(frozen=True, slots=True)
-class NativeCommand(RunCommand):
-    """How workers are started: as on XLA, without the tool that writes graphs down, which TorchNeuron has none of."""
-
-    @property
-    def npc(self) -> str | None:
-        """None."""
-        return None
 
 
 class NativeWatch(TreeWatch):
@@ -97,22 +85,19 @@ class NeuronNative(TreeCompiler, OnNeuron):
             directory=self.directory,
             toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
             soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
+            known_variables=facts.NATIVE_GRAPH_VARIABLES,
             lacks=_unpredictable(self.machine),
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The flags in order, options, and the variables of this process that change graphs."""
         options.check_environment(recipe, OURS)
-        options.check(recipe, options.NATIVE)
         options.check_machine(recipe, self.machine)
         self._check_layout(recipe)
-        said = {**os.environ} if self.machine.here else {}
-        said |= worker_variables(recipe)
-        watched = {name: said[name] for name in sorted(said) if _shapes(name)}
         return {
             "flags": self.flags(recipe),
-            "options": {options.EXECUTION: options.execution(recipe)},
-            "environment": {name: value for name, value in watched.items() if name not in recipe.environment},
+            "options": self.settings(recipe),
+            "environment": watched_variables(recipe, _shapes) if self.machine.here else {},
         }
 
     def _check_layout(self, recipe: Recipe) -> None:
@@ -128,7 +113,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
         self.check_node(run.recipe)
-        command = NativeCommand(run, self.machine, self._node)
+        command = RunCommand(run, self.machine, self._node)
         theirs = {
             name: value
             for name, value in command.environment(()).items()
@@ -151,7 +136,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         }
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
-        return {options.EXECUTION: options.execution(recipe)}
+        return structs.asdict(options.read(recipe, options.NativeOptions))
 
     def tree(self, cache_dir: Path) -> Path:
         """A folder for the compiler's version, which the graphs' names lack."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.host import NeuronHost
@@ -16,41 +19,46 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import worker_variables
 
-NUM_PARALLEL, EXIT_TIMEOUT, COMPILE_TIMEOUT = "num_parallel", "exit_timeout", "compile_timeout"
-EXECUTION, COMPILE, EAGER = "execution", "compile", "eager"  # TorchNeuron's
+Seconds = Annotated[float, Meta(gt=0, le=366 * 86400)]
+T = TypeVar("T", bound=Struct)
 
 
-class Allowed(NamedTuple):
-    """What one can be, in words, and whether a value is that."""
+class XlaOptions(Struct, frozen=True):
+    """What a recipe may set for torch-neuronx on XLA.
 
-    meaning: str
-    fits: Callable[[Any], bool]
+    Attributes:
+        num_parallel: Compilers at once; by default as many as fit into memory.
+        exit_timeout: Seconds of silence after a run's end until it counts as hanging.
+        compile_timeout: Seconds for one graph.
+    """
 
+    num_parallel: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    exit_timeout: Seconds = facts.EXIT_TIMEOUT
+    compile_timeout: Seconds = facts.COMPILE_TIMEOUT
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-
-
-XLA = {
-    NUM_PARALLEL: Allowed(
-        "the number of compilers at once, a whole number from 1; without it the host's memory decides", _is_count
-    ),
-    EXIT_TIMEOUT: Allowed("the seconds of silence after which a run that hangs at its end is ended", _is_time),
-    COMPILE_TIMEOUT: Allowed("the seconds that one graph may take", _is_time),
-}
-NATIVE = {EXECUTION: Allowed(f"{COMPILE} or {EAGER}", (COMPILE, EAGER).__contains__)}
+    @property
+    def jobs(self) -> int:
+        """Compilers at once."""
+        return jobs_for_memory() if self.num_parallel is UNSET else self.num_parallel
 
 
-def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
-    """Look at every option before anything runs; `known` are those that it may set: `XLA` or `NATIVE`.
+class NativeOptions(Struct, frozen=True):
+    """What a recipe may set for TorchNeuron.
+
+    Attributes:
+        execution: A graph for the whole forward pass, or one for each operation.
+    """
+
+    execution: Literal["compile", "eager"] = "compile"
+
+
+def read(recipe: Recipe, kind: type[T]) -> T:
+    """A recipe's `compiler.options`.
 
     Raises:
         RecipeError: One is unknown, or its value is none that it can have.
     """
+    known = kind.__struct_fields__
     for name, value in recipe.compiler.options.items():
         field = f"compiler.options.{name}"
         if name not in known:
@@ -61,10 +69,12 @@ def check(recipe: Recipe, known: Mapping[str, Allowed]) -> None:
                 cause=f"it knows {', '.join(known)}",
                 hint=f"did you mean compiler.options.{near[0]}?" if near else hint,
             )
-        if not known[name].fits(value):
-            raise RecipeError(
-                f"{field} cannot be {value!r}", cause=f"it must be {known[name].meaning}", hint=f"change {field}"
-            )
+        try:
+            msgspec.convert({name: value}, kind)
+        except msgspec.ValidationError as error:
+            cause = str(error).partition(" - at ")[0]
+            raise RecipeError(f"{field} cannot be {value!r}", cause=cause, hint=f"change {field}") from error
+    return msgspec.convert(recipe.compiler.options, kind)
 
 
 def check_machine(recipe: Recipe, machine: NeuronHost, words: Sequence[str] = ()) -> None:
@@ -96,16 +106,6 @@ def _of_another_machine(name: str, value: str, why: str, machine: NeuronHost) ->
     )
 
 
-def execution(recipe: Recipe) -> str:
-    """How TorchNeuron runs a model: a graph for the whole forward pass, or one for each operation."""
-    return str(recipe.compiler.options.get(EXECUTION, COMPILE))
-
-
-def jobs(recipe: Recipe) -> int:
-    """Compilers at once: as many as the recipe says, or as fit into memory."""
-    return int(recipe.compiler.options.get(NUM_PARALLEL) or jobs_for_memory())
-
-
 def jobs_for_memory(total: int | None = None) -> int:
     """Compilers at once: one for each 64 GiB begun, as `neuron_parallel_compile` itself counts."""
     return max(1, math.ceil((_host_memory() if total is None else total) / facts.MEMORY_PER_COMPILE))
@@ -119,16 +119,6 @@ def _host_memory() -> int:
             text = Path(path).read_text("ascii").strip()
             total = min(total, int(text)) if text.isdecimal() else total
     return total
-
-
-def exit_timeout(recipe: Recipe) -> float:
-    """Seconds of silence after a run's end until it counts as hanging."""
-    return float(recipe.compiler.options.get(EXIT_TIMEOUT) or facts.EXIT_TIMEOUT)
-
-
-def compile_timeout(recipe: Recipe) -> float:
-    """Seconds for one graph."""
-    return float(recipe.compiler.options.get(COMPILE_TIMEOUT) or facts.COMPILE_TIMEOUT)
 
 
 def check_environment(recipe: Recipe, ours: frozenset[str]) -> None:

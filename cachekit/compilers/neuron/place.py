@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import uuid
@@ -19,9 +18,12 @@ from typing import Literal
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.entries import OURS, CacheEntry, read_entry
+from cachekit.files import hold
+from cachekit.text import cause_of
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 _AT_FDCWD = -100
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 Standing = Literal["absent", "present", "replaceable", "left"]
 # What a module's folder may hold that is lost with it when it is replaced: nothing that only a person could make again.
@@ -38,34 +40,22 @@ def building(folder: Path) -> Iterator[Path]:
     for _ in range(10):
         path = folder / f"{OURS}{uuid.uuid4().hex}"
         path.mkdir()
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        if _lock(handle) and _is(path, handle):
+        try:
+            handle = hold(path, _FOLDER)
+        except FileNotFoundError:
+            continue  # a sweeper came between the two steps
+        except OSError:  # a file system without such locks: `sweep` cannot lock it either, and lets it lie
+            handle = -1
+        if handle is not None:
             break
-        os.close(handle)  # a sweeper came between the two steps
     else:
         raise OSError(errno.EAGAIN, "somebody removes what is made here", str(folder))
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # a file system without such locks: `sweep` cannot lock it either, and lets it lie
-    return True
-
-
-def _is(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except OSError:
-        return False
+        if handle >= 0:
+            os.close(handle)
 
 
 def sweep(root: Path) -> list[Path]:
@@ -74,16 +64,12 @@ def sweep(root: Path) -> list[Path]:
     for folder in (root, *_folders(root)):
         for path in _folders(folder, hidden=True):
             try:
-                handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                handle = hold(path, _FOLDER)
             except OSError:
-                continue
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                continue  # gone, or a file system that cannot tell
+            if handle is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 swept.append(path)
-            except OSError:
-                pass  # owned, or a file system that cannot tell
-            finally:
                 os.close(handle)
     return swept
 
@@ -110,7 +96,7 @@ def standing(target: Path) -> tuple[Standing, str]:
     except FileNotFoundError:
         return "absent", ""
     except OSError as error:
-        return "left", f"what stands there cannot be read: {error.strerror}"
+        return "left", f"what stands there cannot be read: {cause_of(error)}"
     return _judge(entry)
 
 

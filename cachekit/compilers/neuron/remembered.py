@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from cachekit import files
+from cachekit import files, redact
 from cachekit.compilers.neuron import facts, locks
 from cachekit.compilers.neuron.entries import CacheEntry, read_entry
 from cachekit.compilers.neuron.failures import CLASSES, CompileFailure, classify
@@ -30,7 +31,6 @@ HEAD, TAIL = 4 << 10, 64 << 10  # bytes of Neuron's log that are looked at
 SCHEMA = 1
 DAYS = 7.0  # after that the compile is tried again, once: the world around a "deterministic" failure changes too
 _KEPT = 16_000  # characters of a log that are kept: its end, where the reason stands
-_LARGEST = 1 << 20  # bytes of a document
 
 
 class FailedModule(Struct, frozen=True):
@@ -93,7 +93,7 @@ class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
     code: str  # the compiler's error code, or empty
     message: str  # the line that told the class
     log: str  # the end of the log
-    when: str  # UTC, ISO 8601
+    when: Annotated[datetime, Meta(tz=True)]
     schema: int = SCHEMA
 
     @property
@@ -126,14 +126,15 @@ class FailureMemory:
         """
         if not failure.deterministic:
             return
+        secrets = redact.secrets_of(os.environ)
         entry = Remembered(
             module=module,
             compiler=compiler,
             kind=failure.kind.name,
             code=failure.code,
-            message=failure.message,
-            log=log[-_KEPT:].encode("utf-8", "replace").decode(),
-            when=self._clock().isoformat(timespec="seconds"),
+            message=redact.printed(failure.message, secrets),
+            log=redact.printed(log[-_KEPT:].encode("utf-8", "replace").decode(), secrets),
+            when=self._clock().replace(microsecond=0),
         )
         self._folder.mkdir(parents=True, exist_ok=True)
         files.replace(self.path(module, compiler), msgspec.json.encode(entry))
@@ -143,12 +144,8 @@ class FailureMemory:
         entry = _read(self.path(module, compiler))
         if entry is None or (entry.module, entry.compiler) != (module, compiler):
             return None
-        try:
-            age = self._clock() - datetime.fromisoformat(entry.when)
-        except (ValueError, TypeError, OverflowError):
-            return None
         # A clock that was wrong may have written a time that is still to come.
-        return entry if timedelta(days=-1) < age < timedelta(days=DAYS) else None
+        return entry if timedelta(days=-1) < self._clock() - entry.when < timedelta(days=DAYS) else None
 
     def path(self, module: str, compiler: str) -> Path:
         """Where the failure of a module is written down."""
@@ -159,13 +156,10 @@ class FailureMemory:
 
 
 def _read(path: Path) -> Remembered | None:
-    try:
-        if path.stat().st_size > _LARGEST:
-            return None
-        entry = msgspec.json.decode(files.read(path), type=Remembered)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    entry = files.noted(path, Remembered)
+    if entry is None or entry.schema != SCHEMA or entry.kind not in CLASSES:
         return None
-    return entry if entry.schema == SCHEMA and entry.kind in CLASSES and CLASSES[entry.kind].deterministic else None
+    return entry if CLASSES[entry.kind].deterministic else None
 
 
 def by_any(entries: Iterable[CacheEntry], folder: Path) -> dict[str, Failed]:
@@ -176,14 +170,14 @@ def by_any(entries: Iterable[CacheEntry], folder: Path) -> dict[str, Failed]:
     for entry in entries:
         if ours := memory.recall(entry.name, compiler=entry.compiler):
             log = memory.path(entry.name, entry.compiler)
-            found[entry.module] = _failed(ours.failure, ours.message, log, ours.when)
+            found[entry.module] = _failed(ours.failure, log, ours.when)
     for one in by_neuron(entries):
         if one.entry.module not in found:
-            failure = one.failure
-            when = datetime.fromtimestamp(one.modified / 1e9, timezone.utc).isoformat(timespec="seconds")
-            found[one.entry.module] = _failed(failure, failure.message, one.log, when)
+            when = datetime.fromtimestamp(one.modified / 1e9, timezone.utc)
+            found[one.entry.module] = _failed(one.failure, one.log, when)
     return found
 
 
-def _failed(failure: CompileFailure, message: str, log: Path, when: str) -> Failed:
-    return Failed(failure.kind.name, message, str(log), when, failure.advice, remembered=True)
+def _failed(failure: CompileFailure, log: Path, when: datetime) -> Failed:
+    said = when.isoformat(timespec="seconds")
+    return Failed(failure.kind.name, failure.message, str(log), said, failure.advice, remembered=True)

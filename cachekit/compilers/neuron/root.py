@@ -6,16 +6,76 @@ only one of the two, so both should name the same folder, and one that they can 
 
 from __future__ import annotations
 
+import getpass
 import os
+import stat
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from cachekit import redact
 from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import facts, flags
 from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
-from cachekit.text import redact
+from cachekit.private import outsider
+from cachekit.text import cause_of
+
+
+def work_folder() -> Path:
+    """Where a compile works, below a folder of the user's name [LOG: FIELD]; the graph is copied from there."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "no-user"
+    return Path(tempfile.gettempdir(), user)
+
+
+def stranger(root: Path) -> str:
+    """Why somebody else made, or can change, what lies in a root: a sentence without a full stop; empty where nobody.
+
+    Looked at are the compilers' folders, the modules in them, and the files of these, whatever the root's own mode says
+    by now: it may have been open to everybody before.
+    """
+    for compiler in _entries(root):
+        if facts.COMPILER_DIRECTORY.fullmatch(compiler.name):
+            for module in _entries(compiler.path):
+                if module.name.startswith(facts.MODULE_PREFIX):
+                    files = (file for file in _entries(module.path) if file.name in facts.MODULE_FILES)
+                    for entry in (module, *files):
+                        if why := _stranger(entry):
+                            return why
+            if why := _stranger(compiler):
+                return why
+    return ""
+
+
+def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _stranger(entry: os.DirEntry[str]) -> str:
+    """The same of one of its entries; of a link, and of what that leads to."""
+    try:
+        state, link = entry.stat(), entry.is_symlink()
+        if link and entry.stat(follow_symlinks=False).st_uid not in {0, os.geteuid()}:
+            return f"{entry.path} is a link that another user made"
+        if state.st_uid in {0, os.geteuid()} and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return ""  # as almost all; an access list that lets somebody write shows in the group's bits
+        handle = os.open(entry.path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC)
+        try:
+            return outsider(handle, Path(entry.path), "own")
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        return ""  # gone meanwhile, or a link that leads nowhere
+    except OSError as error:
+        return f"{entry.path} cannot be looked at: {cause_of(error)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +118,7 @@ def resolve(
     path, more = local_path(url, cwd)
     warnings += more
     if said and variable and (path or url) != (local_path(variable, cwd)[0] or variable):
-        both = (redact(said), redact(variable))
+        both = (redact.address(said), redact.address(variable))
         warnings.append(
             f"{facts.CC_FLAGS} says {facts.CACHE_DIR_FLAG} {both[0]} and {facts.CACHE_URL} says {both[1]}: "
             f"the flag wins, but other tools read the variable; let both name the same folder"
@@ -66,7 +126,7 @@ def resolve(
     if not caching:
         warnings.append(f"{facts.CC_FLAGS} has {facts.NO_CACHE_FLAG}: nothing is looked up and nothing is kept")
     if path is None:
-        return CacheRoot(redact(url), None, origin, caching, warnings=tuple(warnings))
+        return CacheRoot(redact.address(url), None, origin, caching, warnings=tuple(warnings))
     system = file_system(path, mounts)
     warnings += _about(path, system)
     return CacheRoot(url, path, origin, caching, system, tuple(warnings))
@@ -118,7 +178,7 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
             warnings.append(f"file://{rest} names a host; it is taken for file://{url}: write three slashes")
     elif separator:
         if scheme.lower() == facts.BUCKET_SCHEME:
-            shown = redact(url)
+            shown = redact.address(url)
             return None, [
                 f"{shown} is a bucket and not a local folder: use it as a remote, and a local disk as the cache dir"
             ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import socket
 import sys
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ class RunCommand:
     run: Run  # the run, in Neuron's cache root on this host
     machine: NeuronHost  # this host
     node: Node  # this host's place among several
+    npc: str | None = None  # `neuron_parallel_compile`, where it is installed and the run is on XLA
 
     @property
     def recipe(self) -> Recipe:
@@ -40,11 +40,6 @@ class RunCommand:
     def trial(self) -> bool:
         """Graphs are only written down, for a compile after the run."""
         return self.run.kind == "trial"
-
-    @property
-    def npc(self) -> str | None:
-        """`neuron_parallel_compile`, where it is installed."""
-        return shutil.which(facts.PARALLEL_COMPILE)
 
     def environment(self, flags: Sequence[str]) -> dict[str, str | None]:
         """Changes to the workers' variables; `flags` are the compiler's and the wrapper's own."""
@@ -85,7 +80,8 @@ class RunCommand:
             "--no_python",
         ]
         if self.trial and (npc := self.npc):
-            command = [npc, facts.NPC_PARALLEL_OPTION, str(options.jobs(self.recipe)), *command]
+            jobs = options.read(self.recipe, options.XlaOptions).jobs
+            command = [npc, facts.NPC_PARALLEL_OPTION, str(jobs), *command]
         # Neither of them passes a kill on to all that it started.
         return [*SUBREAPER, *command]
 

@@ -6,6 +6,7 @@ No exit code is believed: a trial is judged by the files that it leaves.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -55,6 +56,7 @@ class NeuronWatch(Watch):
     ) -> None:
         self._recipe, self._root, self._machine = run.recipe, run.cache_dir, machine
         self._check = check
+        self._options = options.read(run.recipe, options.XlaOptions)
         self._trial, self._found, self._strict = run.kind == "trial", run.found, run.strict
         self._restored = run.restored
         self._clock = clock
@@ -73,8 +75,8 @@ class NeuronWatch(Watch):
         self._before = {entry.module: entry.state for entry in self._entries()}
         self._own: dict[str, float | None] = {}
         self._wrapper, self._left_out = wrapper_options(own)
-        command = RunCommand(run, machine, node)
-        self._npc = command.npc
+        self._npc = shutil.which(facts.PARALLEL_COMPILE)
+        command = RunCommand(run, machine, node, self._npc)
         super().__init__(command.environment([*flags, *self._wrapper]))
         self.workers, self.prefix = command.workers, command.prefix()
 
@@ -221,9 +223,8 @@ class NeuronWatch(Watch):
 
     def finished(self) -> bool:
         """Several workers may hang at exit after all was said [SDK: bert.rst]."""
-        limit = options.exit_timeout(self._recipe)
         compiling = self._listed or bool(self._busy)
-        return self._done and not compiling and self._clock() - self._last_words > limit
+        return self._done and not compiling and self._clock() - self._last_words > self._options.exit_timeout
 
     def failed(self, code: int) -> bool:
         """`neuron_parallel_compile` ends with the number of its failures; torchrun tells of workers."""
@@ -244,8 +245,8 @@ class NeuronWatch(Watch):
         self._own |= compile_entries.complete(
             needed,
             remembered.FailureMemory(self._root / facts.OUR_FOLDER / "failures"),
-            jobs=options.jobs(self._recipe),
-            timeout=options.compile_timeout(self._recipe),
+            jobs=self._options.jobs,
+            timeout=self._options.compile_timeout,
             tell=tell,
             check=self._check,
             # npc's wrapper has done so already.

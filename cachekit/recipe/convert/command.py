@@ -1,7 +1,7 @@
-"""Command lines that start one of Transformers' example scripts: as typed, or as they stand in a text.
+"""Command lines that start one of Transformers' example scripts: as typed, or as they stand in a shell script.
 
-Nothing is run, and nothing is filled in. A call that only a shell could complete is found all the same, with what is
-in the way of reading it.
+Nothing is run, and nothing is filled in. A call is read where its line says all of it, and where nothing before it
+decides whether it runs; any other call is found all the same, with what is in the way of reading it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import placeholder
@@ -22,7 +22,6 @@ from cachekit.recipe.load import read_text
 PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."
 LARGEST = 1 << 20  # bytes of a file of arguments
 _SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
-_CALL = re.compile(r"(?:^|[\s/'\"])(run_[a-z0-9_]+?)(?:_no_trainer|_flax|_tf)?\.py\s+(?:--?[a-z]|\S+\.json)")
 _OPTION = re.compile(r"--|-[a-z]")
 _TOKEN = re.compile(
     r"""\s*(?:(?P<comment>\#.*)|(?P<operator>[;|&<>()]+)|(?P<word>(?:
@@ -31,35 +30,13 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_FENCE = "```"
-_EXPORT = frozenset({"export", "declare", "local", "readonly", "typeset"})
-_CLOSED_BY = {
-    "if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac",
-    "function": "}", "{": "}",
-}  # fmt: skip
-_BETWEEN = frozenset({"then", "do", "else", "elif", "!", "time"})
-# Commands that prepare a run: what stands behind `cd x &&` runs. After any other the call depends on how that one ends.
-_PREPARES = frozenset(
-    {
-        "cd",
-        "pushd",
-        "set",
-        "unset",
-        "source",
-        ".",
-        "mkdir",
-        "rm",
-        "cp",
-        "echo",
-        "printf",
-        "true",
-        ":",
-        "sleep",
-        "ulimit",
-    }
-    | {"module", "conda", "pip", "pip3", "apt-get", "git", "wget", "curl"}
-)
+_EXPORT = frozenset({"export", "declare"})
+# Words that begin a command, and decide what of the text behind them runs.
+_DECIDES = frozenset({"if", "for", "while", "until", "select", "case", "function", "{", "!"})
 _ENDS = frozenset({"exit", "return"})
+_PRINTS = frozenset({"echo", "printf"})
+# Commands that prepare a run: nobody makes a condition of what stands before `&&` then.
+_PREPARES = frozenset({"cd", "pushd", "set", "unset", "source", ".", "mkdir", "rm", "module", "conda", "pip", *_PRINTS})
 
 
 class Command(Struct, frozen=True):
@@ -110,190 +87,110 @@ class Command(Struct, frozen=True):
         placeholder.refuse(places, where, PASTE)
 
 
-class _Part(Struct):
+class _Part(Struct, frozen=True):
     """One command of a line.
 
     Attributes:
         operator: What stands before it, `&&`; empty at the beginning of a line.
         words: Without redirections and comments.
-        documents: The words that end the here-documents it reads.
+        reads: It reads the lines below it, a here-document.
     """
 
     operator: str
-    words: list[str] = []
-    documents: list[str] = []
+    words: list[str]
+    reads: bool
 
+    @property
+    def decides(self) -> str:
+        """The word or sign that makes what follows depend on how this command ends; empty where none does."""
+        if brackets := set(self.operator) & set("()"):
+            return min(brackets)
+        if self.reads:
+            return "<<"
+        first = self.words[0] if self.words else ""
+        ends = first in _ENDS and self.operator in {"", ";"}  # behind `||` they end what went wrong
+        return first if first in _DECIDES or ends else ""
 
-class _Flow:
-    """What decides whether a command of a script runs: blocks, `&&`, `||`, `exit`, here-documents."""
-
-    def __init__(self, text: str) -> None:
-        self.blocks: list[str] = []  # conditions, loops and functions that are open
-        self._words = frozenset(re.split(r"[\s;)]+", text))
-        self._lines = frozenset(line.strip() for line in text.splitlines())
-        self._documents: list[str] = []
-        self._between = ""  # the operators since the last command
-        self._last: list[str] = []
-        self._guard = ""
-        self._depth = 0  # brackets that are open since the guard
-        self._ended = ""
-
-    def in_document(self, line: str) -> bool:
-        """Whether a line is text of a here-document, or ends one."""
-        if not self._documents:
-            return False
-        if line.strip() == self._documents[0]:
-            self._documents.pop(0)
-        return True
-
-    def follow(self, part: _Part) -> None:
-        """Take note of the next command, and of the blocks that it opens or closes."""
-        self._documents += [end for end in part.documents if end in self._lines]
-        self._between += part.operator or "\n"
-        words = part.words
-        if not words:
-            return
-        brackets = self._between.count("(") - self._between.count(")")
-        if "||" in self._between or ("&&" in self._between and not _prepares(self._last)):
-            self._guard = "||" if "||" in self._between else "&&"
-            self._depth = brackets
-        elif self._guard:
-            self._depth += brackets
-            if self._depth <= 0 and re.search(r"[\n;]|(?<!&)&(?!&)", self._between.replace("|&", "|")):
-                self._guard = ""
-        self._between, self._last = "", list(words)
-        if words[0] in _ENDS and len(words) <= 2 and not (self._guard or self.blocks):  # noqa: PLR2004 - and a status
-            self._ended = words[0]
-
-    def trouble(self, words: list[str]) -> str:
-        """Why a call in this command may not run; empty where it does."""
-        if self._documents:
-            return "the call stands in a here-document: it is text"
-        if self.blocks:
-            return f"the call stands inside of {self.blocks[-1]!r}"
-        if self._ended:
-            return f"the call stands after {self._ended!r}: it never runs"
-        if self._guard:
-            how = "succeeds" if self._guard == "&&" else "fails"
-            return f"the call runs only if the command before {self._guard!r} {how}"
-        return f"{words[0]!r} prints the call, and does not run it" if words[:1] in (["echo"], ["printf"]) else ""
-
-    def is_block(self, words: list[str]) -> bool:
-        """Whether a block opens or closes here; it is noted."""
-        if words[0] in _CLOSED_BY.values() and self.blocks:
-            self.blocks.pop()
-        elif _opens(words, self._words):
-            self.blocks.append("function" if words[0] == "{" else words[0])
-        else:
-            return False
-        return True
-
-
-def _prepares(words: list[str]) -> bool:
-    """Whether a command is one that nobody makes a condition of."""
-    if all(map(_ASSIGNED.match, words)) or words[0] in _EXPORT:
-        return not any("$(" in word or "`" in word for word in words)
-    return words[0] in _PREPARES or _call(words, {}, 0) is not None
+    @property
+    def prepares(self) -> bool:
+        """Whether nobody makes a condition of this command."""
+        return self.words[0] in _PREPARES | _EXPORT or all(map(_ASSIGNED.match, self.words)) or bool(typed(self.words))
 
 
 def typed(words: Sequence[str]) -> Command | None:
     """The call in a command whose words a shell has split; None where it calls no example script."""
-    return _call(words, {}, 0)
-
-
-def find(text: str) -> list[Command]:
-    """The calls of example scripts in a text: a shell script, or a README."""
-    found: list[Command] = []
-    flow = _Flow(text)
-    assigned: dict[str, str] = {}
-    exported: set[str] = set()
-    for number, line in _lines(text):
-        try:
-            parts = list(_parts_of(line))
-        except ValueError:
-            if not flow.in_document(line) and (match := _CALL.search(line)):
-                found.append(Command(match[1], number, trouble="quotes or brackets do not end on the line of the call"))
-            continue
-        if flow.in_document(line):
-            found += [call for part in parts if (call := _call(part.words, {}, number, flow.trouble(part.words)))]
-            continue
-        for part in parts:
-            flow.follow(part)
-            words = part.words
-            while words and words[0] in _BETWEEN:
-                words.pop(0)
-            if not words or flow.is_block(words):
-                continue
-            if words[0] in _EXPORT or all(map(_ASSIGNED.match, words)):
-                for word in words:
-                    name, added, value = _parts(word)
-                    if name != word:  # what only running the text would tell stays a placeholder
-                        assigned[name] = f"${name}" if added or flow.blocks else value
-                    if words[0] in _EXPORT:
-                        exported.add(name)
-            else:
-                variables = {name: assigned[name] for name in sorted(exported & assigned.keys())}
-                if call := _call(words, variables, number, flow.trouble(words)):
-                    found.append(call)
-    return found
-
-
-def _opens(words: list[str], text_words: frozenset[str]) -> bool:
-    """Whether a condition, a loop or a function begins, and not a sentence with such a word."""
-    if words[0] == "for" and len(words) > 1 and words[2:3] != ["in"]:
-        return False
-    return _CLOSED_BY.get(words[0]) in text_words
-
-
-def _parts(word: str) -> tuple[str, str, str]:
-    match = _ASSIGNED.match(word)
-    return (match[1], match[2], match[3]) if match else (word, "", "")
-
-
-def _call(words: Sequence[str], variables: dict[str, str], line: int, trouble: str = "") -> Command | None:
     for position, word in enumerate(words):
-        if match := _SCRIPT.match(PurePosixPath(word).name):
-            after = tuple(words[position + 1 :])
-            # Prose and links name scripts as well: a call says how.
-            if "://" in word or not (options_of(after)[0] or (len(after) == 1 and after[0].endswith(".json"))):
-                continue
+        script = _SCRIPT.match(PurePosixPath(word).name)
+        after = tuple(words[position + 1 :])
+        # Prose and links name scripts as well: a call says how.
+        says_how = options_of(after)[0] or (len(after) == 1 and after[0].endswith(".json"))
+        if script and says_how and "://" not in word:
             own = [one for one in words[:position] if _ASSIGNED.match(one) and not _OPTION.match(one)]
             launch = tuple(one for one in words[:position] if one not in own)
-            set_here = {name: value for name, _, value in map(_parts, own)}
-            return Command(match[1], line, launch, after, {**variables, **set_here}, trouble)
-        if re.search(r"\s", word) and (match := _CALL.search(word)):
-            return Command(match[1], line, trouble="the call stands inside of quotes: another program reads it")
+            variables = {match[1]: match[3] for match in map(_ASSIGNED.match, own) if match}
+            return Command(script[1], launch=launch, words=after, variables=variables)
     return None
 
 
+def find(text: str) -> list[Command]:
+    """The calls of example scripts in a shell script."""
+    found: list[Command] = []
+    assigned: dict[str, str] = {}
+    exported: set[str] = set()
+    trouble = ""
+    for number, line in _lines(text):
+        condition = ""
+        try:
+            parts = [part for part in _parts(line) if part.words or part.decides]
+        except ValueError:
+            trouble = trouble or f"the quotes or brackets on line {number} do not end there"
+            continue
+        for part in parts:
+            if part.decides:
+                trouble = trouble or f"{part.decides!r} on line {number}: only a shell can tell what runs"
+            words = part.words
+            if words and (words[0] in _EXPORT or all(map(_ASSIGNED.match, words))):
+                for word in words:
+                    match = _ASSIGNED.match(word)
+                    if match:  # what is added to is known when the text runs: it stays a placeholder
+                        assigned[match[1]] = f"${match[1]}" if match[2] else match[3]
+                    if words[0] in _EXPORT:
+                        exported.add(match[1] if match else word)
+            elif call := typed(words):
+                prints = f"{words[0]!r} prints the call, and does not run it" if words[0] in _PRINTS else ""
+                variables = {name: assigned[name] for name in sorted(exported & assigned.keys())} | call.variables
+                why = trouble or condition or prints
+                found.append(structs.replace(call, line=number, variables=variables, trouble=why))
+            if not words or not part.prepares:
+                condition = "what stands before it on its line decides whether it runs"
+    return found
+
+
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines, joined where they go on; of a text with fences, those between them."""
-    lines = [line.strip() for line in text.splitlines()]
-    inside = not any(line.startswith(_FENCE) for line in lines)
+    """Lines without comments, joined where they go on."""
     pending, began = "", 0
-    for number, line in enumerate(lines, 1):
-        if line.startswith(_FENCE):
-            inside = not inside
-        elif inside and line.startswith("#"):
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line.startswith("#"):
             continue  # perhaps between arguments: one that somebody switched off
-        command = re.sub(r"^\$\s+", "", line) if inside and not line.startswith(_FENCE) else ""
         began = began if pending else number
-        if command.endswith("\\"):
-            pending += f"{command[:-1]} "
+        if line.endswith("\\"):
+            pending += f"{line[:-1]} "
+        elif (pending + line).rstrip().endswith(("&&", "||", "|")):
+            pending += f"{line} "
         else:
-            yield began, pending + command
+            yield began, pending + line
             pending = ""
     yield began, pending
 
 
-def _parts_of(line: str) -> Iterator[_Part]:
+def _parts(line: str) -> Iterator[_Part]:
     """The commands of a line.
 
     Raises:
         ValueError: A quote or a bracket does not end.
     """
-    part = _Part("")
-    position, redirected = 0, ""
+    operator, redirected, position, reads = "", "", 0, False
+    words: list[str] = []
     line = line.rstrip()
     while position < len(line):
         match = _TOKEN.match(line, position)
@@ -301,22 +198,19 @@ def _parts_of(line: str) -> Iterator[_Part]:
             raise ValueError(line)
         if match["comment"]:
             break
-        operator = match["operator"] or ""
-        redirects = operator if set("<>") & set(operator) else ""
-        if match["word"]:
-            word = " ".join(shlex.split(match["word"]))
-            if not redirected:
-                part.words.append(word)
-            elif redirected == "<<":
-                part.documents.append(word.removeprefix("-"))
-        elif redirects and part.words and part.words[-1].isdecimal() and position == match.start("operator"):  # 2>&1
-            part.words.pop()
-        elif operator and not redirects:
-            yield part
-            part = _Part(operator)
+        sign = match["operator"] or ""
+        redirects = sign if set("<>") & set(sign) else ""
+        if match["word"] and not redirected:
+            words.append(" ".join(shlex.split(match["word"])))
+        elif redirects and words and words[-1].isdecimal() and position == match.start("operator"):  # 2>&1
+            words.pop()
+        elif sign and not redirects:
+            yield _Part(operator, words, reads)
+            operator, words, reads = sign, [], False
+        reads |= redirects.startswith("<<")
         redirected = redirects
         position = match.end()
-    yield part
+    yield _Part(operator, words, reads)
 
 
 def options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

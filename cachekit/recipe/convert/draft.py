@@ -11,11 +11,12 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
+from cachekit import redact
 from cachekit.errors import RecipeError
 from cachekit.recipe import placeholder, tasks
 from cachekit.recipe.load import load_text
 from cachekit.recipe.schema import Data, Model, Parallel, Training
-from cachekit.text import hide_tokens, names_secret, one_line
+from cachekit.text import one_line
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "model": Model.__struct_fields__,
@@ -24,7 +25,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "parallel": Parallel.__struct_fields__,
     "compiler": ("name", "flags", "options"),
 }
-_WORD = re.compile(r"(bos|eos|pad|unk|sep|cls|mask)_token$")  # a tokenizer's
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
 SHORTEST = 6  # characters of a secret: the value of `USE_TOKEN=1` is not one
 UNKNOWN = "no field of a recipe stands for it"
@@ -86,9 +86,9 @@ class RecipeDraft(Struct):
     def drop(self, what: str, why: str, value: Any = None) -> None:
         """Note what could not be carried over. Secrets are not repeated."""
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
-        if names_secret(name) and not _WORD.search(name) and (value is None or len(str(value)) >= SHORTEST):
+        if redact.names_secret(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
-        words = "" if value is None else " " + placeholder.short(hide_tokens(placeholder.words(value)))
+        words = "" if value is None else " " + placeholder.short(redact.words(placeholder.words(value)))
         note = Note(one_line(what + words), why)
         if note not in self.notes:
             self.notes.append(note)

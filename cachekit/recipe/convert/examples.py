@@ -35,7 +35,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     useful = [command for command in commands if command.script in known]
     if not useful:
         raise RecipeError(
-            f"recipes have no task that {commands[0].script}.py is for",
+            f"recipes have no task for {commands[0].script}.py",
             cause=f"tasks are {', '.join(tasks.TASKS)}",
             hint=f"known are {', '.join(f'{script}.py' for script in known)}",
         )

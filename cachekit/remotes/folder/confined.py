@@ -10,6 +10,7 @@ import errno
 import os
 import random
 import stat
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,8 +18,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit import private
 from cachekit.errors import UsageError
-from cachekit.remotes import layout
+from cachekit.private import Standing
+from cachekit.remotes import layout, trust
 
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
 SCRATCH = f"{OURS}tmp"
@@ -45,15 +48,71 @@ def steps_of(path: str) -> tuple[str, ...]:
     return steps
 
 
+class Owners:
+    """Those to whom a folder belongs, and whether what is opened in it is theirs.
+
+    Whoever may write to one folder below can put a document there. Until somebody asks whose the folder is, such a
+    document makes it a stranger's; from then on it is refused.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._standing: Standing | None = None
+        self._lock = threading.Lock()
+        self._outsider = ""
+        self._trusted = False
+
+    def ask(self) -> str:
+        """Why others than these can have made what is read there; empty where they cannot.
+
+        Raises:
+            OSError: It cannot be looked at.
+        """
+        with self._lock:
+            found = self._found()
+            why = found.why if found.whose == "others" else self._outsider
+            self._trusted = not why
+            return why
+
+    def check(self, handle: int, place: Path) -> None:
+        """Look at a folder or a document.
+
+        Args:
+            handle: Its descriptor.
+            place: Its path in the folder.
+
+        Raises:
+            OSError: It cannot be looked at.
+            UntrustedError: Somebody else can have made it, and what lies in the folder was said to be trusted.
+        """
+        with self._lock:
+            whose = self._found().whose
+            if whose == "others" or not (why := private.outsider(handle, self._path / place, whose)):
+                return
+            self._outsider = self._outsider or why
+            if self._trusted:
+                raise trust.refusal(str(self._path), why)
+
+    def _found(self) -> Standing:
+        if self._standing is None:
+            self._standing = private.standing(self._path)
+        return self._standing
+
+
 class ConfinedFolder(Struct, frozen=True):
     """The folder.
 
     Attributes:
         path: Where it is; may itself be a link. It is never made: where a mount is missing, nothing may be written to
             the disk below it.
+        owners: Sees that what is opened is of those to whom the folder belongs; None lets everything pass.
     """
 
     path: Path
+    owners: Owners | None = None
 
     @contextmanager
     def folder(self, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
@@ -65,17 +124,25 @@ class ConfinedFolder(Struct, frozen=True):
 
         Raises:
             OSError: It is not there, or one step is a link or a file.
+            UntrustedError: Somebody else can write to it; see `Owners`.
         """
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            mode = stat.S_IMODE(os.fstat(handle).st_mode)
+            mode, place = stat.S_IMODE(os.fstat(handle).st_mode), Path()
             for step in steps:
                 below = _enter(handle, step, mode if make else None)
                 os.close(handle)
                 handle = below
+                place /= step
+                self.check(handle, place)
             yield handle
         finally:
             os.close(handle)
+
+    def check(self, handle: int, place: Path) -> None:
+        """See that a folder or a document that was opened is of those to whom the root belongs; see `Owners.check`."""
+        if self.owners is not None:
+            self.owners.check(handle, place)
 
     def look(self) -> None:
         """Raise OSError where the folder is gone: a remote that is gone is an error, not an empty remote."""

@@ -19,6 +19,7 @@ import json
 import os
 import uuid
 from contextlib import suppress
+from pathlib import Path
 
 from msgspec import Struct, structs
 
@@ -181,7 +182,7 @@ class Generations:
             number = max(_numbers(folder), default=0)
             if number <= mine.number:
                 return
-            head = _load(folder, number, _NO_DATA)
+            head = self._load(folder, number, _NO_DATA)
             if head is None:
                 continue
             if mine.id in head.before:
@@ -198,7 +199,7 @@ class Generations:
                     number = max(_numbers(folder), default=0)
                     if number == 0:
                         break
-                    state = _load(folder, number, limit)
+                    state = self._load(folder, number, limit)
                     if state is not None:
                         return state
                 else:
@@ -208,12 +209,53 @@ class Generations:
                 raise
         return self._plain(limit)
 
+    def _load(self, folder: int, number: int, limit: int) -> Generation | None:
+        """Read a generation; None where it was removed meanwhile.
+
+        Args:
+            folder: Of generations.
+            number: Which.
+            limit: The largest document to read; `_NO_DATA` reads only what it is.
+        """
+        try:
+            handle = open_file(folder, _named(number))
+            try:
+                self._root.check(handle, Path(*self._steps, _named(number)))
+                line, newline, _ = read_all(handle, _HEAD).partition(b"\n")
+                try:
+                    head = json.loads(line)
+                    identity, removed = str(head["id"]), bool(head["removed"])
+                    before = tuple(str(one) for one in head["before"])
+                except (
+                    ValueError,
+                    KeyError,
+                    TypeError,
+                    RecursionError,
+                ):  # not ours, or damaged: a document that others can replace
+                    identity, removed, before, newline, line = "damaged", False, (), b"", b""
+                if removed or limit == _NO_DATA:
+                    return Generation(number, identity, before, not removed)
+                skip = len(line) + len(newline)
+                os.lseek(handle, skip, os.SEEK_SET)
+                state = Generation(number, identity, before, there=True)
+                size = os.fstat(handle).st_size - skip
+                if size > limit:
+                    raise _too_large(size, limit, state)
+                return structs.replace(state, data=read_all(handle, size))
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if is_absent(error):
+                return None
+            raise
+
     def _plain(self, limit: int) -> Generation:
         """The state of a document that another tool put there, by copying a cache repo into the folder."""
         try:
             with self._root.folder(self._above) as above:
                 handle = open_file(above, self._name)
                 try:
+                    self._root.check(handle, Path(*self._above, self._name))
                     return _of_others(handle, limit)
                 finally:
                     os.close(handle)
@@ -274,46 +316,6 @@ def _numbers(folder: int) -> list[int]:
 def _encode(state: Generation) -> bytes:
     head = {"cachekit": 1, "id": state.id, "before": state.before, "removed": not state.there}
     return json.dumps(head).encode() + b"\n" + state.data
-
-
-def _load(folder: int, number: int, limit: int) -> Generation | None:
-    """Read a generation; None where it was removed meanwhile.
-
-    Args:
-        folder: Of generations.
-        number: Which.
-        limit: The largest document to read; `_NO_DATA` reads only what it is.
-    """
-    try:
-        handle = open_file(folder, _named(number))
-        try:
-            line, newline, _ = read_all(handle, _HEAD).partition(b"\n")
-            try:
-                head = json.loads(line)
-                identity, removed = str(head["id"]), bool(head["removed"])
-                before = tuple(str(one) for one in head["before"])
-            except (
-                ValueError,
-                KeyError,
-                TypeError,
-                RecursionError,
-            ):  # not ours, or damaged: a document that others can replace
-                identity, removed, before, newline, line = "damaged", False, (), b"", b""
-            if removed or limit == _NO_DATA:
-                return Generation(number, identity, before, not removed)
-            skip = len(line) + len(newline)
-            os.lseek(handle, skip, os.SEEK_SET)
-            state = Generation(number, identity, before, there=True)
-            size = os.fstat(handle).st_size - skip
-            if size > limit:
-                raise _too_large(size, limit, state)
-            return structs.replace(state, data=read_all(handle, size))
-        finally:
-            os.close(handle)
-    except OSError as error:
-        if is_absent(error):
-            return None
-        raise
 
 
 def _of_others(handle: int, limit: int) -> Generation:

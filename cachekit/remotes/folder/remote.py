@@ -26,11 +26,11 @@ from typing import TypeVar
 
 from cachekit.calls import Calls
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
-from cachekit.remotes import trust
 from cachekit.remotes.folder.confined import (
     OURS,
     SCRATCH,
     ConfinedFolder,
+    Owners,
     is_absent,
     link_new,
     new_file,
@@ -43,6 +43,7 @@ from cachekit.remotes.folder.confined import (
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
 from cachekit.remotes.port import Commit, Document, Entry, Limits, Storage, Tell, Upload, reads_as
+from cachekit.text import cause_of
 
 T = TypeVar("T")
 
@@ -77,7 +78,8 @@ class FolderStorage(Storage):
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.name = str(path)
-        self._root = ConfinedFolder(path)
+        self._owners = Owners(path)
+        self._root = ConfinedFolder(path, self._owners)
         self._limits = limits or Limits()
         self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
         self._changes = 0
@@ -88,8 +90,16 @@ class FolderStorage(Storage):
         return ""
 
     def stranger(self, memory: Path | None = None) -> str:
-        """What the folder's owner, group and mode say, and the modes of those above it."""
-        return self._do(lambda: trust.stranger_in_folder(self._root.path))
+        """What owners, groups and modes say, of the folder and of those above it.
+
+        So say those of the documents that were read, and of the folders on the way to them.
+        """
+
+        def look() -> str:
+            self._root.look()
+            return self._owners.ask()
+
+        return self._do(look)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
@@ -315,9 +325,7 @@ class FolderStorage(Storage):
                 raise FileNotFoundError(errno.ENOENT, "no such file") from None
             kind = AuthError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else RemoteError
             hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
-            raise kind(
-                f"the shared folder {self.name} cannot be used", cause=error.strerror or str(error), hint=hint
-            ) from error
+            raise kind(f"the shared folder {self.name} cannot be used", cause=cause_of(error), hint=hint) from error
 
     def _sweep(self) -> None:
         """Remove what killed writers left: after a remote's first change, and now and then."""

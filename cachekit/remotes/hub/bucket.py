@@ -4,7 +4,7 @@ A bucket has no versions, no commits and no conditions: the last writer of a pat
 is one request, carried out in its order, but no transaction. So:
 
 - Nothing is overwritten knowingly: before a write one request asks for the states it builds on. Between that and the
-  write somebody else may still be faster; `compares` is false, and leases are claimed another way.
+  write somebody else may still be faster; `compares` is false, and leases are taken another way.
 - The Hub knows contents by their Xet hash, which the client can compute without sending them: so it is told for
   nothing whether other bytes lie at an artifact's path. `Entry.digests` stays empty.
 - A write whose answer was lost may land late, over what others wrote meanwhile; the record of a key is merged again by
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.layout import check, is_good
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
-from cachekit.text import redact
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
 PATIENCE = 3  # more tries of a batch of files, whose paths have one content
@@ -54,7 +54,7 @@ class BucketStorage(Storage):
         prefix = (found[2] or "").strip("/") if found else ""
         if not found or (prefix and any(part in {"", ".", ".."} for part in prefix.split("/"))):
             raise UsageError(
-                f"{redact(name)!r} is not a bucket of the Hub", hint="write it as hf://buckets/namespace/name"
+                f"{redact.address(name)!r} is not a bucket of the Hub", hint="write it as hf://buckets/namespace/name"
             )
         _check_client(f"hf://buckets/{found[1]}")
         self._bucket = found[1]

@@ -107,7 +107,7 @@ class Call(CallProgress):
             LostError: Nobody waits for this call any more: nothing of it is sent.
         """
         if self.over:
-            raise LostError("nobody waits for it any more", sent=False)
+            raise LostError("nothing waits for it any more", sent=False)
         self()
         if method == "POST" and _COMMIT.search(path):
             self.committing = True

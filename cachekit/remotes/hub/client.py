@@ -76,11 +76,14 @@ class Client:
 
     def stranger(self, name: str, private: object, memory: Path | None) -> str:
         """Why others than this user may write to what the Hub calls `name`: one request a day; see `trust`."""
+        return stranger_on_hub(name, private, self.accounts(memory))
+
+    def accounts(self, memory: Path | None) -> Accounts:
+        """Whose token it is; remembered in a folder of the store, where one is given."""
         from huggingface_hub import get_token
 
         token = self._token or get_token() or ""
-        accounts = Accounts(memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami()))
-        return stranger_on_hub(name, private, accounts)
+        return Accounts(memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami()))
 
     def call(self, **options: Any) -> Call:
         """A call whose token goes to this Hub only; options: fields of `Call`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from cachekit import redact
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.port import Limits, Repo
-from cachekit.text import redact
 
 KINDS = ("model", "dataset")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -23,7 +23,7 @@ def place_of(repo: str, kind: str) -> str:
     if kind not in KINDS:
         raise UsageError(f"a cache repo cannot be of kind {kind!r}", hint=f"one of {', '.join(KINDS)}")
     if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-        raise UsageError(f"{redact(repo)!r} is not a valid repo name", hint="name it as team/cache")
+        raise UsageError(f"{redact.address(repo)!r} is not a valid repo name", hint="name it as team/cache")
     return f"hf://{_below(kind)}{repo}"
 
 
@@ -51,8 +51,16 @@ def look(
         if error.cause.startswith("404"):
             return None
         raise
-    page = f"{redact(client.endpoint)}/{_below(kind)}{repo}"
-    return Repo(repo, kind, page, private=bool(info.private))
+    page = f"{redact.address(client.endpoint)}/{_below(kind)}{repo}"
+    return Repo(repo, kind, page, private=bool(info.private), owned=_is_owned(repo, client))
+
+
+def _is_owned(repo: str, client: Client) -> bool:
+    """Whether the owner is the token's user or an organisation of this user; without a token nobody is."""
+    try:
+        return client.accounts(None).has(repo.partition("/")[0])
+    except AuthError:
+        return False
 
 
 def create(

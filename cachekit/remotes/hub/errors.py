@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any
 
-from cachekit.errors import AuthError, BusyError, CachekitError, ConflictError, RemoteError, UncertainError
+from cachekit.errors import AuthError, BusyError, CachekitError, ConflictError, RemoteError, UncertainError, chain_of
 from cachekit.remotes.hub.call import Call, LostError
 
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
@@ -60,7 +60,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     """
     if isinstance(error, CachekitError):
         return error
-    chain = _chain(error)
+    chain = chain_of(error)  # the client wraps what happens in its threads
     if failures := getattr(error, "failures", None):  # of a bucket's batch
         return RemoteError(f"{place} gave an unexpected answer", cause=f"{len(failures)} operations failed")
     answered = next((e for e in chain if getattr(getattr(e, "response", None), "status_code", None)), None)
@@ -74,22 +74,13 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     if "LocalTokenNotFoundError" in names:
         return AuthError(f"no token for {place}", hint=LOGIN)
     if _XET_REFUSED.search(cause):
-        return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} write to this repo")
+        return AuthError(f"{place} rejected this token", cause=cause, hint=f"{LOGIN} write to this repo")
     if call.committing and (lost is None or lost.sent):
         return UncertainError(f"the answer to a commit to {place} was lost", cause=cause)
-    if lost is not None and not lost.sent:
-        return RemoteError(f"{place} cannot be reached", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
+    if lost is not None:
+        what = "stopped answering" if lost.sent else "cannot be reached"
+        return RemoteError(f"{place} {what}", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
     return RemoteError(f"{place} gave an unexpected answer", cause=cause, hint="check HF_ENDPOINT and proxies")
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what it was raised from: the client wraps what happens in its threads."""
-    chain: list[BaseException] = []
-    next_one: BaseException | None = error
-    while next_one is not None and next_one not in chain:
-        chain.append(next_one)
-        next_one = next_one.__cause__ or next_one.__context__
-    return chain
 
 
 def _by_status(error: BaseException, place: str, call: Call, token: str | None) -> CachekitError:
@@ -103,7 +94,7 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
         hint = f"create it with `{create}`, or log in: {LOGIN} read it"
         return AuthError(f"{place} does not exist, or this token may not see it", cause=cause, hint=hint)
     if status in {401, 403}:
-        return AuthError(f"{place} refuses this token", cause=cause, hint=f"{LOGIN} read and write this repo")
+        return AuthError(f"{place} rejected this token", cause=cause, hint=f"{LOGIN} read and write this repo")
     if status == 429:  # noqa: PLR2004
         return BusyError(f"{place} takes no more requests for now", cause=cause, wait=_wait(headers, said))
     if code == "RevisionNotFound":

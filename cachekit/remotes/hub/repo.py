@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cachekit import redact
 from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import place_of
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write
-from cachekit.text import redact
+from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, git_digest
 
 T = TypeVar("T")
 MAIN = "main"
@@ -274,7 +274,7 @@ def opened(address: str, options: Mapping[str, str]) -> HubStorage:
     matched = _ADDRESS.fullmatch(address)
     if not matched:
         raise UsageError(
-            f"{redact(address)} is not the address of a repo",
+            f"{redact.address(address)} is not the address of a repo",
             hint="hf://OWNER/NAME, hf://datasets/OWNER/NAME, hf://OWNER/NAME@BRANCH, hf://buckets/OWNER/NAME",
         )
     kind, repo, branch = matched.groups()
@@ -283,8 +283,7 @@ def opened(address: str, options: Mapping[str, str]) -> HubStorage:
 
 
 def _entry_of(path: str, data: bytes) -> Entry:
-    git = hashlib.sha1(b"blob %d\0%b" % (len(data), data), usedforsecurity=False)
-    return Entry(path, len(data), {"git": git.hexdigest(), "sha256": hashlib.sha256(data).hexdigest()})
+    return Entry(path, len(data), {"git": git_digest(len(data), [data]), "sha256": hashlib.sha256(data).hexdigest()})
 
 
 def _is_there(write: Write, entry: Entry | None) -> bool:

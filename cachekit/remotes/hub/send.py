@@ -123,7 +123,7 @@ def refuse_ignored(operations: Sequence[Any]) -> None:
 def watched(call: Call) -> Iterator[None]:
     """Nothing of the client's bars gets to the terminal; Xet's progress goes to the call.
 
-    Where none can be had (bars are off in the environment, or the client changed), there is the time only.
+    Where there are none (bars are off in the environment, or the client changed), there is the time only.
     """
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 

@@ -88,7 +88,7 @@ def _bounded(pieces: Iterator[bytes], seconds: float) -> Iterator[bytes]:
         if size > ANSWER_LIMIT:
             raise LostError(f"an answer of more than {ANSWER_LIMIT >> 20} MB", sent=True)
         if time.monotonic() > end:
-            raise LostError(f"an answer that had not ended after {seconds:.0f} s", sent=True)
+            raise LostError(f"an answer that did not end within {seconds:.0f} s", sent=True)
         yield piece
 
 

@@ -1,8 +1,8 @@
 """How a lease is taken, kept and given back on a remote: with compare-and-swap, and without.
 
 With it, a lease is one document, and of all who swap it on one state one succeeds. Without it, each process puts a
-claim of its own beside the others, waits until all have seen all, and the smallest id wins. That is as good as the
-settling time is long: a claim that becomes visible later than that lets two processes compile, which is harmless.
+document of its own beside the others, waits until all have seen all, and the smallest id wins. That is as good as the
+settling time is long: a document that becomes visible later than that lets two processes compile, which is harmless.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from msgspec import Struct
 from cachekit.errors import ConflictError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
-from cachekit.remotes.lease.claim import GENERATIONS, LARGEST, LONGEST, Claim, Owner, decode, encode
+from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LONGEST, LeaseDocument, Owner, decode, encode
 from cachekit.remotes.port import ABSENT, Commit, Storage, Write
 
-_MANY = 64  # claims of one key that are looked at
+_MANY = 64  # documents of one key that are looked at
 
 
 class WantedLease(Struct, frozen=True):
@@ -29,7 +29,7 @@ class WantedLease(Struct, frozen=True):
         key: The key.
         what: What this process works on, for those who wait.
         seconds: How long others must see the lease unchanged before they take it.
-        settle: On remotes without compare-and-swap, seconds until everybody sees a claim.
+        settle: On remotes without compare-and-swap, seconds until everybody sees a new document.
         owner: This process.
         clock: For waiting.
     """
@@ -42,10 +42,10 @@ class WantedLease(Struct, frozen=True):
     owner: Owner
     clock: Clock
 
-    def claim(self, generation: int = 1, *, held: bool = True) -> Claim:
+    def document(self, generation: int = 1, *, held: bool = True) -> LeaseDocument:
         """What is to stand in the lease."""
         seconds, since = min(self.seconds, LONGEST), self.clock.wall()
-        return Claim(self.key, self.owner, generation, 0, seconds, since, self.what[:256], held)
+        return LeaseDocument(self.key, self.owner, generation, 0, seconds, since, self.what[:256], held)
 
     def commit(self, doing: str, writes: Sequence[Write], revision: str) -> str:
         """Change leases, under a title that no other change has; returns the new revision."""
@@ -55,31 +55,31 @@ class WantedLease(Struct, frozen=True):
     def read(self, path: str, revision: str) -> HeldLease | None:
         """What lies there; what is too large to be a lease is held by somebody unknown, like all that says nothing."""
         try:
-            document = self.remote.read(path, revision, LARGEST)
+            stored = self.remote.read(path, revision, LARGEST)
         except TooLargeError as error:
             return HeldLease(path, error.token, error.token.encode(), None)
-        return None if document is None else HeldLease(path, document.token, document.data, decode(document.data))
+        return None if stored is None else HeldLease(path, stored.token, stored.data, decode(stored.data))
 
 
 class HeldLease(Struct, frozen=True):
-    """A lease or claim that lies on the remote.
+    """The document of a process, as it lies on the remote.
 
     Attributes:
         path: Where.
         token: As the remote has it.
         mark: What changes with each sign of life.
-        claim: None where it cannot be read; somebody holds it all the same.
+        document: None where it cannot be read; somebody holds it all the same.
     """
 
     path: str
     token: str
     mark: bytes
-    claim: Claim | None
+    document: LeaseDocument | None
 
     @property
     def counts(self) -> bool:
-        """Whether it has won against other claims."""
-        return self.claim is None or self.claim.held
+        """Whether its process holds the lease, or may hold it."""
+        return self.document is None or self.document.held
 
     @property
     def removal(self) -> Write:
@@ -121,8 +121,8 @@ class LeaseWatch:
             if mark != held.mark:
                 since = now
             self._since[path] = (held.mark, since)
-            left[path] = since + (held.claim.seconds if held.claim else self._wanted.seconds) - now
-            if held.claim is not None and held.claim.owner.is_dead():
+            left[path] = since + (held.document.seconds if held.document else self._wanted.seconds) - now
+            if held.document is not None and held.document.owner.is_dead():
                 left[path] = 0.0
         return left
 
@@ -140,7 +140,7 @@ class Swapped:
         held = self._wanted.read(self._path, revision)
         if held is None:
             return LeasesSeen(revision, None, {})
-        if held.claim is not None and held.claim.owner.id == self._wanted.owner.id:
+        if held.document is not None and held.document.owner.id == self._wanted.owner.id:
             return LeasesSeen(revision, held, {})
         return LeasesSeen(revision, None, {self._path: held})
 
@@ -152,44 +152,44 @@ class Swapped:
             UncertainError: It may have been taken.
         """
         there = seen.others.get(self._path)
-        known = there.claim.generation if there is not None and there.claim is not None else 0
-        mine = self._wanted.claim(min(known + 1, GENERATIONS))
+        known = there.document.generation if there is not None and there.document is not None else 0
+        mine = self._wanted.document(min(known + 1, GENERATIONS))
         return self._write("takes", mine, ABSENT if there is None else there.token, seen.revision)
 
     def renew(self, held: HeldLease) -> HeldLease | None:
         """Give a sign of life; None where the lease is lost. Where a swap failed, it may still be the own one."""
-        if held.claim is None:
+        if held.document is None:
             return None
         try:
-            return self._write("renews", held.claim.next(), held.token, self._wanted.remote.revision())
+            return self._write("renews", held.document.next(), held.token, self._wanted.remote.revision())
         except (ConflictError, UncertainError):
             return self.look().mine
 
-    def _write(self, doing: str, mine: Claim, token: str, revision: str) -> HeldLease | None:
+    def _write(self, doing: str, mine: LeaseDocument, token: str, revision: str) -> HeldLease | None:
         return self.look(self._wanted.commit(doing, [Write(self._path, encode(mine), token)], revision)).mine
 
 
-class Claims:
-    """A claim of each process, beside those of the others."""
+class SideBySide:
+    """A document of each process, beside those of the others."""
 
     def __init__(self, wanted: WantedLease) -> None:
         self._wanted = wanted
         self._remote = wanted.remote
         self._folder = f"{LEASES}/{wanted.key}"
         self._path = f"{self._folder}/{wanted.owner.id}.json"
-        self._written = 0.0  # when the own claim was last written, or a moment before
+        self._written = 0.0  # when the own document was last written, or a moment before
 
     def look(self, revision: str = "") -> LeasesSeen:
-        """List and read the claims."""
+        """List and read the documents."""
         revision = revision or self._remote.revision()
         paths = sorted(entry.path for entry in self._remote.list(self._folder, revision))
-        claims = {path: held for path in paths[:_MANY] if (held := self._wanted.read(path, revision)) is not None}
-        return LeasesSeen(revision, claims.pop(self._path, None), claims)
+        found = {path: held for path in paths[:_MANY] if (held := self._wanted.read(path, revision)) is not None}
+        return LeasesSeen(revision, found.pop(self._path, None), found)
 
     def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
-        """Put a claim, wait, and look who is there: who holds goes first, then the smallest id."""
-        mine = self._wanted.claim(held=False)
-        self._write("claims", mine)
+        """Put a document, wait, and look who is there: who holds goes first, then the smallest id."""
+        mine = self._wanted.document(held=False)
+        self._write("asks for", mine)
         self._wanted.clock.sleep(self._wanted.settle)
         if self._is_beaten(watch, held=False):
             self._step_back()
@@ -218,16 +218,17 @@ class Claims:
             self._wanted.commit("leaves", [mine.removal], self._remote.revision())
 
     def renew(self, held: HeldLease) -> HeldLease | None:
-        """Write the own claim again, unless somebody took it for dead and removed it.
+        """Write the own document again, unless somebody took it for dead and removed it.
 
-        Nothing compares: a process that is stopped after its look, and goes on when the claim was removed, would write
-        it once more, and take the lease for its own. So it counts for nothing what was written that late.
+        The remote compares nothing: a process that is stopped after its look, and goes on when its document was
+        removed, would write the document once more, and believe that it holds the lease. So what is written that late
+        does not count.
         """
         began = self._wanted.clock.now()
         mine = self.look().mine
-        if mine is None or mine.claim is None or held.claim is None:
+        if mine is None or mine.document is None or held.document is None:
             return None
-        renewed = Write(self._path, encode(held.claim.next()), mine.token)
+        renewed = Write(self._path, encode(held.document.next()), mine.token)
         self._wanted.commit("renews", [renewed], self._remote.revision())
         if self._wanted.clock.now() - self._written > self._wanted.seconds:
             self._step_back()
@@ -235,7 +236,7 @@ class Claims:
         self._written = began
         return self.look().mine
 
-    def _write(self, doing: str, mine: Claim) -> None:
+    def _write(self, doing: str, mine: LeaseDocument) -> None:
         there = self._remote.read(self._path, self._remote.revision(), LARGEST)
         write = Write(self._path, encode(mine), ABSENT if there is None else there.token)
         self._wanted.commit(doing, [write], self._remote.revision())

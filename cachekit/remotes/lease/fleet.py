@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cachekit.errors import AuthError, RemoteError
+from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.events import Journal
-from cachekit.remotes.lease.claim import Claim
+from cachekit.remotes.lease.document import LeaseDocument
 from cachekit.remotes.lease.lease import Lease, lease
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
@@ -56,7 +56,7 @@ def fleet_lease(
         seconds = SCARCE_LEASE if expected is None else 2 * expected + SCARCE_EXTRA
     told = ""
 
-    def waiting(holder: Claim | None, waited: float) -> None:
+    def waiting(holder: LeaseDocument | None, waited: float) -> None:
         nonlocal told
         name = str(holder or "an unknown machine")
         if holder is not None and holder.owner.id != told:
@@ -67,8 +67,8 @@ def fleet_lease(
     def published() -> Found | None:
         remote.refresh()
         try:
-            return remote.find(place.directory, place.model_type, place.key, anew=True)
-        except DamagedRecordError:
+            return remote.find(place, anew=True)
+        except (DamagedRecordError, UntrustedError):
             return None
 
     with lease(remote.storage, place.key, what, seconds or LEASE, wait=wait, told=waiting, done=published) as mine:
@@ -78,8 +78,13 @@ def fleet_lease(
 
 
 def _is_private(remotes: Remotes, remote: Remote) -> bool:
-    """Whether a lease there tells nobody else who compiles, and on which machine: in a repo for ever."""
+    """Whether a lease there tells nobody else who compiles, and on which machine, in a repo for ever.
+
+    Where the settings name no signer of what others may write, they could only make this machine wait.
+    """
     try:
+        if remote.demands() and not remote.trust.table.signers:
+            return False
         remote.revision()  # known since the plan, mostly
     except (RemoteError, AuthError) as error:
         remotes.failed(remote, error)

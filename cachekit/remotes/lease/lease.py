@@ -1,7 +1,7 @@
 """One compile per fleet: of all machines that want one key, one compiles, and the others wait and fetch.
 
 A lease lies on the remote that the machines share. It saves work and guards nothing: two compiles of one key publish
-the same record twice, which is harmless, so whenever a lease cannot be had or kept the compile goes on without it.
+the same record twice, which is harmless, so whenever a lease cannot be taken or kept the compile goes on without it.
 
 Clocks of machines are never compared. A holder that lives changes its lease every third of its length; whoever has
 seen one unchanged for its whole length, by the own clock that only goes forward, takes it. On remotes whose commits
@@ -28,24 +28,24 @@ from cachekit.errors import (
 )
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.lease.backends import (
-    Claims,
     HeldLease,
     LeasesSeen,
     LeaseWatch,
+    SideBySide,
     Swapped,
     WantedLease,
 )
-from cachekit.remotes.lease.claim import Claim, myself
+from cachekit.remotes.lease.document import LeaseDocument, myself
 from cachekit.remotes.port import Storage, Write
 
 T = TypeVar("T")
-SETTLE = 2.0  # seconds until all see a claim, on remotes without compare-and-swap
+SETTLE = 2.0  # seconds until all see a new document, on remotes without compare-and-swap
 SCARCE_POLL = 20.0  # seconds between two looks where requests are counted
 PATIENCE = 60.0  # seconds that a remote may be busy, or away while one waits for somebody
 _BRIEFLY = 5.0  # seconds that it may fail to take a lease
 _RELEASE = Retry(seconds=10.0, first=0.05, factor=2.0, most=5.0)
 
-Told = Callable[["Claim | None", float], None]
+Told = Callable[["LeaseDocument | None", float], None]
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def lease(
         done: Asked at each look: what somebody has published that this process would compile; None where there is no
             such thing. Errors of the remote count as None.
         poll: Seconds between two looks; 0 chooses.
-        settle: On remotes without compare-and-swap, seconds until everybody sees a claim.
+        settle: On remotes without compare-and-swap, seconds until everybody sees a new document.
         patience: Seconds that the remote may be busy, or away while one waits for somebody.
         clock: For waiting.
 
@@ -122,7 +122,7 @@ class Lease(Generic[T]):
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
         if wanted is not None:
-            self._backend = Swapped(wanted) if wanted.remote.compares else Claims(wanted)
+            self._backend = Swapped(wanted) if wanted.remote.compares else SideBySide(wanted)
             self._clock = wanted.clock
 
     @property
@@ -283,13 +283,9 @@ class Lease(Generic[T]):
 
     def _tell(self, seen: LeasesSeen, left: dict[str, float], wait: float, told: Told) -> None:
         live = [path for path in left if left[path] > 0]
-        holder = seen.others[max(live, key=lambda path: (seen.others[path].counts, left[path]))].claim
+        holder = seen.others[max(live, key=lambda path: (seen.others[path].counts, left[path]))].document
         if self.waited >= wait:
-            raise WaitedTooLongError(
-                f"another machine has been compiling {self._wanted.what} for longer than this one may wait",
-                cause=f"{holder or 'an unknown process'}; waited {self.waited:.0f} s",
-                hint="wait longer with --wait SECONDS, or look at that process",
-            )
+            raise WaitedTooLongError.of("machine", self._wanted.what, holder, self.waited)
         told(holder, self.waited)
 
     # Signs of life.

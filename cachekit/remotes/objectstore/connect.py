@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from cachekit import redact
 from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, UsageError
 from cachekit.remotes.port import Limits
-from cachekit.text import redact
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -109,7 +109,7 @@ class ObjectService:
             import obstore.store
         except ImportError as error:
             raise UsageError(
-                f"a cache in {self.service} needs the package obstore", cause=str(error), hint=INSTALL
+                f"a remote in {self.service} needs the package obstore", cause=str(error), hint=INSTALL
             ) from None
         make: Callable[..., ObjectStore] = getattr(obstore.store, self.store)
         settings = self.settings(bucket, options)
@@ -162,7 +162,7 @@ def parse(kind: ObjectService, address: str) -> tuple[str, str]:
     prefix = (found[2] or "").strip("/") if found else ""
     if not found or any(part in {"", ".", ".."} for part in prefix.split("/")[bool(not prefix) :]):
         raise UsageError(
-            f"{redact(address)!r} is not a {kind.holder} of {kind.service}",
+            f"{redact.address(address)!r} is not a {kind.holder} of {kind.service}",
             hint=f"write it as {kind.scheme}://{kind.holder} or {kind.scheme}://{kind.holder}/prefix",
         )
     return found[1], prefix

@@ -55,7 +55,7 @@ def check_causal(model: Any) -> None:
     config = model.config
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         raise RecipeError(
-            f"a {config.model_type} model is no causal language model",
+            f"a {config.model_type} model is not a causal language model",
             cause="each token sees the tokens that follow it",
             hint="choose task: masked-lm, or another model; or train from scratch with model.config.is_decoder=true",
         )

@@ -50,7 +50,7 @@ class TokenClassification(Task):
             if len(words) != len(classes):
                 raise DataError(
                     f"{where}: {len(words)} words in {tokens}, and {len(classes)} labels in {label}",
-                    hint="there is one label a word; check data.tokens_column and data.label_column",
+                    hint="each word needs one label; check data.tokens_column and data.label_column",
                 )
             return {"words": [data.text(word) for word in words], "labels": classes}
 

@@ -48,8 +48,8 @@ class Translation(Seq2Seq):
             named = [f"data.{field}" for field, code in given.values() if code]
             if named and tasks.columns(job.recipe).get("translation_column") is None:
                 raise RecipeError(
-                    f"{named[0]} means nothing here",
-                    cause="the rows have one column for each language, and the tokenizer knows no languages",
+                    f"{named[0]} has no effect here",
+                    cause="the rows have one column for each language, and the tokenizer does not know languages",
                     hint=f"remove {' and '.join(named)}",
                 )
             return
@@ -62,7 +62,7 @@ class Translation(Seq2Seq):
             unknown = tokenizer.convert_tokens_to_ids(code) in {None, tokenizer.unk_token_id}
             if (code not in known) if known else unknown:
                 raise RecipeError(
-                    f"data.{field}: the model knows no language {code!r}",
+                    f"data.{field}: the model does not know the language {code!r}",
                     cause=f"it knows {', '.join(list(known)[:8])}, ..." if known else "",
                     hint="models spell them in their own ways: en, en_XX, eng_Latn",
                 )

@@ -32,7 +32,7 @@ def test_nothing_compiles_in_a_second_home_at_another_path(user, tmp_path, packi
     assert again == {"found": first["compiled"], "compiled": 0}
     assert (found["status"], found["compiled"], found["found"], found["built"]) == ("hit", 0, first["compiled"], 0)
     assert found["key"] == kept["key"]
-    assert not list((other.home / "v1").glob("live/*/*")), "no compiler cache dir stays behind"
+    assert not list((other.home / "v1").glob("cache_dirs/*/*")), "no compiler cache dir stays behind"
 
 
 def test_another_shape_compiles_only_what_it_shares_with_nobody(user):

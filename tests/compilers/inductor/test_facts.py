@@ -12,6 +12,7 @@ import pytest
 
 from cachekit.compilers.inductor import facts, options
 from cachekit.compilers.inductor.compiler import Inductor, torn
+from cachekit.compilers.inductor.watch import HOOK
 from cachekit.compilers.port import Observed, Run
 from cachekit.compilers.prepare import prepare
 from cachekit.compilers.tree_watch import keeps_access_times
@@ -28,8 +29,8 @@ data: {id: nobody/nothing, labels: ["no", "yes"]}
 # What Inductor and AOTAutograd make their keys of, beside the graph: their settings, and the number of threads.
 DUMP = """
 import sys, torch
-from cachekit.compilers.inductor import runtime
-runtime.prepare({})
+from cachekit.compilers.inductor.runtime import Runtime
+Runtime().prepare({})
 import torch._functorch.config, torch._inductor.config, torch._inductor.config_comms
 inductor = torch._inductor.config.save_config_portable(ignore_private_configs=False)
 comms = torch._inductor.config_comms.save_config_portable(ignore_private_configs=False)
@@ -111,6 +112,44 @@ def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
     assert "threads=2" in before
     changed = dump(worker_variables(tmp_path, TORCHINDUCTOR_FREEZING="1", INDUCTOR_PROVENANCE="1")) ^ before
     assert {line.partition("=")[0] for line in changed} == {"inductor.freezing", "provenance"}, "a difference is seen"
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "configured",
+    [
+        "import cachekit_inductor_hook as hook; hook.install()",
+        "from cachekit.compilers.inductor import guest; guest.join(found=True)",
+        "import torch._dynamo.repro.after_aot, cachekit.compilers.inductor.runtime as r; r.Runtime().prepare({})",
+    ],
+    ids=["command", "attached", "worker"],
+)
+def test_torch_writes_no_secret_of_the_shell_into_graphs(tmp_path, configured):
+    """It puts all variables with TORCH in their names there: a user's own command, an attached one, and our worker."""
+    script = f"import torch; {configured}; from torch._dynamo.repro import after_aot as repro\n"
+    script += "print(repro.generate_env_vars_string())"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HOOK), *sys.path]),
+        facts.REPORTS: str(tmp_path),
+        "TORCHX_REGISTRY_PASSWORD": "it's h7sh-hush",
+        "PYTORCH_CI_TOKEN": "h7sh",
+        "TORCH_MIRROR": "https://ann:h7sh-hush@host/x",
+        "TORCHDYNAMO_VERBOSE": "1",
+    }
+    said = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "os.environ['TORCHDYNAMO_VERBOSE'] = '1'" in said
+    assert "os.environ['TORCHX_REGISTRY_PASSWORD'] = '***'" in said
+    assert "h7sh" not in said
+
+
+@pytest.mark.feature("T7")
+def test_a_secret_is_no_setting_whatever_its_name_begins_with(monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_MYPW", "h7sh")
+    assert "h7sh" not in str(prepare(recipe(), Inductor()).ingredients)
+    assert facts.watched("TORCHINDUCTOR_MINE")
 
 
 @pytest.mark.feature("K3")

@@ -230,6 +230,3 @@ def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):
         complete(host, entries)
     assert "no-compiler" in raised.value.cause
     assert "pip" in raised.value.hint
-
-
-# --- nothing outlives a run -----------------------------------------------------------------------------------------

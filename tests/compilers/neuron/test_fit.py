@@ -83,7 +83,7 @@ def restored(root, neuron, judge):
     harvest = collect(scan(root).entries, workspace, judge).harvest
     (module,) = harvest.modules
     blobs = [SimpleNamespace(path=harvest.files[file.sha256]) for file in module.files]
-    return neuron.restore(module, blobs, root.parent / "live")
+    return neuron.restore(module, blobs, root.parent / "cache_dir")
 
 
 @pytest.mark.feature("F6", "K1")
@@ -95,7 +95,7 @@ def test_a_neff_that_is_not_this_machines_is_neither_restored_nor_harvested(tmp_
     with pytest.raises(IntegrityError) as refused:
         restored(tmp_path / "root", neuron, lambda *_: None)
     assert words in refused.value.cause
-    assert not list((tmp_path / "live").rglob("model.neff"))
+    assert not list((tmp_path / "cache_dir").rglob("model.neff"))
     skipped = collect(scan(tmp_path / "root").entries, tmp_path / "workspace", neuron._check).left
     assert words in skipped[0].reason
 
@@ -186,7 +186,7 @@ def test_real_neffs_are_for_their_own_chips_alone(tmp_path):
         said = fit.claim(folder.parent.name, folder.name, [f"--target={found.chip}"])
         assert fit.check(path, said) is None, path
         for target, chip in facts.TARGET_CHIPS.items():
-            reason = fit.check(path, Claimed(), target=target, lnc=found.header.lnc)
+            reason = fit.check(path, Claimed(), target=target, lnc=found.lnc)
             assert (reason is None) is (chip == found.chip), (path, target)
 
 

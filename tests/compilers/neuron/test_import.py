@@ -43,9 +43,9 @@ def test_an_import_takes_what_is_finished_and_tells_of_the_rest(store, cache):
     ]
     for group in imported.records:
         shown = show(store, group.key)
-        assert shown["whole"]
-        assert shown["key_of_ingredients"] == group.key
-        assert shown["hard"]["import.compiler"] == group.compiler
+        assert shown.whole
+        assert shown.key_of_ingredients == group.key
+        assert shown.hard["import.compiler"] == group.compiler
 
 
 def test_a_second_import_adds_nothing(store, cache, monkeypatch):
@@ -133,7 +133,7 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
 
     def compile_all():
         seed = 1
-        while not stop.is_set() and seed < 400:
+        while not stop.is_set() and seed < 120:
             folder = make(root, "locked", seed)
             raw = neff(seed)
             with (folder / "model.neff").open("wb") as out:

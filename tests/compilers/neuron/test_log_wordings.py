@@ -103,7 +103,7 @@ def skipped(
 
 def test_a_failure_that_another_rank_meets_is_of_this_run():
     run = run_of(failed(1, 5, 1) + skipped(2, 6, 1) + skipped(3, 6, 2))
-    assert (list(run.failed), list(run.remembered), run.failed_before) == ([module(1)], [module(2)], 1)
+    assert (list(run.failed), list(run.remembered)) == ([module(1)], [module(2)])
     assert {failure.code for failure in run.failures().values()} == {"NCC_EOOM002"}
 
 

@@ -69,7 +69,6 @@ def test_a_run_is_added_up():
     assert run.extracted == {module(2): 2}
     assert run.compiled == {module(2): (219.343, "worker")}
     assert run.waits == {module(3): 22.0}
-    assert run.failed_before == 2  # three in the root, one of them of this run
     assert list(run.remembered) == [module(4)]
     assert list(run.failed) == [module(6)]
     assert run.modules == [module(2), module(1)]
@@ -233,7 +232,6 @@ def test_the_real_parallel_compile():
     assert seconds(run) == pytest.approx(1269.06, abs=0.01)
     # Its own summary says "0/6 failed".
     assert run.summary == {"total": 6, "success": 6, "failed": 0}
-    assert run.failed_before == 2
     assert (run.hits, run.failed) == ({}, {})
     before = set(run.extracted) - set(run.compiled)
     assert len(before) == 6  # they were there before: only the files can tell
@@ -251,7 +249,7 @@ def test_the_real_training():
     assert not_found < set(run.compiled)
     # Both ranks compile at once, so the training itself lost half: 273.4 s beyond its steady step, as it tells itself.
     assert seconds(run) / 2 == pytest.approx(273.4, abs=5)
-    assert (run.failed, run.remembered, run.waits, run.failed_before) == ({}, {}, {}, 0)
+    assert (run.failed, run.remembered, run.waits) == ({}, {}, {})
     assert len(run.modules) == 12
 
 

@@ -292,17 +292,17 @@ from cachekit.store.record import Module
 
 module = msgspec.json.decode(sys.argv[1], type=Module)
 seen = 0
-real = modules._pour_checked
+real = modules.written
 
-def slow(source, target, size):
+def slow(read, target):
     global seen
     seen += 1
     if seen == int(sys.argv[3]):
         print("ready", flush=True)
         sys.stdin.read()
-    return real(source, target, size)
+    return real(read, target)
 
-modules._pour_checked = slow
+modules.written = slow
 modules.restore(module, [Path(p) for p in sys.argv[4:]], Path(sys.argv[2]))
 """
 

@@ -116,8 +116,8 @@ def test_a_record_tells_how_many_graphs_it_has_and_what_they_would_leak(store, t
     add(tmp_path / "cache", "one", name="/home/alice/secret/x.neff")
     add(tmp_path / "cache", "two")
     (group,) = import_cache(store, tmp_path / "cache").records
-    document = show(store, group.key)
-    assert (document["whole"], [module["neffs"] for module in document["modules"]]) == (True, [2])
+    shown = show(store, group.key)
+    assert (shown.whole, [module.graphs for module in shown.modules]) == (True, [2])
     (record,) = store.records()
     assert any("alice" in line for line in leaks_of(store, [record]))
 
@@ -144,7 +144,7 @@ def test_env_says_where_it_is_and_doctor_what_is_wrong_with_it(tmp_path, monkeyp
             "check": "torchneuron-cache",
             "state": "ok",
             "said": "no cache of TorchNeuron's on this host",
-            "mend": "",
+            "repair": "",
             "run": "",
         }
     ]

@@ -208,7 +208,7 @@ def test_a_pull_refuses_it_and_keeps_nothing(tmp_path):
     taker = Watched(tmp_path / "taker", shared=[(FolderStorage(shared), "rw")])
     (remote,) = taker.session.remotes.readable
     for record in (good, bad):
-        found = remote.find(record.directory, record.model_type, record.key)
+        found = remote.find(record.place)
         if record is good:
             assert taker.pull(found).record == good
             continue

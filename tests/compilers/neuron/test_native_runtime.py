@@ -54,7 +54,7 @@ def runtime():
     pytest.importorskip("transformers")
     from cachekit.compilers.neuron import native_runtime
 
-    return native_runtime
+    return native_runtime.Runtime()
 
 
 def test_a_model_is_compiled_by_its_backend_with_fixed_shapes_or_run_eagerly(runtime, metrics, monkeypatch):

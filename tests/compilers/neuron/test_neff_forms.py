@@ -40,7 +40,7 @@ def test_old_samples_have_other_names_and_owners(write):
     )
     neff = read(path)
     assert (neff.target, neff.chip, neff.compiler) == ("*", "any", "")
-    assert neff.header.build == "2.0.21884.0%tools/develop@6c66f4b"
+    assert neff.build == "2.0.21884.0%tools/develop@6c66f4b"
     assert neff.subgraphs == ("sg00",)
     assert neff.leaks.users == ("alice", "domain^users")
     assert (neff.inputs, neff.outputs, neff.notes) == ((), (), ())

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,46 @@ def test_a_root_on_a_network_is_refused_where_something_runs(recipe, capsys, mon
     assert "NEURON_COMPILE_CACHE_URL" in raised.value.cause
     app.run(["doctor", "--format", "json"])
     assert name in capsys.readouterr().out
+
+
+@pytest.mark.feature("N3")
+@pytest.mark.parametrize("place", ["cache root", "work folder"])
+def test_a_place_that_another_user_can_change_is_refused_where_something_runs(recipe, monkeypatch, place):
+    open_to_all, own = recipe.parent / "open", recipe.parent / "own"
+    for folder, mode in ((open_to_all, 0o777), (own, 0o700)):
+        folder.mkdir()
+        folder.chmod(mode)
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str((open_to_all if place == "cache root" else own) / "root"))
+    monkeypatch.setattr(tempfile, "tempdir", str(open_to_all if place == "work folder" else own))
+    machine = host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
+    with pytest.raises(UsageError, match=f"Neuron's {place} {open_to_all}/.* is not used") as raised:
+        compiler.Neuron(machine).cache_dir(load(recipe))
+    assert raised.value.hint == f"chmod go-w {open_to_all}"
+    open_to_all.chmod(0o755)
+    assert compiler.Neuron(machine).cache_dir(load(recipe))
+
+
+@pytest.mark.feature("N3")
+@pytest.mark.parametrize("what", ["compiler", "module", "file"])
+def test_a_root_that_others_wrote_to_is_not_used_after_it_was_closed(recipe, monkeypatch, what):
+    root = recipe.parent / "root"
+    module = root / "neuronxcc-2.26.6360.0+abc" / "MODULE_1+e30acd3a"
+    module.mkdir(parents=True, mode=0o755)
+    neff = module / "model.neff"
+    neff.write_bytes(b"NEFF")
+    (module / "notes.txt").write_bytes(b"of nobody's concern")
+    (module / "notes.txt").chmod(0o666)
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(root))
+    own = recipe.parent / "own"
+    own.mkdir(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
+    neuron = compiler.Neuron(host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True))
+    assert neuron.cache_dir(load(recipe)) == root
+    changed = {"compiler": module.parent, "module": module, "file": neff}[what]
+    changed.chmod(changed.stat().st_mode | 0o002)
+    for mode in (0o777, 0o755):  # also while the root itself is open: to close it would not be enough
+        root.chmod(mode)
+        with pytest.raises(UsageError, match=f"Neuron's cache root {root} is not used") as raised:
+            neuron.cache_dir(load(recipe))
+        assert str(changed) in raised.value.cause or mode == 0o777
+        assert raised.value.hint.startswith("export NEURON_COMPILE_CACHE_URL=")

@@ -103,4 +103,5 @@ def test_options_are_heard(host, tmp_path):
     made = recipe(tmp_path, "compiler: {options: {num_parallel: 3, exit_timeout: 2.5, compile_timeout: 60}}")
     Neuron(ALONE).ingredients(made)
     assert [options.jobs_for_memory(gib << 30) for gib in (1, 32, 64, 65, 512)] == [1, 1, 1, 2, 8]
-    assert (options.jobs(made), options.exit_timeout(made), options.compile_timeout(made)) == (3, 2.5, 60.0)
+    said = options.read(made, options.XlaOptions)
+    assert (said.jobs, said.exit_timeout, said.compile_timeout) == (3, 2.5, 60.0)

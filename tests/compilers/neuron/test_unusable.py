@@ -13,7 +13,7 @@ from cachekit.compilers import select
 from cachekit.compilers.neuron import devices, host, presence
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.session import load_config, open_session
-from tests.support.doctor_cases import fine, the_problem
+from tests.support.doctor_cases import findings, fine, the_problem
 
 RECIPE = """
 name: tiny
@@ -84,7 +84,10 @@ def test_doctor_says_the_same(machine):
         select("auto")
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
     assert found["run"] == host.INSTALL
-    assert fine("neuron-packages", compiler="inductor")
+    (of_devices,) = findings("neuron-devices")
+    assert (of_devices["state"], "no Neuron packages" in of_devices["said"]) == ("unknown", False)
+    for check in ("neuron-packages", "neuron-devices"):
+        assert fine(check, compiler="inductor")
 
 
 def test_inductor_is_taken_where_somebody_says_so(machine, recipe, capsys):
@@ -163,7 +166,7 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         with pytest.raises(CompilerUnavailableError, match="torch-neuronx cannot be used") as raised:
             host.this_host(host.NATIVE)
         assert raised.value.cause == "half-installed: the package's metadata tells no version"
-        assert the_problem("neuron-packages")["said"].startswith("torch-neuronx: half-installed")
+        assert the_problem("neuron-packages")["said"].startswith("torch-neuronx cannot be used; half-installed")
     finally:
         host.versions.cache_clear()
         host._told.cache_clear()

@@ -67,7 +67,7 @@ class Multilingual:
     [
         (("en_XX", "fr_XX"), ""),
         (("en_XX", None), "data.target_lang is missing"),
-        (("en", "fr_XX"), "data.source_lang: the model knows no language 'en'"),
+        (("en", "fr_XX"), "data.source_lang: the model does not know the language 'en'"),
     ],
 )
 def test_a_tokenizer_of_many_languages_is_told_which(tmp_path, codes, message):
@@ -87,7 +87,7 @@ def test_languages_that_nothing_reads_are_refused(tmp_path):
     from cachekit.training.tasks import select
 
     job = seq2seq_job(tmp_path, TASK, Data(path=str(TINY / TASK), source_lang="en"))
-    with pytest.raises(RecipeError, match=r"data\.source_lang means nothing here"):
+    with pytest.raises(RecipeError, match=r"data\.source_lang has no effect here"):
         select(TASK).languages(job, tokenizer(words("a b")))
 
 

@@ -1,7 +1,8 @@
 """What `cachekit run` does inside of a user's own command: portable keys, and a count of graphs at the end.
 
 PyTorch itself loads this module at the end of `import torch`, as an entry point of `torch.backends`, from a folder that
-only such commands have on PYTHONPATH. Nothing of cachekit is imported here, and no error here stops a command.
+only such commands have on PYTHONPATH. Nothing of cachekit is imported here: its files are loaded that import nothing
+but the standard library. No error here stops a command.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ def _install() -> None:
     folder = os.environ.get(facts.REPORTS)
     if not folder:
         return
+    portable.hide_secrets(_load("../../redact"))
     portable.after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, facts.IGNORED))
     portable.after(
         "torch._inductor.cpp_builder",
         lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
     )
+    portable.share_in(os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
     atexit.register(_report, Path(folder), portable)
 
 
 def _load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"_cachekit_{name}", _ADAPTER / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"_cachekit_{Path(name).name}", _ADAPTER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -22,7 +22,6 @@ from cachekit.compilers.neuron.log.timing import Timing
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
 _TEXT = 4000  # characters of a quoted message that an event carries
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 Said = Mapping[str, "str | None"]  # what a pattern has found, by the names of its groups
 _WORDS = frozenset({"path", "text", "command"})  # what a pattern names that is no number
 
@@ -76,7 +75,7 @@ class LogReader:
             self._cut = True
         raw = bytes(self._head) + (b"\x00" if self._cut else b"") + bytes(self._tail)
         self._head, self._tail, self._cut = bytearray(), bytearray(), False
-        text = _ANSI.sub("", raw.decode("utf-8", "replace"))
+        text = facts.TERMINAL_CODE.sub("", raw.decode("utf-8", "replace"))
         return list(self._events(text)) if text.strip() else []
 
     def _events(self, line: str) -> Iterator[Event]:

@@ -29,9 +29,7 @@ class Log(Struct):
     # Exit codes of failed workers as torchrun reports them, by rank (by process where it names none).
     exits: dict[str, float] = {}
     compilers: set[str] = set()  # the compilers' directories (`neuronxcc-…`) that were named
-    # `neuron_parallel_compile`'s last count of the root's entries, by state; empty where it said none.
-    remaining: dict[str, float] = {}
-    # Its count of this run's compiles: `total`, `success`, `failed`, as far as it said them.
+    # `neuron_parallel_compile`'s count of this run's compiles: `total`, `success`, `failed`, as far as it said them.
     summary: dict[str, float] = {}
 
     def add_all(self, events: Iterable[Event]) -> Log:
@@ -67,8 +65,6 @@ class Log(Struct):
                 self._failed(event)
             case "error" if module in self.remembered or module in self.failed:
                 self._failed(event)
-            case "remaining":
-                self.remaining = dict(event.numbers)
             case "summary":  # older versions spread it over three lines
                 self.summary |= event.numbers
             case "child-exit":
@@ -80,17 +76,6 @@ class Log(Struct):
     def modules(self) -> list[str]:
         """Every module that the run itself reported as needed: found, compiled or extracted, in no other order."""
         return list(dict.fromkeys([*self.extracted, *self.hits, *self.compiled]))
-
-    @property
-    def failed_before(self) -> float:
-        """Failures in the cache root that are older than this run: its own summary leaves them out.
-
-        A run without a line of what remains knows only those that it was stopped by.
-        """
-        if not self.remaining:
-            return len(self.remembered)
-        own = self.summary.get("failed", len(self.failed))
-        return max(self.remaining.get("failed", 0) - own, len(self.remembered))
 
     def failures(self) -> dict[str, CompileFailure]:
         """The class of each module's failure, in this run or an earlier one; `unknown` where nothing was said."""

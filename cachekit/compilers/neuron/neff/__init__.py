@@ -5,6 +5,6 @@ Nothing is ever unpacked to disk, nothing from the file is run, and a file of an
 
 from cachekit.compilers.neuron.neff.container import Header, NeffError, Slice, read_header
 from cachekit.compilers.neuron.neff.members import NeffLimits
-from cachekit.compilers.neuron.neff.read import Neff, read
+from cachekit.compilers.neuron.neff.read import read
 
-__all__ = ["Header", "Neff", "NeffError", "NeffLimits", "Slice", "read", "read_header"]
+__all__ = ["Header", "NeffError", "NeffLimits", "Slice", "read", "read_header"]

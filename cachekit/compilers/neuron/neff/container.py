@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from cachekit import files
 from cachekit.compilers.neuron import facts
 from cachekit.text import one_line
 
@@ -186,16 +186,12 @@ def opened(path: Path, part: Slice | None = None) -> Iterator[tuple[int, bytes, 
     """A regular file, whatever else may stand there: its descriptor, its first 1,024 bytes and its size.
 
     Raises:
-        NeffError: It is a folder, a pipe or a device, or has no such part.
-        OSError: It is not there, or cannot be read.
+        NeffError: It has no such part.
+        OSError: It is not there, is a folder, a pipe or a device, or cannot be read.
     """
-    # Not even opened if it is no file (a device may act on that), and never waited for if it became a pipe meanwhile.
-    _require_file(path.stat().st_mode)
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    try:
-        status = os.fstat(handle)
-        _require_file(status.st_mode)
-        size = status.st_size
+    with files.opened(path, buffering=0) as source:
+        handle = source.fileno()
+        size = os.fstat(handle).st_size
         if part is not None:
             if part.offset + part.size > size:
                 raise NeffError(f"the archive ends within it: {part.offset + part.size - size} bytes are missing")
@@ -205,13 +201,6 @@ def opened(path: Path, part: Slice | None = None) -> Iterator[tuple[int, bytes, 
         while len(block) < wanted and (more := os.read(handle, wanted - len(block))):
             block += more
         yield handle, block, size
-    finally:
-        os.close(handle)
-
-
-def _require_file(mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        raise NeffError("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file", damaged=False)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cachekit.compilers.graphs import Tensor
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import NeffError, printable
 from cachekit.compilers.neuron.neff.members import DEFAULT, NeffLimits, TarMember
@@ -23,15 +24,6 @@ MOST_NOTES = 20
 Count = Annotated[int, Meta(ge=0)]
 Shape = tuple[Count, ...]
 Item = TypeVar("Item")
-
-
-class Tensor(Struct, frozen=True):
-    """An input or output of the graph."""
-
-    name: str
-    dtype: str = ""  # as the compiler spells it: float32, bfloat16; empty where only the size is known
-    shape: Shape | None = None  # None where only the size is known
-    bytes: int | None = None  # None where the NEFF does not say
 
 
 class Info(Struct, frozen=True):
@@ -86,7 +78,7 @@ class Attributes(Struct, frozen=True):
     dltype: tuple[str, list[str]] = ("", [])
 
 
-class Graph(Struct, frozen=True):
+class GraphFile(Struct, frozen=True):
     """The document `facts.NEFF_GRAPH`: a graph as TVM writes it. `node_row_ptr` has each node's first output."""
 
     nodes: list[Operation] = []
@@ -123,12 +115,12 @@ def _distinct(tensors: Sequence[Tensor | None]) -> list[Tensor]:
     return list(dict.fromkeys(tensor for tensor in tensors if tensor is not None and tensor.name))
 
 
-def _form(name: str) -> type[Info | Kelf | Definition | Graph] | None:
+def _form(name: str) -> type[Info | Kelf | Definition | GraphFile] | None:
     """The form of a member that is a document; None for every other."""
     if name == facts.NEFF_INFO:
         return Info
     if name == facts.NEFF_GRAPH:
-        return Graph
+        return GraphFile
     if facts.NEFF_KELF.fullmatch(name):
         return Kelf
     return Definition if facts.NEFF_DEFINITION.fullmatch(name) else None
@@ -143,7 +135,7 @@ class Contents:
         self._seen: dict[str, bytes] = {}
         self._sizes: dict[str, int] = {}
         self._defined: dict[str, list[Tensor]] = {}
-        self._graph: Graph | None = None
+        self._graph: GraphFile | None = None
         self._info: Info | None = None
         self.targets: list[str] = []
         self.untold = 0  # kelfs that do not say their target, or could not be read
@@ -211,7 +203,7 @@ class Contents:
         match document:
             case Info():
                 self._info = document
-            case Graph():
+            case GraphFile():
                 self._graph = document
             case Kelf():
                 self._kelf(document)

@@ -1,7 +1,7 @@
 """The tar behind a NEFF's header, member by member, with a bound on everything that a hostile file could blow up.
 
-tarfile's own stream reads a pax header or a long name of any size into memory, and takes a header that it cannot read
-for the end; so only its parser of one header is used here. Nothing is unpacked: bodies are read in pieces or skipped.
+tarfile reads the headers, through a reader that bounds them: by itself it holds a name of any length. What it takes for
+the end is looked at, as that may be a header that it cannot read. Bodies are read in pieces or skipped.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import IO, cast
 
 from msgspec import Struct
 
 from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload, printable
 
-BLOCK = tarfile.BLOCKSIZE
 PIECE = 1 << 20  # bytes given out at once
 MTIME_AT = 4  # of a gzip header
 GZIP_ANY = 31  # zlib's word for: a gzip header, a window of any size
@@ -79,13 +79,18 @@ class Unpacked:
         start, self._at = self._at, min(self._at + count, len(self._buffer))
         return self._buffer[start : self._at]
 
-    def skip(self, count: int) -> None:
-        """Pass over bytes.
+    def tell(self) -> int:
+        """The bytes that were given out or passed over."""
+        return self._given - (len(self._buffer) - self._at)
+
+    def seek(self, place: int) -> None:
+        """Pass over bytes up to a place that lies ahead.
 
         Raises:
             NeffError: There are not as many, or the gzip stream is broken.
             TooMuchError: The tar is larger than any real one.
         """
+        count = place - self.tell()
         while count > len(self._buffer) - self._at:
             count -= len(self._buffer) - self._at
             self._buffer, self._at = self._more(), 0
@@ -123,6 +128,22 @@ class Unpacked:
                 return piece
 
 
+class _Headers:
+    """What tarfile reads of a stream."""
+
+    def __init__(self, stream: Unpacked, longest: int) -> None:
+        self._stream = stream
+        self._longest = longest
+        self.tell, self.seek = stream.tell, stream.seek
+        self.last = b""  # the block of zeros that ends a tar, or nothing, or what could not be read
+
+    def read(self, count: int) -> bytes:
+        if not 0 <= count <= self._longest:
+            raise NeffError(f"its tar has an extended header of {count} bytes", damaged=False)
+        self.last = self._stream.read(count)
+        return self.last
+
+
 @dataclass(slots=True)
 class TarMember:
     """A regular file in the tar: its name without a leading "./", its size, and its body while it is the current one.
@@ -132,7 +153,7 @@ class TarMember:
 
     name: str
     size: int
-    time: int
+    time: float
     owner: str
     group: str
     sound: bool
@@ -155,11 +176,6 @@ class TarMember:
             self._left -= len(piece)
             yield piece
 
-    def leave(self) -> None:
-        """Pass over what is left, and over the padding to a full block."""
-        self._stream.skip(self._left + -self.size % BLOCK)
-        self._left = 0
-
 
 @dataclass(slots=True)
 class Tally:
@@ -179,99 +195,40 @@ def members(stream: Unpacked, tally: Tally, limits: NeffLimits = DEFAULT) -> Ite
         NeffError: It is no tar, broken, sparse, or says sizes that cannot be.
         TooMuchError: One of the limits.
     """
-    headers = 0
-    extended: dict[str, str] = {}
-    while block := stream.read(BLOCK):
-        if not block.strip(b"\0"):
-            break  # a tar's end is two blocks of zeros; what follows belongs to nobody
-        headers += 1
-        if headers > limits.members:
+    headers = _Headers(stream, limits.extension)
+    for info in _infos(headers, tally):
+        if tally.members >= limits.members:
             raise TooMuchError(f"its tar has more than {limits.members} members")
-        try:
-            info = tarfile.TarInfo.frombuf(block, "utf-8", "backslashreplace")
-        except tarfile.HeaderError as error:
-            raise NeffError(f"its tar is broken after {tally.members} members: {error}", damaged=False) from error
-        if info.type in {tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE}:
-            records = _records(_extension(stream, info.size, limits))
-            if info.type != tarfile.XGLTYPE:
-                extended |= records
-            continue
-        if info.type in {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK}:
-            text = _extension(stream, info.size, limits).split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
-            if info.type == tarfile.GNUTYPE_LONGNAME:
-                extended["path"] = text
-            continue
         tally.members += 1
-        found = _member(stream, info, extended)
-        extended = {}
-        if found is None:
+        bodiless = info.type in tarfile.SUPPORTED_TYPES and not info.isreg()
+        if info.issparse() or any(key.startswith("GNU.sparse") for key in info.pax_headers):
+            raise NeffError(f"its member {printable(info.name)} is sparse, which no compiler writes", damaged=False)
+        if info.size < 0 or (bodiless and info.size):
+            raise NeffError(f"its member {printable(info.name)} has a size of {info.size}", damaged=False)
+        if bodiless:
             tally.links += not info.isdir()
             continue
-        tally.unsound += not found.sound
-        yield found
-        found.leave()
+        name = info.name
+        while name.startswith("./"):
+            name = name[2:]
+        sound = bool(name) and not name.startswith("/") and ".." not in name.split("/") and not {"\\", "\0"} & {*name}
+        tally.unsound += not sound
+        yield TarMember(name, info.size, info.mtime, info.uname, info.gname, sound, stream)
+    if headers.last.strip(b"\0"):
+        raise NeffError(f"its tar is broken after {tally.members} members", damaged=False)
     if not tally.members:
         raise NeffError("its tar is empty", damaged=False)
 
 
-def _member(stream: Unpacked, info: tarfile.TarInfo, extended: dict[str, str]) -> TarMember | None:
-    """A regular file, or None for what has no body."""
-    name = extended.get("path", info.name)
-    if info.issparse() or info.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in extended):
-        raise NeffError(f"its member {printable(name)} is sparse, which no compiler writes", damaged=False)
-    size = info.size
-    if "size" in extended:
-        # Only digits: int() takes more, such as "1_0" and " 10".
-        if not extended["size"].isascii() or not extended["size"].isdigit() or len(extended["size"]) > 19:  # noqa: PLR2004
-            raise NeffError(
-                f"its member {printable(name)} has a size of {printable(extended['size'], 40)}", damaged=False
-            )
-        size = int(extended["size"])
-    bodiless = info.type in tarfile.SUPPORTED_TYPES and not info.isreg()
-    if size < 0 or (bodiless and size):
-        raise NeffError(f"its member {printable(name)} has a size of {size}", damaged=False)
-    if bodiless:
-        return None
-    while name.startswith("./"):
-        name = name[2:]
-    parts = name.split("/")
-    sound = bool(name) and not name.startswith("/") and ".." not in parts and "\\" not in name and "\0" not in name
-    return TarMember(
-        name=name,
-        size=size,
-        time=int(info.mtime),
-        owner=extended.get("uname", info.uname),
-        group=extended.get("gname", info.gname),
-        sound=sound,
-        _stream=stream,
-    )
-
-
-def _extension(stream: Unpacked, size: int, limits: NeffLimits) -> bytes:
-    if not 0 <= size <= limits.extension:
-        raise NeffError(f"its tar has an extended header of {size} bytes", damaged=False)
-    padded = size + -size % BLOCK
-    body = stream.read(padded)
-    if len(body) < padded:
-        raise NeffError("its tar ends within an extended header", damaged=False)
-    return body[:size]
-
-
-def _records(body: bytes) -> dict[str, str]:
-    """The `length key=value` lines of a pax header.
-
-    Raises:
-        NeffError: They are none.
-    """
-    found: dict[str, str] = {}
-    at = 0
-    while at < len(body) and body[at]:
-        space = body.find(b" ", at, at + 20)
-        length = body[at:space]
-        end = at + int(length) if space > 0 and length.isdigit() else 0
-        key, equals, value = body[space + 1 : end - 1].partition(b"=")
-        if end <= space or end > len(body) or not equals:
-            raise NeffError("its tar has a broken extended header", damaged=False)
-        found[key.decode("utf-8", "backslashreplace")] = value.decode("utf-8", "backslashreplace")
-        at = end
-    return found
+def _infos(headers: _Headers, tally: Tally) -> Iterator[tarfile.TarInfo]:
+    """What tarfile makes of the headers."""
+    source = cast("IO[bytes]", headers)
+    try:
+        with tarfile.open(fileobj=source, mode="r:", encoding="utf-8", errors="backslashreplace") as tar:
+            while (info := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+                yield info
+    except NeffError:
+        raise
+    except (tarfile.TarError, ValueError, LookupError, RecursionError) as error:  # the last of headers to headers
+        raise NeffError(f"its tar is broken after {tally.members} members: {error}", damaged=False) from error

@@ -4,55 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
+from cachekit.compilers.graphs import Graph
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff.container import Header, NeffError, Payload, Slice, module_in, payload_of
-from cachekit.compilers.neuron.neff.contents import Contents, Tensor
+from cachekit.compilers.neuron.neff.contents import Contents
 from cachekit.compilers.neuron.neff.members import DEFAULT, NeffLimits, Tally, TooMuchError, Unpacked, members
 from cachekit.store.leaks import Leaks, Scanner
 
 
-class Neff(Struct, frozen=True):
-    """What a compiled graph says of itself. All text is safe to print; empty text means that it does not say."""
-
-    header: Header
-    digest: str  # how the digest is spelled: md5, "md5, words reversed", sha256
-    compressed: bool
-    compiler: str  # neuronx-cc's version with its commit, as in `neuronxcc-<compiler>`
-    target: str  # the chip's internal name: sunda
-    chip: str  # its instance family: trn1; "any"; the internal name where nobody here knows it; empty: not told
-    revision: str
-    subgraphs: tuple[str, ...]  # one for each physical core
-    features: tuple[str, ...]  # names of feature bits, as far as the compiler writes them
-    ranks: int  # workers that its collectives join; 0 without collectives, or where it does not say
-    built: str  # when it was packed, ISO 8601 in UTC
-    name: str  # what the compiler was given as --output
-    module: str  # MODULE_<graph>+<flags>, where the name has it
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    members: int
-    leaks: Leaks
-    notes: tuple[str, ...]  # what is odd about it, or could not be read
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values: the header's beside the rest."""
-        document: dict[str, Any] = msgspec.to_builtins(self)
-        header = document.pop("header")
-        return {
-            **document,
-            **{name: header[name] for name in ("package_version", "build", "uuid", "cores", "lnc")},
-            "bytes": facts.NEFF_HEADER_SIZE + self.header.data_size,
-            "neff_version": self.header.version,
-            "feature_bits": f"{self.header.feature_bits:#x}",
-        }
-
-
-def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: Slice | None = None) -> Neff:
+def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: Slice | None = None) -> Graph:
     """Verify a NEFF, or the `part` of an archive that is one, and say what it is.
 
     With `leaks` everything is looked through for paths and names; `limits` say how far a hostile file is followed.
@@ -62,7 +25,7 @@ def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: 
         OSError: It cannot be read.
     """
     with payload_of(path, part) as payload:
-        described: Neff | NeffError
+        described: Graph | NeffError
         try:
             described = _describe(payload, leaks=leaks, limits=limits)
         except NeffError as error:
@@ -74,12 +37,12 @@ def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: 
         return replace(described, digest=payload.header.algorithm + ("" if form == "plain" else f", {form}"))
 
 
-def _describe(payload: Payload, *, leaks: bool, limits: NeffLimits) -> Neff:
+def _describe(payload: Payload, *, leaks: bool, limits: NeffLimits) -> Graph:
     header = payload.header
     stream = Unpacked(payload, limits)
     contents, scanner, tally = Contents(limits), Scanner(), Tally()
     scanner.words(header.name, "header")
-    youngest = 0
+    youngest = 0.0
     stopped = ""
     try:
         for member in members(stream, tally, limits):
@@ -99,8 +62,8 @@ def _describe(payload: Payload, *, leaks: bool, limits: NeffLimits) -> Neff:
     if name != header.name:
         scanner.words(name, facts.NEFF_INFO)
     target = contents.targets[0] if contents.targets else ""
-    return Neff(
-        header=header,
+    cut = name == header.name and header.name_is_cut
+    return Graph(
         digest="",
         compressed=stream.compressed,
         compiler=contents.compiler,
@@ -112,12 +75,21 @@ def _describe(payload: Payload, *, leaks: bool, limits: NeffLimits) -> Neff:
         ranks=contents.ranks,
         built=_time(stream.time or youngest),
         name=name,
-        module=module_in(name, cut=name == header.name and header.name_is_cut),
+        name_is_cut=cut,
+        module=module_in(name, cut=cut),
         inputs=contents.inputs,
         outputs=contents.outputs,
         members=tally.members,
         leaks=scanner.leaks() if leaks else Leaks(complete=False),
         notes=tuple(_notes(header, contents, tally, stopped)),
+        package_version=header.package_version,
+        build=header.build,
+        uuid=header.uuid,
+        cores=header.cores,
+        lnc=header.lnc,
+        bytes=facts.NEFF_HEADER_SIZE + header.data_size,
+        neff_version=header.version,
+        feature_bits=f"{header.feature_bits:#x}",
     )
 
 
@@ -145,6 +117,6 @@ def _notes(header: Header, contents: Contents, tally: Tally, stopped: str) -> li
     return notes
 
 
-def _time(seconds: int) -> str:
+def _time(seconds: float) -> str:
     # Years beyond 9999 come from hostile tars only.
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat() if 0 < seconds < 1 << 37 else ""
+    return datetime.fromtimestamp(int(seconds), timezone.utc).isoformat() if 0 < seconds < 1 << 37 else ""

@@ -39,7 +39,7 @@ class Owner(Struct, frozen=True):
         return process.is_dead(self.place, self.pid, self.began)
 
 
-class Claim(Struct, frozen=True):
+class LeaseDocument(Struct, frozen=True):
     """What stands in a lease.
 
     Attributes:
@@ -71,8 +71,8 @@ class Claim(Struct, frozen=True):
             since = ""
         return f"process {owner.pid} of {owner.user}@{owner.host}{since}"
 
-    def next(self, **changes: object) -> Claim:
-        """The same claim, one beat later."""
+    def next(self, **changes: object) -> LeaseDocument:
+        """The same lease, one beat later."""
         return structs.replace(self, beat=self.beat + 1, **changes)
 
 
@@ -83,16 +83,16 @@ def myself() -> Owner:
 
 
 # Made once, where no other thread is: msgspec learns a type at its first use.
-_DECODER = msgspec.json.Decoder(Claim)
+_DECODER = msgspec.json.Decoder(LeaseDocument)
 
 
-def encode(one: Claim) -> bytes:
+def encode(one: LeaseDocument) -> bytes:
     """The document to store."""
     return msgspec.json.encode(one) + b"\n"
 
 
-def decode(data: bytes) -> Claim | None:
-    """Read a document back; None where it is no claim, or of another schema: one that somebody holds all the same."""
+def decode(data: bytes) -> LeaseDocument | None:
+    """Read a document back; None where it is no lease, or of another schema; somebody holds that lease all the same."""
     try:
         found = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError):

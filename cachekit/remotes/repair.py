@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError
 from cachekit.remotes.fetch import Judge, pull
 from cachekit.remotes.locked import same_artifacts
 from cachekit.remotes.remote import Found, Remote
@@ -29,7 +29,7 @@ def repair(
     examine: Callable[[str], Examine | None],
     judge: Callable[[str], Judge],
 ) -> tuple[Problem, ...]:
-    """Mend what can be mended.
+    """Repair what can be repaired.
 
     Args:
         store: The store.
@@ -46,21 +46,21 @@ def repair(
     """
     done = []
     try:
-        with store.holding():
+        with store.using():
             sweep_partials(store.layout)
             for problem in problems:
                 store.journal.show("verify.repairing", file=problem.file, key=problem.keys[0])
-                source, why = _Mender(store, remotes, problem, examine, judge).mend()
-                done.append(structs.replace(problem, mended=source, left=why))
-                name = "verify.mended" if source else "verify.left"
+                source, why = _Repair(store, remotes, problem, examine, judge).run()
+                done.append(structs.replace(problem, repaired=source, left=why))
+                name = "verify.repaired" if source else "verify.left"
                 store.journal.emit(name, key=problem.keys[0], file=problem.file, how=source or why)
     except OSError as error:
         raise store_error(store.layout.home, error) from error
     return tuple(done)
 
 
-class _Mender:
-    """Mends one problem."""
+class _Repair:
+    """The repair of one problem."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class _Mender:
         self._store, self._remotes = store, remotes
         self._problem = problem
         self._examine, self._judge = examine, judge
-        self._path = store.layout.record(*problem.place)
+        self._path = store.layout.record(problem.place)
         self._reasons: list[str] = []
 
-    def mend(self) -> tuple[str, str]:
+    def run(self) -> tuple[str, str]:
         """Where the good bytes came from, or why there are none."""
         if not self._bad():
             return "another record's repair", ""
@@ -84,7 +84,7 @@ class _Mender:
             return "", "a folder is in its place: remove the folder"
         for remote in self._remotes.readable:
             remote.retry()
-            self._mend_from(remote)
+            self._repair_from(remote)
             if not self._bad():
                 return remote.name, ""
         if not self._remotes.readable:
@@ -103,13 +103,15 @@ class _Mender:
     def _look(self) -> list[Problem]:
         return verify_record(self._store, self._problem.place, self._examine)
 
-    def _mend_from(self, remote: Remote) -> None:
-        """Mend it from one remote, if that has what is needed."""
+    def _repair_from(self, remote: Remote) -> None:
+        """Repair it from one remote, if that has what is needed."""
         try:
-            found = remote.find(*self._problem.place, anew=True)
+            found = remote.find(self._problem.place, anew=True)
             for candidate in (self._same_modules(remote), found):
                 if candidate is not None and self._pulled(candidate):
                     return
+        except UntrustedError as error:
+            self._reasons.append(f"{remote.name}: {error.cause}")
         except (RemoteError, AuthError) as error:
             self._remotes.failed(remote, error)
             self._reasons.append(f"{remote.name}: {error.message}")
@@ -118,7 +120,7 @@ class _Mender:
 
     def _same_modules(self, remote: Remote) -> Found | None:
         """Our own record, where the remote has the same bytes of those modules that are bad."""
-        record = self._store.read(*self._problem.place) if self._problem.kind == "blob" else None
+        record = self._store.read(self._problem.place) if self._problem.kind == "blob" else None
         if record is None:
             return None
         bad = {one.sha256 for one in self._look() if one.kind == "blob"}

@@ -1,4 +1,4 @@
-"""A secret in an address, of a cache or of what was to be one, is shown nowhere."""
+"""A secret in the address of a remote, or in what was meant as one, is redacted wherever it is shown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cachekit
-from cachekit import config
+from cachekit import config, redact
 from cachekit.compilers.neuron import root
 from cachekit.remotes import address as addresses
-from cachekit.text import has_secret, redact
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -68,32 +67,32 @@ def bare(text: str) -> bool:
 @pytest.mark.parametrize("address", SECRET)
 @pytest.mark.parametrize("policy", ["", ":rw"])
 def test_what_may_be_a_secret_is_hidden_and_the_rest_is_not(address, policy):
-    shown = redact(address + policy)
+    shown = redact.address(address + policy)
     assert bare(shown)
     assert "***" in shown
     assert shown.endswith(policy or shown[-1])
-    assert has_secret(address)
+    assert redact.has_secret(address)
     assert shown[:2] == address[:2] or TOKEN in address or address[0] == "b"
 
 
 @pytest.mark.parametrize("address", FINE)
 def test_an_address_without_one_is_shown_as_it_is(address):
-    assert redact(address) == address
-    assert not has_secret(address)
+    assert redact.address(address) == address
+    assert not redact.has_secret(address)
     assert [link.address for link in addresses.parse(["local:rw", f"{address}:rw"], {})][1:] == [address]
 
 
 @given(st.lists(st.sampled_from(SECRET + FINE), min_size=1, max_size=4), st.sampled_from(["", "r", "w", "rw"]))
 def test_several_with_commas_are_hidden_each(addresses, policy):
-    """As a chain is written."""
+    """As a list of remotes is written."""
     words = [f"{address}:{policy}" if policy else address for address in addresses]
-    assert redact(",".join(words)) == ",".join(map(redact, words))
+    assert redact.address(",".join(words)) == ",".join(map(redact.address, words))
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
 def test_whatever_it_is_hiding_twice_is_hiding_once(text):
-    once = redact(text)
-    assert redact(once) == once
+    once = redact.address(text)
+    assert redact.address(once) == once
 
 
 @pytest.mark.parametrize("address", SOME)

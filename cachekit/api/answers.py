@@ -1,0 +1,67 @@
+"""The types of all answers and of their parts: what the command line shows, and what `--schema` is made of."""
+
+from __future__ import annotations
+
+from cachekit.compilers.adapter import CachePlace
+from cachekit.compilers.graphs import CompiledFile, Graph, StoredModule, Tensor
+from cachekit.compilers.machine import Machine
+from cachekit.config import Setting
+from cachekit.health import Finding
+from cachekit.key.canonical import Change
+from cachekit.key.words import Told
+from cachekit.recipe.convert.draft import Note
+from cachekit.remotes.push import Pushed
+from cachekit.store.divergent import Divergent, DivergentBuilds, Maker
+from cachekit.store.gc import Collected, GoneRecord
+from cachekit.store.index_rows import Listed
+from cachekit.store.leaks import Leaks
+from cachekit.store.verify import Problem, Verified
+from cachekit.trust.builder import Builder, CiRun
+from cachekit.verbs.check_build import CheckedBuild
+from cachekit.verbs.coverage import Coverage, CoverageOfAll
+from cachekit.verbs.doctor import Diagnosis
+from cachekit.verbs.export_bundle import Bundled
+from cachekit.verbs.export_cache import Exported
+from cachekit.verbs.forecast import Forecast, Row, Totals
+from cachekit.verbs.hub import RemoteContents, Used
+from cachekit.verbs.import_bundle import Unbundled
+from cachekit.verbs.import_cache import Imported
+from cachekit.verbs.inspect import Source, StoredRecord, Vouched
+from cachekit.verbs.lock import CheckedLock, LockedRecipe, LockFile
+from cachekit.verbs.pins import Pinned
+from cachekit.verbs.planned import Planned, Warmed
+from cachekit.verbs.prove import Contract
+from cachekit.verbs.pull import Outcome, Pulls
+from cachekit.verbs.push import Pushes
+from cachekit.verbs.remove import Deleted
+from cachekit.verbs.run import Ran
+from cachekit.verbs.stats import Figures, Part, Rate, Stats
+from cachekit.verbs.train import Trained
+from cachekit.verbs.trust_records import CheckedRemote, JudgedRecord, SignedRecord
+from cachekit.verbs.trust_settings import AskedOf, ChangedTrust, NamedSigner, Signers, SigningKey
+from cachekit.verbs.warm_matrix import WarmedAll
+from cachekit.verbs.why import Compared, Why
+from cachekit.verbs.why_run import RunWhy
+from cachekit.verbs.zoo import (
+    InstanceRow,
+    ModelRow,
+    NewRecipe,
+    RecipeEntry,
+    RecipeRow,
+    ToolchainRow,
+    ZooExpected,
+    ZooModel,
+)
+from cachekit.verbs.zoo_check import Checked
+
+__all__ = [
+    "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
+    "CheckedRemote", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage", "CoverageOfAll",
+    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Exported", "Figures", "Finding", "Forecast", "GoneRecord",
+    "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "Machine",
+    "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome", "Part", "Pinned", "Planned", "Problem", "Pulls",
+    "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow", "RemoteContents", "Row", "RunWhy", "Setting",
+    "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
+    "ToolchainRow", "Totals", "Trained", "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
+    "ZooExpected", "ZooModel",
+]  # fmt: skip

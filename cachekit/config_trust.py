@@ -1,0 +1,266 @@
+"""The `[trust]` table of the settings: whose records are used, which no longer are, and what signs one's own.
+
+    [trust]
+    key = "~/.ssh/id_ed25519"
+    salt = ""
+    [trust.signers.alice]
+    key = "ssh-ed25519 AAAA…"
+    valid_before = "2027-01-01"
+    [trust.revoked]
+    keys = ["SHA256:…"]
+    records = ["<digest>"]
+    before = "2026-11-01"
+
+The table is only ever read from files of the user and of the project, never from a cache. Unlike other settings it is
+put together from both files: what one revokes, the other does not bring back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date, datetime, time, timezone
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, structs
+
+from cachekit import redact
+from cachekit.errors import UsageError
+from cachekit.values import by_value
+
+KEY = "CACHEKIT_TRUST_KEY"  # the variable of `trust.key`
+_PRIVATE = "PRIVATE KEY-----"
+_SIGNER = ("key", "valid_after", "valid_before")
+_REVOKED = ("keys", "records", "before")
+_DIGEST = "[0-9a-f]{64}"
+
+
+class SignerTable(Struct, frozen=True):
+    """A signer: the line of a public key, and from when until when it is believed, in UTC; None is no limit."""
+
+    key: str
+    valid_after: datetime | None = None
+    valid_before: datetime | None = None
+
+
+class RevokedTable(Struct, frozen=True):
+    """What is no longer believed: fingerprints of keys, digests of records, and all that was made before a time."""
+
+    keys: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    before: datetime | None = None
+
+
+class TrustTable(Struct, frozen=True):
+    """The whole table.
+
+    Attributes:
+        key: The path of the key that signs, or the key itself, as a CI service hands out secrets; never shown then.
+        salt: With another one, all older records are misses.
+        signers: By the names that the settings give them.
+        revoked: What is no longer believed.
+    """
+
+    key: str = ""
+    salt: str = ""
+    signers: Mapping[str, SignerTable] = {}
+    revoked: RevokedTable = RevokedTable()
+
+    __hash__ = by_value
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The table as it may be shown: what nothing sets is left out."""
+        said: dict[str, Any] = {"key": hide(self.key), "salt": self.salt}
+        said["signers"] = {
+            name: {field: _text(value) for field, value in structs.asdict(one).items() if value}
+            for name, one in self.signers.items()
+        }
+        said["revoked"] = {field: _text(value) for field, value in structs.asdict(self.revoked).items() if value}
+        return {name: value for name, value in said.items() if value}
+
+    def __repr__(self) -> str:
+        return f"TrustTable({self.shown})"
+
+
+def hide(key: str) -> str:
+    """What `trust.key` says, as it may be shown: a path is, a key is not."""
+    return redact.HIDDEN if _PRIVATE in key else redact.address(key)
+
+
+def is_inline(key: str) -> bool:
+    """Whether `trust.key` holds the key itself, and not its path."""
+    return _PRIVATE in key
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is the digest of a record, as `revoked.records` has it."""
+    return re.fullmatch(_DIGEST, text) is not None
+
+
+def anchored(table: Any, path: Path) -> Any:
+    """A file's table, whose relative path of a key starts at the file.
+
+    Raises:
+        UsageError: The file holds the private key itself.
+    """
+    key = table.get("key") if isinstance(table, dict) else None
+    if not isinstance(key, str) or not key or key.startswith(("/", "~", "$")):
+        return table
+    if is_inline(key):
+        raise UsageError(
+            f"{path}: trust.key holds a private key",
+            cause="files of settings are read by others, and end in repositories",
+            hint=f"make a new key; name its path here, or give the key itself in {KEY}",
+        )
+    return {**table, "key": str(path.parent / key)}
+
+
+def merged(user: Any, project: Any) -> Any:
+    """The tables of the user's file and of the project's as one, which is checked afterwards.
+
+    Of a key, a salt and a signer's name the project's stands; what either revokes is revoked, and of two dates the
+    later one counts. Where both name a signer with the same key, it is believed only while both say so. A table of
+    the user's that cannot be read stands alone, and is refused: the project's would hide what the user meant to revoke.
+    """
+    try:
+        read(user)
+    except (TypeError, ValueError):
+        return user
+    if not isinstance(project, dict):
+        return project
+    both = {**user, **project}
+    for name in ("signers", "revoked"):
+        if isinstance(user.get(name), dict) and isinstance(project.get(name), dict):
+            both[name] = {**user[name], **project[name]}
+    if isinstance(user.get("signers"), dict) and isinstance(project.get("signers"), dict):
+        both["signers"] |= {name: _narrowed(one, user["signers"]) for name, one in project["signers"].items()}
+    mine, theirs = user.get("revoked"), project.get("revoked")
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        for name in ("keys", "records"):
+            if isinstance(mine.get(name), list) and isinstance(theirs.get(name), list):
+                both["revoked"][name] = [*mine[name], *theirs[name]]
+        if "before" in mine and "before" in theirs:
+            # What is no date is refused when the whole is read.
+            with suppress(ValueError):
+                both["revoked"]["before"] = max(_moment(mine["before"], ""), _moment(theirs["before"], ""))
+    return both
+
+
+def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
+    """A signer of the project's file, believed no longer than the user's file believes the same key."""
+    key = signer.get("key") if isinstance(signer, dict) else None
+    for one in known.values():
+        if isinstance(key, str) and one["key"].split()[:2] == key.split()[:2]:
+            for name, stricter in (("valid_after", max), ("valid_before", min)):
+                with suppress(ValueError):  # what is no date is refused when the whole is read
+                    times = [_moment(of[name], "") for of in (signer, one) if name in of]
+                    signer = {**signer, name: stricter(times)} if times else signer
+    return signer
+
+
+def remotes_merged(user: Any, project: Any) -> Any:
+    """The project's table of remotes, where those that the user's file asks signatures of stay so.
+
+    They are known by their names and by their addresses: a project may call the same place differently.
+    """
+    if not isinstance(user, dict) or not isinstance(project, dict):
+        return project
+    signed = {name: one.get("url") for name, one in user.items() if isinstance(one, dict) and _is_signed(one)}
+    return {
+        name: {**one, "trust": "signed"}
+        if isinstance(one, dict) and (name in signed or one.get("url") in signed.values())
+        else one
+        for name, one in project.items()
+    }
+
+
+def _is_signed(remote: Mapping[str, Any]) -> bool:
+    return remote.get("trust") == "signed"
+
+
+def read(value: Any) -> TrustTable:
+    """The checked table.
+
+    Raises:
+        ValueError: A name in it is unknown, or a value is of the wrong kind.
+    """
+    if isinstance(value, TrustTable):
+        return value
+    table = _table(value, "trust", ("key", "salt", "signers", "revoked"))
+    signers = table.get("signers", {})
+    if not isinstance(signers, dict):
+        raise ValueError("expected [trust.signers.NAME] tables with a key")  # noqa: TRY004 - one kind of error
+    gone = _table(table.get("revoked", {}), "trust.revoked", _REVOKED)
+    return TrustTable(
+        key=_word(table.get("key", ""), "trust.key"),
+        salt=_word(table.get("salt", ""), "trust.salt"),
+        signers={name: _signer(name, one) for name, one in signers.items()},
+        revoked=RevokedTable(
+            _listed(
+                gone.get("keys", []), "keys", r"SHA256:[A-Za-z0-9+/]{43}", "fingerprints, as `ssh-keygen -l` prints"
+            ),
+            _listed(gone.get("records", []), "records", _DIGEST, "digests of 64 digits"),
+            _moment(gone["before"], "trust.revoked.before") if "before" in gone else None,
+        ),
+    )
+
+
+def _signer(name: str, value: Any) -> SignerTable:
+    where = f"trust.signers.{redact.address(name)}"
+    table = _table(value, where, _SIGNER)
+    key = _word(table.get("key", ""), f"{where}.key")
+    if not key or is_inline(key):
+        raise ValueError(
+            f'expected key = "ssh-ed25519 AAAA…" for the signer {redact.address(name)}: a line of a .pub file'
+        )
+    times = {field: _moment(table[field], f"{where}.{field}") for field in _SIGNER[1:] if field in table}
+    return SignerTable(key, **times)
+
+
+def _table(value: Any, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a [{where}] table")  # noqa: TRY004 - one kind of error for bad values
+    if unknown := [name for name in value if name not in names]:
+        near = get_close_matches(str(unknown[0]), names, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+        # No colon: what stands before one and a question mark is taken for an address, and hidden.
+        raise ValueError(f"[{where}] has no {redact.address(str(unknown[0]))}; {meant}")
+    return value
+
+
+def _word(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{where} must be text in quotes")  # noqa: TRY004 - one kind of error for bad values
+    return value
+
+
+def _listed(value: Any, name: str, pattern: str, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"trust.revoked.{name} must be a list of {what}")
+    if bad := [one for one in value if not re.fullmatch(pattern, one)]:
+        raise ValueError(f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is none")
+    return tuple(dict.fromkeys(value))
+
+
+def _moment(value: Any, where: str) -> datetime:
+    """A date, or a date and a time, as text or as TOML has them; in UTC where no zone is said."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(re.sub(r"[Zz]\Z", "+00:00", value))
+        except ValueError:
+            raise ValueError(f'{where} must be a date, as "2026-11-01"') from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        raise ValueError(f'{where} must be a date, as "2026-11-01"')  # noqa: TRY004 - one kind of error for bad values
+    return value.replace(tzinfo=value.tzinfo or timezone.utc).astimezone(timezone.utc)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return list(value) if isinstance(value, tuple) else redact.address(value)

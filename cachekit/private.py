@@ -1,0 +1,398 @@
+"""Whose a folder is: whether somebody else can change what lies there, or what its name leads to.
+
+A compiler cache is code, so what a compiler loads must lie where nobody else can put anything in its place. That is a
+question about each folder on the way, not about the last one alone: who may write to a folder may rename what is in it.
+
+A folder is this user's own if every folder on the way to it belongs to this user or root, and nobody else may write to
+one of them. A folder with the sticky bit (`/tmp`) may be on the way: nobody can rename there what belongs to somebody
+else. A link is followed only where it belongs to this user or root and lies in a folder that others cannot write to. A
+group that consists of this user alone, as most distributions make one for each user, is nobody else.
+
+Every step is looked at through a descriptor. What is found once stays so: only this user and root could change it.
+
+Access lists are read where they can matter (POSIX.1e, acl(5)). Those of NFSv4 are not.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import shlex
+import stat
+import struct
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+CLOSED = 0o700  # of a private folder
+FILE = 0o600  # of a file in one
+MOST = 256  # folders below one that are looked at
+_LINKS = 40  # that are followed, as many as Linux follows
+_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# linux/posix_acl_xattr.h and posix_acl.h: a version, and then entries of a tag, permissions and an id.
+_ACL, _VERSION, _HEADER, _ENTRY = "system.posix_acl_access", 2, struct.Struct("<I"), struct.Struct("<HHI")
+_USER, _GROUP_OBJ, _GROUP, _WRITE = 0x02, 0x04, 0x08, 0x2
+
+Whose = Literal["own", "group", "others"]
+ORDER: tuple[Whose, ...] = ("own", "group", "others")
+
+
+class Standing(Struct, frozen=True):
+    """Whose a folder is.
+
+    Attributes:
+        whose: `own`: only this user and root can change what lies there; `group`: the members of a group of this user
+            can, too; `others`: somebody else can.
+        why: Who else, and where: a sentence without a full stop; empty for `own`.
+        mend: The command that makes it this user's own; empty where none of this user's does.
+    """
+
+    whose: Whose
+    why: str = ""
+    mend: str = ""
+
+
+OWN = Standing("own")
+
+
+class NotPrivateError(PermissionError):
+    """Somebody else can change what lies in a folder, or what its name leads to.
+
+    Attributes:
+        standing: Who, and the command that helps.
+    """
+
+    def __init__(self, path: Path, standing: Standing) -> None:
+        super().__init__(errno.EPERM, standing.why, str(path))
+        self.standing = standing
+
+
+class _Step(NamedTuple):
+    """A folder on the way, or a link.
+
+    Attributes:
+        state: Its own; a link's is the link's.
+        users: Who may write there by an access list, beside its owner.
+        groups: Whose members may; not this user's own group.
+        last: It is the folder itself.
+        loose: It is a link that everybody can replace, or one of too many.
+    """
+
+    place: Path
+    state: os.stat_result
+    users: frozenset[int] = frozenset()
+    groups: frozenset[int] = frozenset()
+    last: bool = False
+    loose: bool = False
+
+    @property
+    def everybody(self) -> bool:
+        return bool(self.state.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(self.state.st_mode)
+
+    @property
+    def open(self) -> bool:
+        """Others may make files there."""
+        return bool(self.everybody or self.users or self.groups)
+
+    @property
+    def renamable(self) -> bool:
+        """Others may put something else in the place of what lies there."""
+        return self.open and (self.last or not self.state.st_mode & stat.S_ISVTX)
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that only this user can look into, or close the one that is there; gives its path.
+
+    What is missing above it is made as well, for others to look into where the umask lets them.
+
+    Raises:
+        NotPrivateError: Somebody else can change what lies there, or could: nothing was made below that.
+        OSError: It cannot be made.
+    """
+    handle = _walk(path, _closable, make=True)
+    try:
+        if stat.S_IMODE(os.fstat(handle).st_mode) != CLOSED:
+            os.fchmod(handle, CLOSED)
+    finally:
+        os.close(handle)
+    return path
+
+
+def obstacle(path: Path) -> Standing | None:
+    """What `private_folder` would refuse; None where it could make or close the folder, as far as others go."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            os.close(_walk(path, _closable))
+        except NotPrivateError as error:
+            return error.standing
+        except PermissionError:
+            return standing(path)
+    return None
+
+
+def standing(path: Path, depth: int = 0) -> Standing:
+    """Whose a folder is; of one that is not there, whose it would be if this user made it.
+
+    One that cannot be looked at is another's.
+
+    Args:
+        path: The folder.
+        depth: Look as far down into the folders below as well, at the first `MOST` of them.
+    """
+    steps: list[_Step] = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            os.close(_walk(path, steps.append))
+        except PermissionError:
+            return Standing("others", f"this user may not look into {steps[-1].place}")
+    if steps[-1].last and depth:
+        steps += islice(_below(steps[-1].place, depth), MOST)
+    mine = _groups()
+    # Who shared a folder with a group of this user may own those above it, and each of the group those below it.
+    sharers = {step.state.st_uid for step in steps if step.groups & mine}
+    below, found = False, OWN
+    for step in steps:
+        below = below or bool(step.groups & mine)
+        if step.loose or not (_mine(step.state) or below or step.state.st_uid in sharers):
+            return _of_another(step.place, step.state)
+        if step.renamable and (step.everybody or step.users or step.groups - mine):
+            return _open(step)
+        if step.renamable or not _mine(step.state):
+            found = Standing("group", _open(step).why if step.open else _of_another(step.place, step.state).why)
+    return found
+
+
+def outsider(handle: int, place: Path, whose: Whose) -> str:
+    """Why an open file or folder is not of those to whom the folder belongs that it lies in; empty where it is.
+
+    Args:
+        handle: Its descriptor.
+        place: What it is called.
+        whose: What `standing` found of the folder; whoever may write there can have made it.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    step = _step(place, handle, last=True)
+    if whose == "own" and not _mine(step.state):
+        return _of_another(place, step.state).why
+    within = _groups() if whose == "group" else set[int]()
+    return _open(step).why if step.everybody or step.users or step.groups - within else ""
+
+
+def _below(folder: Path, depth: int) -> Iterator[_Step]:
+    """The folders below one; links are none of them."""
+    try:
+        with os.scandir(folder) as entries:
+            folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for path in folders:
+        with suppress(OSError):
+            handle = os.open(path, _LOOK)
+            try:
+                yield _step(path, handle, last=True)
+            finally:
+                os.close(handle)
+        if depth > 1:
+            yield from _below(path, depth - 1)
+
+
+def _closable(step: _Step) -> None:
+    if not step.last:
+        _refuse(step)
+    elif step.state.st_uid != os.geteuid():
+        raise NotPrivateError(step.place, _of_another(step.place, step.state))
+
+
+def _refuse(step: _Step) -> None:
+    if step.loose or not _mine(step.state):
+        raise NotPrivateError(step.place, _of_another(step.place, step.state))
+    if step.renamable:
+        raise NotPrivateError(step.place, _open(step))
+
+
+def new_folder(variable: str) -> str:
+    """The command that makes a private folder and names it in a variable."""
+    good = standing(Path(tempfile.gettempdir(), "new")).whose == "own"
+    return f'export {variable}="$(mktemp -d{"" if good else " -p ~"})"'
+
+
+def opened(path: Path | str, flags: int = os.O_WRONLY | os.O_APPEND | os.O_CREAT) -> int:
+    """Open a file that only this user can read, made where it is missing; a link or a pipe in its place is refused.
+
+    Raises:
+        NotPrivateError: The file is somebody else's.
+        OSError: It cannot be opened.
+    """
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE)
+    try:
+        _close_file(handle, Path(path))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _close_file(handle: int, path: Path) -> None:
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if state.st_uid != os.geteuid():
+        raise NotPrivateError(path, _of_another(path, state))
+    if stat.S_IMODE(state.st_mode) != FILE:
+        os.fchmod(handle, FILE)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file that only this user can read, in the place of what is there.
+
+    Raises:
+        OSError: It cannot be written, or is somebody else's.
+    """
+    with open(path, "wb", opener=opened) as target:
+        target.write(data)
+
+
+def _walk(path: Path, look: Callable[[_Step], None], *, make: bool = False) -> int:
+    """Open a folder step by step; gives its descriptor.
+
+    Args:
+        path: The folder.
+        look: Called with each folder and link on the way, from the root on; raising ends the walk.
+        make: Make what is missing, and give a descriptor for reading.
+    """
+    left = deque(path.absolute().parts[1:])
+    place, links = Path("/"), 0
+    handle = os.open("/", _LOOK)
+    try:
+        step = _step(place, handle, last=not left)
+        look(step)
+        while left:
+            name = left.popleft()
+            state = _state(name, handle, make=(0o755 if left else CLOSED) if make else None)
+            if stat.S_ISLNK(state.st_mode):
+                links += 1
+                loose = step.everybody or links > _LINKS
+                look(_Step(place / name, state, step.users, step.groups, loose=loose))
+                # Whoever could replace it meanwhile is no stranger, or the walk has ended.
+                target = Path(os.readlink(name, dir_fd=handle))
+                left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))
+                if not target.is_absolute():
+                    continue
+                name, place = "/", Path("/")
+            below = os.open(name, _OPEN if make and not left else _LOOK, dir_fd=handle)
+            os.close(handle)
+            handle, place = below, place / name
+            step = _step(place, handle, last=not left)
+            look(step)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _state(name: str, above: int, *, make: int | None) -> os.stat_result:
+    """The state of what lies in an open folder; a folder of mode `make` is made where nothing does."""
+    try:
+        return os.stat(name, dir_fd=above, follow_symlinks=False)
+    except FileNotFoundError:
+        if make is None:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, make, dir_fd=above)
+    return os.stat(name, dir_fd=above, follow_symlinks=False)
+
+
+def _step(place: Path, handle: int, *, last: bool) -> _Step:
+    state = os.fstat(handle)
+    if not state.st_mode & stat.S_IWGRP:  # which an access list has for its mask: without it nobody in it may write
+        return _Step(place, state, last=last)
+    users, groups = set[int](), set[int]()
+    for tag, permissions, who in _entries(handle) or [(_GROUP_OBJ, _WRITE, 0)]:
+        if permissions & _WRITE and tag == _USER:
+            users.add(who)
+        elif permissions & _WRITE and tag in {_GROUP_OBJ, _GROUP}:
+            groups.add(state.st_gid if tag == _GROUP_OBJ else who)
+    me = os.geteuid()
+    others = frozenset(gid for gid in groups if not _alone(gid, me))
+    return _Step(place, state, frozenset(users - {0, me}), others, last)
+
+
+def _entries(handle: int) -> list[tuple[int, int, int]]:
+    """The entries of a folder's access list: tag, permissions, and user or group; empty where it has none."""
+    raw = b""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            raw = os.getxattr(f"/proc/self/fd/{handle}", _ACL)  # a descriptor that only looks cannot be asked itself
+    if len(raw) < _HEADER.size or _HEADER.unpack_from(raw)[0] != _VERSION:
+        return []
+    return list(_ENTRY.iter_unpack(raw[_HEADER.size : len(raw) - (len(raw) - _HEADER.size) % _ENTRY.size]))
+
+
+@cache
+def _alone(gid: int, user: int) -> bool:
+    """Whether nobody else is in a group: it is the user's own, of the same name, or root's."""
+    try:
+        group, account = grp.getgrgid(gid), pwd.getpwuid(user)
+    except KeyError:
+        return False
+    if set(group.gr_mem) - {account.pw_name, "root"}:
+        return False
+    return gid == 0 or (gid == account.pw_gid and group.gr_name == account.pw_name)
+
+
+def _groups() -> set[int]:
+    return {os.getegid(), *os.getgroups()}
+
+
+def _mine(state: os.stat_result) -> bool:
+    return state.st_uid in {0, os.geteuid()}
+
+
+def _of_another(place: Path, state: os.stat_result) -> Standing:
+    if stat.S_ISLNK(state.st_mode):
+        return Standing("others", f"{place} is a link that another user made or can replace")
+    return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)})")
+
+
+def _open(step: _Step) -> Standing:
+    if stat.S_ISLNK(step.state.st_mode):
+        return _of_another(step.place, step.state)
+    mode = f"mode {stat.S_IMODE(step.state.st_mode):o}"
+    if step.everybody:
+        who = "every user of this machine"
+    elif step.users:
+        who = f"the user {_name(min(step.users))}"
+    else:
+        who = f"the group {_group(min(step.groups))}"
+    place = shlex.quote(str(step.place))
+    sudo = "" if step.state.st_uid == os.geteuid() else "sudo "
+    # A folder for everybody, such as /tmp, stays one.
+    change = "+t" if step.everybody and not step.last and sudo else "go-w"
+    return Standing("others", f"{who} can write to {step.place} ({mode})", f"{sudo}chmod {change} {place}")
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -1,0 +1,399 @@
+"""Secrets: how they are told by name and by form, and how they are kept out of all that cachekit writes or prints.
+
+A secret belongs into the environment of the process that needs it. Whoever writes one into an address, a recipe or a
+command line all the same must not find it in records, journals, logs, errors or on screens: `***` stands in its place.
+
+Forms are those of gitleaks 8 (config/gitleaks.toml), kept to what has a prefix of its own: digests, base64 and names of
+modules look like any secret without one. Those are told by the names of what holds them (`WANDB_API_KEY`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+HIDDEN = "***"
+SHORTEST = 8  # characters of a variable's value that is looked for in what others print: shorter ones are words, too
+
+# Repetitions have limits where a stranger's line could make them quadratic.
+# Forms of values. A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
+_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
+_END = r"(?![A-Za-z0-9_])"
+_FORMS: tuple[tuple[str, str], ...] = (
+    ("hf_", r"hf_[A-Za-z0-9]{30,}"),
+    *((start, rf"{start}[\w.-]{{20,}}") for start in ("hf_oauth_", "hf_jwt_")),
+    ("api_org_", r"api_org_[A-Za-z0-9]{30,}"),
+    *((start, rf"{start}[A-Z2-7]{{16}}{_END}") for start in ("AKIA", "ASIA", "ABIA", "ACCA")),
+    ("A3T", rf"A3T[A-Z0-9][A-Z2-7]{{16}}{_END}"),
+    ("ABSK", r"ABSK[A-Za-z0-9+/]{109,269}=*"),
+    *((start, rf"{start}[A-Za-z0-9_]{{20,}}") for start in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_")),
+    *((start, rf"{start}[\w-]{{20,}}") for start in ("glpat-", "glrt-")),
+    ("sk-", r"sk-(?:(?:proj|svcacct|admin|ant-\w+|or-v1)-[\w-]{20,}|[A-Za-z0-9_]{20,})"),
+    ("xox", r"xox[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}"),
+    ("xapp-", r"xapp-\d-[A-Za-z0-9-]{10,}"),
+    ("npm_", rf"npm_[A-Za-z0-9]{{36}}{_END}"),
+    ("pypi-", r"pypi-AgE[\w-]{50,}"),
+    ("AIza", r"AIza[\w-]{35}(?![\w-])"),
+    ("GOCSPX-", r"GOCSPX-[\w-]{20,}"),
+    ("dapi", rf"dapi[a-f0-9]{{32}}(?:-\d)?{_END}"),
+    ("hvs.", r"hvs\.[\w-]{20,}"),
+    ("dop_v1_", rf"dop_v1_[a-f0-9]{{64}}{_END}"),
+    ("nvapi-", r"nvapi-[\w-]{60,}"),
+    *((start, rf"{start}[A-Za-z0-9]{{10,}}") for start in ("sk_live_", "rk_live_")),
+    ("ya29.", r"ya29\.[\w-]{20,}"),
+    ("AGE-SECRET-KEY-1", rf"AGE-SECRET-KEY-1[A-Z0-9]{{58}}{_END}"),
+    ("shpat_", rf"shpat_[A-Fa-f0-9]{{32}}{_END}"),
+    ("tskey-", r"tskey-[a-z]{2,20}-[\w-]{12,}"),
+    *((start, rf"{re.escape(start)}[A-Za-z0-9]{{30,}}") for start in ("gsk_", "r8_", "AKCp", "dp.pt.")),
+    ("pul-", rf"pul-[a-f0-9]{{40}}{_END}"),
+    ("SG.", r"SG\.[\w-]{20,99}\.[\w-]{20,}"),
+    ("eyJ", r"eyJ[\w-]{8,4000}\.[\w-]{8,}\.[\w-]*"),
+    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/[\w+/-]{20,}"),
+    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/[\w/-]{20,}"),
+    (".webhook.office.com/", r"[\w-]{1,99}\.webhook\.office\.com/[\w@/-]{20,}"),
+)
+# A word in capitals has the form of these, too: they must look drawn by lot.
+_AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
+_PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN).)*?(?:-----END[^-]*-----|\Z)"
+_PEM_BEGIN, _PEM_END = rb"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY", b"-----END"
+_PEM_LINES = 200
+# A name and a password, in any address. A password may have slashes in it; a port and a path are none.
+_LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{0,5}[/?#])[^\s\"'<>]{1,500}(?=@)"
+_SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
+# Passwords that two well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`. A reference is none.
+_TAKEN = (
+    r"(\b(?:curl\b[^\n|;&]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,99}:"
+    r"|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,300}?\s-p[\"']?))(?![$<*{%.])[^\s\"']+"
+)
+_BEARER = r"(?i)\b((?:Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{16,}=*)"
+# A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`.
+_NAMED = r"(?<![\w$%{])([A-Za-z][\w.-]{0,99})(=[\"']?|[\"']=[\"']?|\\?[\"']\s*:\s*\\?[\"']|:[ \t]+)"
+_VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
+_UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
+
+# Names of what holds a secret, in words: `apiKey` and `X-Api-Key` are `api key`.
+_NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
+_ALWAYS = frozenset({"password", "passwd", "passphrase", "webhook", "webhooks"})
+_LAST = frozenset(
+    """
+    secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
+    authorization bearer auth passwords cookie sas
+    """.split()  # noqa: SIM905
+)
+_GLUED = ("password", "passwd", "apikey", "secretkey", "accesskey", "authtoken", "accesstoken", "apitoken")
+_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+# What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by.
+_PLAIN_TOKENS = frozenset(
+    """
+    audio beg begin blank bos boi bot class cls decoder delimiter doc document end eoi eos eot fim first go human image
+    img instruction last line mask middle new next pad per pool prefix query response sep separator soft sos space
+    special start stop suffix system tag text think tool trigger unk user video word
+    """.split()  # noqa: SIM905
+)
+_PLAIN_KEYS = frozenset(
+    """
+    answer answers audio batch best cache candidate caption choice chosen code column compile content context dataset
+    data doc document feature field file foreign graph group hash history id image images index input inputs item join
+    json label labels lookup loss mask message messages metric model module monitor name node option order output
+    outputs param partition pixel primary prompt public question record rejected response routing row sample score
+    select sequence shard sort source split state store summary tag target task text title tree video
+    """.split()  # noqa: SIM905
+)
+_FORGES = frozenset({"", "azure", "devops", "gh", "github", "gitlab"})
+# Of variables only: elsewhere these are what is done, and what something is pinned to.
+_CAPITALS = frozenset({"pass", "pat", "otp", "pin"})
+_CODE = r"(?:.*[._])?(?:OTP|PIN)"  # the value of such a one is a number
+_PASS = frozenset("db email ftp http https key mail mysql pg postgres proxy redis smtp ssh user".split())  # noqa: SIM905
+_STORES = frozenset(
+    """
+    amqp broker clickhouse database db mongo mongodb mysql pg postgres postgresql rabbitmq redis sqlalchemy
+    """.split()  # noqa: SIM905
+)
+_PAIRS = frozenset(
+    "key id, api keys, access keys, connection string, conn str, auth header, secret access".split(", ")  # noqa: SIM905
+)
+_SIGNATURES = frozenset(
+    {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
+)
+# Values that say nothing: words for yes, no and nothing, numbers, places that wait for a value, a tokenizer's words.
+_IDLE = (
+    r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<.*>?|\[[A-Z_]*\]?"
+    r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
+)
+
+HASHED = "scrypt:"  # how the hash of a variable's value begins in a record
+_COST = 1 << 10  # of scrypt, with blocks of 8: 1 MB and 4 ms on one core of 2026
+
+
+# By name
+
+
+@lru_cache(4096)
+def names_secret(name: str) -> bool:
+    """Whether what is called so is a secret: `HF_TOKEN`, `--api-key`, `DATABASE_URL`; not `pad_token_id`."""
+    words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
+    if not words or name in _NO_SECRETS:
+        return False
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if not _ALWAYS.isdisjoint(words):
+        return last not in {"file", "path", "env"}
+    if last == "token":
+        return before not in _PLAIN_TOKENS
+    if last == "key":  # a bare one is most often what something is found by
+        return bool(before) and (name.isupper() or before not in _PLAIN_KEYS)
+    if last in _LAST or last.endswith(_GLUED):
+        return True
+    return (
+        f"{before} {last}" in _PAIRS
+        or (last == "pass" and (not before or before in _PASS))
+        or (last == "pat" and before in _FORGES)
+        or (name.rpartition(".")[2].isupper() and (last in _CAPITALS or last.endswith("pw")))
+        or (last in {"url", "uri"} and before in _STORES)
+    )
+
+
+def is_secret(name: str, value: object) -> bool:
+    """Whether a named value is a secret by its name. A switch, a number or a `$REFERENCE` is none."""
+    if not isinstance(value, str) or not names_secret(name):
+        return False
+    return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
+
+
+def secrets_of(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of those variables whose names say that they are secrets, longest first; a path is none."""
+    return tuple(sorted({variables[name] for name in secret_names(variables)}, key=lambda value: (-len(value), value)))
+
+
+def secret_names(variables: Mapping[str, str]) -> list[str]:
+    """The names of those variables, in order, whose values are looked for in what others print or compile."""
+    return sorted(
+        name
+        for name, value in variables.items()
+        if len(value) >= SHORTEST and is_secret(name, value) and not os.path.exists(value)  # noqa: PTH110
+    )
+
+
+# By form
+
+
+def words(text: str, hidden: str = HIDDEN) -> str:
+    """Words with values hidden that have the form of a secret, logins in addresses and signatures in links."""
+    text = _without_forms(text, hidden)
+    if "://" in text and "@" in text:
+        text = re.sub(_LOGIN, hidden, text)
+    if "=" in text and ("?" in text or "&" in text):
+        text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
+    return text
+
+
+def _without_forms(text: str, hidden: str = HIDDEN) -> str:
+    for fixed, form in _FORMS:
+        if fixed in text:
+            text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)
+    return re.sub(_PEM, hidden, text) if "PRIVATE KEY" in text else text
+
+
+def _drawn(value: str) -> bool:
+    """Whether a value with one of AWS's prefixes has the entropy of a key: 3 bits a character, as gitleaks asks."""
+    if not value.startswith(_AWS):
+        return True
+    counts = Counter(value).values()
+    return -sum(count / len(value) * math.log2(count / len(value)) for count in counts) >= 3  # noqa: PLR2004
+
+
+def _signs(name: str, value: str) -> bool:
+    return name.lower() in _SIGNATURES or is_secret(name, value)
+
+
+def printed(text: str, secrets: Iterable[str] = (), hidden: str = HIDDEN) -> str:
+    """What a program printed, without secrets by form, by name (`TOKEN=...`) and by value.
+
+    Args:
+        text: Of one line, or several.
+        secrets: Values that are secrets, whatever they look like: see `secrets_of`.
+        hidden: What stands in their place.
+    """
+    for secret in secrets:
+        if secret in text:
+            text = text.replace(secret, hidden)
+    text = words(text, hidden)
+    if "earer" in text or "asic" in text:
+        text = re.sub(_BEARER, rf"\g<1>{hidden}", text)
+    if "curl" in text or "mysql" in text or "mariadb" in text:
+        text = re.sub(_TAKEN, rf"\g<1>{hidden}", text)
+    return "".join(_without_named(text, hidden)) if "=" in text or ":" in text else text
+
+
+def _without_named(text: str, hidden: str) -> Iterator[str]:
+    done = 0
+    for found in re.finditer(_NAMED, text):
+        name, joint = found[1], found[2]
+        if found.start() < done or not names_secret(name):
+            continue
+        value = re.compile(_VALUE).match(text, found.end())
+        if value is None or len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
+            continue
+        # After a colon a sentence may begin: "unexpected token: x", "HF_TOKEN: expected a token".
+        if joint[0] != ":" or (not name.isalpha() and re.search(_UNLIKE_WORDS, value[0])):
+            yield text[done : value.start()] + hidden
+            done = value.end()
+    yield text[done:]
+
+
+def holds(text: str, secrets: Iterable[str] = ()) -> bool:
+    """Whether a text holds a secret: by form, by name or by value, see `printed`."""
+    return printed(text, secrets) != text
+
+
+class Stream:
+    """Hides secrets in what comes piece by piece, such as a log: whole lines go on, the last part of one waits.
+
+    Args:
+        secrets: See `printed`.
+    """
+
+    LONGEST = 1 << 16  # bytes of a line that wait for its end
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
+        self._rest = b""
+        self._in_key = 0  # lines of a private key that were hidden
+
+    def feed(self, block: bytes) -> bytes:
+        """What of all that came may be shown now."""
+        whole = self._rest + block
+        end = max(whole.rfind(b"\n"), whole.rfind(b"\r")) + 1
+        if len(whole) - end > self.LONGEST:
+            end = len(whole)
+        self._rest = whole[end:]
+        return self._shown(whole[:end])
+
+    def close(self) -> bytes:
+        """The rest."""
+        rest, self._rest = self._rest, b""
+        return self._shown(rest)
+
+    def _shown(self, block: bytes) -> bytes:
+        if not block:
+            return block
+        if self._in_key or b"PRIVATE KEY" in block:
+            block = b"".join(self._outside_keys(block))
+        text = block.decode("utf-8", "surrogateescape")
+        return printed(text, self._secrets).encode("utf-8", "surrogateescape")
+
+    def _outside_keys(self, block: bytes) -> Iterator[bytes]:
+        for line in block.splitlines(keepends=True):
+            rest = line
+            while rest:
+                if self._in_key:
+                    _, end, after = rest.partition(_PEM_END)
+                    self._in_key = 0 if end or self._in_key == _PEM_LINES else self._in_key + 1
+                    rest = after.partition(b"-----")[2]
+                    continue
+                found = re.search(_PEM_BEGIN, rest)
+                yield rest[: found.start()] + HIDDEN.encode() if found else rest
+                rest = rest[found.end() :] if found else b""
+                self._in_key = 1 if found else 0
+
+
+# Of addresses
+
+_SCHEME = r"(?i)(?<![\w/.~@-])([a-z][a-z0-9+.-]*:/*)"  # with or without slashes: it may be mistyped
+# All of them end at a comma: a list of remotes is told apart by these. Of an S3 key, which has slashes in it, the first
+# colon tells that it is one.
+_USER = rf"{_SCHEME}(?:[^/@,]*:[^,]*@|[^/,]*@)"
+_POLICY = r"(?=(?::(?:r|w|rw))?(?:,|$))"
+_QUERY = rf"{_SCHEME}(?<!file:)(?<!file:/)(?<!file://)(?<!file:///)([^,?]*)\?[^,]*?{_POLICY}"
+# In a folder's name only what looks like one.
+_PARAMETER = rf"([?#&;][\w.%~-]+=)[^,]*?{_POLICY}"
+
+
+def address(text: str) -> str:
+    """An address, or several with commas between them, as it may be shown.
+
+    An address has no room for a secret, whichever scheme it has, also one that nobody knows: keys and tokens are looked
+    for in the environment. A name, a password and a whole query are hidden, and tokens by their form; what may be done
+    there (`:rw`) is not.
+    """
+    if re.search(r"[@?#&;_]", text):
+        text = re.sub(_USER, rf"\1{HIDDEN}@", text)
+        text = re.sub(_QUERY, rf"\1\2?{HIDDEN}", text)
+        text = re.sub(_PARAMETER, rf"\1{HIDDEN}", text)
+    return _without_forms(text)
+
+
+def has_secret(text: str) -> bool:
+    """Whether an address holds what may be one. A folder may be called anything, but for a token."""
+    if re.match(r"[/~.]", text):
+        return _without_forms(text) != text
+    return address(text) != text
+
+
+def setting(value: Any) -> Any:
+    """A setting's value as it may be shown: texts in it are taken for addresses, and names tell secrets."""
+    if isinstance(value, Mapping):
+        return {
+            address(str(name)): HIDDEN if is_secret(str(name), one) else setting(one) for name, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return type(value)(setting(one) for one in value)
+    return address(value) if isinstance(value, str) else value
+
+
+# In values
+
+
+def document(value: Any, secrets: Sequence[str] = ()) -> Any:
+    """A JSON value without secrets, by the names in it, by form and by value."""
+    if isinstance(value, str):
+        return printed(value, secrets)
+    if isinstance(value, Mapping):
+        return {
+            name: HIDDEN if isinstance(name, str) and is_secret(name, one) else document(one, secrets)
+            for name, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return type(value)(document(one, secrets) for one in value) if not hasattr(value, "_fields") else value
+    return value
+
+
+def places(value: Any, name: str = "") -> Iterator[str]:
+    """The names of those fields of a JSON value that hold a secret: `hard.command.arguments.3`."""
+    if isinstance(value, str):
+        if is_secret(name, value) or holds(value):
+            yield name
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from places(one, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        before: Any = ""
+        for number, one in enumerate(value):
+            if (
+                isinstance(before, str) and before[:1] == "-" and "=" not in before and is_secret(before, one)
+            ):  # `--api-key X`
+                yield f"{name}.{number}"
+            else:
+                yield from places(one, f"{name}.{number}")
+            before = one
+
+
+@lru_cache(256)
+def hashed(name: str, value: str) -> str:
+    """A variable's value as a record has it where the value is nobody else's business.
+
+    The salt is the same everywhere, as a team's hosts must come to one key; see docs/decisions.
+    """
+    salt = hashlib.sha256(f"cachekit environment {name}".encode("utf-8", "surrogateescape")).digest()
+    raw = value.encode("utf-8", "surrogateescape")
+    return HASHED + hashlib.scrypt(raw, salt=salt, n=_COST, r=8, p=1, dklen=16).hex()
+
+
+def is_hashed(value: object) -> bool:
+    """Whether a value of a record is such a hash."""
+    return isinstance(value, str) and value.startswith(HASHED)

@@ -1,0 +1,203 @@
+"""What a run asks of records before they are used: the settings, with what a command narrows or leaves out.
+
+Where only this user, or an organisation of this user, can write, nothing is asked by default; elsewhere a signature by
+somebody whom the settings name. What is distrusted is never remembered beyond the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, structs
+
+from cachekit.config_trust import TrustTable
+from cachekit.errors import UntrustedError
+from cachekit.remotes.trust import CODE
+from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin
+from cachekit.store.record import Record
+from cachekit.store.refusal import Refused
+from cachekit.text import one_line
+from cachekit.values import by_value
+
+if TYPE_CHECKING:
+    from cachekit.trust.envelope import Envelope
+    from cachekit.trust.policy import Judgement, Policy
+    from cachekit.trust.statement import StatedReuse
+
+_NAME = 80  # characters of a stranger's name that are shown
+Mode = Literal["owner", "signed", "all"]
+MODES: tuple[Mode, ...] = ("owner", "signed", "all")
+HINT = (
+    f"{CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`); "
+    'or, for everybody who may write there, put trust = "all" beside its url in cachekit.toml, or pass --trust-all'
+)
+
+
+class Trust(Struct, frozen=True):
+    """What a run asks of records.
+
+    Attributes:
+        table: Whose records are used, and what signs one's own.
+        said: What the tables of remotes say, by their names.
+        only: What a command narrows that to: `signed` asks for a signature everywhere, `owner` wherever others can
+            write.
+        everything: A command said to use what anybody made.
+    """
+
+    table: TrustTable = TrustTable()
+    said: Mapping[str, Mode] = {}
+    only: Literal["", "owner", "signed"] = ""
+    everything: bool = False
+
+    __hash__ = by_value
+
+    def mode(self, remote: str) -> Mode:
+        """What is asked of records of a remote, a bundle or a folder."""
+        if self.only:
+            return "signed" if "signed" in {self.only, self.said.get(remote)} else "owner"
+        return "all" if self.everything else self.said.get(remote, "owner")
+
+    @property
+    def policy(self) -> Policy:
+        """Whose signatures count.
+
+        Raises:
+            UsageError: A signer's key is none.
+        """
+        return _policy(self.table)
+
+    @property
+    def revokes(self) -> bool:
+        """Whether anything is revoked."""
+        gone = self.table.revoked
+        return bool(gone.keys or gone.records or gone.before)
+
+    def asked(self, record: Record, beside: Callable[[Record], Beside], strange: str) -> Refused | None:
+        """Why a record of the store may not be used; None where it may, as most: they are this user's by now.
+
+        What came by a signature needs one of its signers still. What came by --trust-all stays, as somebody said so of
+        that record; a command that narrows what is asked leaves it out.
+
+        Args:
+            record: The record.
+            beside: Gives what is kept beside it.
+            strange: Why others can have put it there; empty where they cannot.
+        """
+        if strange and not self.everything:
+            verdict = self.policy.judge(record, envelopes_of(beside(record)), mode="signed")
+            if not verdict.trusted:
+                return Refused(f"{verdict.reason}; {strange}", revoked=False)
+        origin = beside(record).origin
+        if origin == HERE and not self.revokes:
+            return None
+        if self.revokes and (reason := self.policy.revoked(record, origin)):
+            return Refused(reason)
+        sources = [(origin.remote, origin.how), *((one.remote, one.how) for one in origin.reused)]
+        if self.only:
+            enough = {"here", "signed", self.only}
+            if lacking := [remote for remote, how in sources if how not in enough]:
+                wanted = "" if self.only == "signed" else ", or from a place of yours,"
+                return Refused(f"from {lacking[0]}, not signed{wanted} and --trust asks for that", revoked=False)
+        if origin.how == "signed" and not self.everything and not self.policy.believes(origin.signers):
+            return Refused(f"from {origin.remote}, signed by nobody you trust any more", revoked=False)
+        return None
+
+    def unpublishable(self, record: Record, origin: Origin) -> str:
+        """Why a record of the store may not be given to others; empty where it may.
+
+        Args:
+            record: The record.
+            origin: Where it came from.
+        """
+        if self.revokes and (reason := self.policy.revoked(record, origin)):
+            return reason
+        if origin == HERE:
+            return ""
+        if origin.how == "signed" and not self.policy.believes(origin.signers):
+            keys = ", ".join(origin.signers[:2]) or "nobody"
+            return f"it came from {origin.remote}, signed by nobody you trust ({keys})"
+        if origin.how == "owner" and self.said.get(origin.remote) == "signed":
+            return f"it came from {origin.remote} unsigned, which now asks for signatures"
+        sources = {"it": (origin.remote, origin.how)}
+        sources |= {f"{one.key[:12]}, which it reuses,": (one.remote, one.how) for one in origin.reused}
+        for what, (remote, how) in sources.items():
+            if not how:
+                return f"nobody knows where {what} came from"
+            if how == "all" and self.said.get(remote) != "all":
+                return f"{what} came from {remote}, whoever made it there"
+        return ""
+
+    def signed(self, record: Record, origin: Origin) -> Envelope:
+        """A record signed with this user's key, which the settings must name.
+
+        Raises:
+            UsageError: The key cannot be used.
+        """
+        from cachekit.trust.sign import sign
+        from cachekit.trust.signer import signer_of
+
+        return sign(record, signer_of(self.table.key), origin)
+
+
+@cache
+def _policy(table: TrustTable) -> Policy:
+    from cachekit.trust.policy import policy_of
+
+    return policy_of(table)
+
+
+def envelopes_of(beside: Beside) -> tuple[Envelope, ...]:
+    """The signatures that a record of the store came with; none where somebody spoilt the note."""
+    from cachekit.trust.envelope import MalformedError, from_document
+
+    try:
+        return from_document({"envelopes": list(beside.envelopes)})
+    except MalformedError:
+        return ()
+
+
+def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> Beside:
+    """What the store keeps beside a record that was taken: also who signed it where nobody asked for that."""
+    if not envelopes:
+        return Beside(origin)
+    from cachekit.trust.envelope import to_document
+    from cachekit.trust.policy import held
+
+    if origin.how != "signed":
+        keys, reused = held(record, envelopes)
+        origin = structs.replace(origin, signers=keys, reused=_reused(origin.remote, origin.how, reused))
+    return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
+
+
+def origin_of(remote: str, verdict: Judgement) -> Origin:
+    """The origin of a record that was taken from a remote."""
+    return Origin(remote, verdict.how, verdict.keys, _reused(remote, "signed", verdict.reused))
+
+
+def _reused(remote: str, how: How, reused: Iterable[StatedReuse]) -> tuple[ReusedOrigin, ...]:
+    return tuple(ReusedOrigin(one.key, one.record, remote, how, one.signers, one.created) for one in reused)
+
+
+def untrusted(remote: str, record: Record, reason: str, demands: str) -> UntrustedError:
+    """The error for a record that lies on a remote, and is not used.
+
+    Args:
+        remote: Its name.
+        record: The record.
+        reason: Words that go on after "there,".
+        demands: Why it needs a signature; empty where only what is revoked counts.
+    """
+    cause = f"it is there, {reason}" + (f"; {demands}" if demands else "")
+    return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=HINT)
+
+
+def named(record: Record) -> str:
+    """A stranger's record for people."""
+    return f"{name_of(record)} ({record.key[:12]})"
+
+
+def name_of(record: Record) -> str:
+    """The name of a stranger's recipe as it is shown: it may hold anything, and be of any length."""
+    return one_line(record.recipe[:_NAME])

@@ -1,0 +1,140 @@
+"""The signatures that a push puts beside records: one's own over what was made here, and those that others' came with.
+
+Signed is what others will see, after it was merged with what lies there. What was made elsewhere is never signed as
+one's own. A record that is written is signed anew, so that of two statements the later one is about what lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from cachekit.errors import TooLargeError
+from cachekit.remotes import layout
+from cachekit.remotes.document import Shared
+from cachekit.remotes.judging import Trust, envelopes_of
+from cachekit.remotes.port import ABSENT, Storage, Write
+from cachekit.store.origin import HERE, Beside, Origin, ReusedOrigin
+from cachekit.store.record import Record, digest_of
+from cachekit.values import by_value
+
+if TYPE_CHECKING:
+    from cachekit.trust.envelope import Envelope
+
+# Why a record of a remote, read at a revision, may be used; None where it may not.
+Judge = Callable[[Shared, str], "Origin | None"]
+
+
+class ToSign(Struct, frozen=True):
+    """A record that a push puts on a remote, or finds there.
+
+    Attributes:
+        record: As it will lie there.
+        beside: What belongs to the record of the store.
+        reused: Records there of which it has modules, beyond those of the store's record.
+        fresh: It is written now.
+    """
+
+    record: Record
+    beside: Beside
+    reused: tuple[ReusedOrigin, ...] = ()
+    fresh: bool = True
+
+    __hash__ = by_value
+
+
+class Signing:
+    """What one push asks and does about signatures.
+
+    Args:
+        trust: What the run asks of records, and what signs.
+        judge: Says which records there may be used; all by default.
+        demands: Why records there need a signature; empty where they do not.
+        noted: The signatures that an earlier push left there, by key: they need not be read while they are the same.
+        dry_run: Only find out what would be signed.
+    """
+
+    def __init__(
+        self,
+        trust: Trust | None = None,
+        *,
+        judge: Judge = lambda *_: HERE,
+        demands: Callable[[], str] = str,
+        noted: Callable[[str], bytes] = lambda _: b"",
+        dry_run: bool = False,
+    ) -> None:
+        self._trust = trust or Trust()
+        self.judge = judge
+        self.noted = noted
+        self._demands = demands
+        self._dry_run = dry_run
+        self._made: dict[str, Envelope] = {}  # own envelopes by the digests of their records: a lost race asks again
+
+    def concerns(self, beside: Beside) -> bool:
+        """Whether a record of the store goes with signatures."""
+        return bool(beside.envelopes) or self._signs(beside)
+
+    def may_replace(self, beside: Beside, *, merged: bool) -> bool:
+        """Whether a record may take the place of another one that others use: not where they would need its signature.
+
+        Args:
+            beside: What belongs to the record of the store.
+            merged: It has modules of both.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked who may write there.
+        """
+        return self._signs(beside) or bool(beside.envelopes and not merged) or not self._demands()
+
+    def write(self, storage: Storage, revision: str, todo: ToSign, *, exists: bool) -> tuple[Write | None, bytes]:
+        """What is to be written beside a record, if anything; and what lies there then.
+
+        Args:
+            storage: The remote.
+            revision: Its state.
+            todo: The record.
+            exists: There is such a document.
+
+        Raises:
+            UsageError: The user's key cannot be used.
+            RemoteError, AuthError: The remote fails.
+        """
+        from cachekit.trust import envelope
+        from cachekit.trust.sign import signed_by
+        from cachekit.trust.signer import key_of
+
+        record, beside = todo.record, todo.beside
+        path = layout.signatures_path(record.place)
+        found: tuple[Envelope, ...] = ()
+        token, raw = ABSENT, b""
+        if exists:
+            try:
+                document = storage.read(path, revision, envelope.LARGEST)
+                token, raw = (document.token, document.data) if document else (ABSENT, b"")
+                found = envelope.decode(raw) if document else ()
+            except TooLargeError as error:
+                token = error.token
+            except envelope.MalformedError:
+                pass
+        wanted = [] if todo.reused else list(envelopes_of(beside))
+        if self._signs(beside) and (todo.fresh or not signed_by(key_of(self._trust.table.key), record, found)):
+            if self._dry_run:
+                return Write(path, b"", token), b""
+            wanted.append(self._own(todo))
+        if all(one in found for one in wanted):
+            return None, raw
+        raw = envelope.encode(envelope.union(wanted, found))  # the oldest are left out first
+        return Write(path, raw, token), raw
+
+    def _signs(self, beside: Beside) -> bool:
+        return bool(self._trust.table.key) and beside.origin.how == "here"
+
+    def _own(self, todo: ToSign) -> Envelope:
+        digest = digest_of(todo.record)
+        if digest not in self._made:
+            origin = todo.beside.origin
+            origin = structs.replace(origin, reused=tuple(dict.fromkeys((*origin.reused, *todo.reused))))
+            self._made[digest] = self._trust.signed(todo.record, origin)
+        return self._made[digest]

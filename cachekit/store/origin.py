@@ -1,0 +1,166 @@
+"""Where the records of a store came from, kept beside them, each with the signatures that it came with.
+
+    {"of": {"<digest of a record>": {"origin": {"remote": "hf://team/cache", "how": "signed", …}, "envelopes": […]}}}
+
+Written before its record, by the digest of that: a record that was written stands never beside the origin of another
+one. A record without such a note was made here, out of nothing that came from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cachekit import files
+from cachekit.store.layout import Layout
+from cachekit.store.record import Digest, Record, digest_of
+
+# Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
+# signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
+How = Literal["here", "owner", "signed", "all", ""]
+LARGEST = 16 << 20  # bytes of a note
+
+
+class ReusedOrigin(Struct, frozen=True):
+    """A record whose files another one reuses, and where it came from.
+
+    Attributes:
+        key: Of that record.
+        record: Its digest.
+        remote: As in `Origin`; so are the next two.
+        created: When that record was made; empty where an older cachekit did not say.
+    """
+
+    key: Digest
+    record: Digest
+    remote: str = ""
+    how: How = "here"
+    signers: tuple[str, ...] = ()
+    created: str = ""
+
+
+class Origin(Struct, frozen=True):
+    """Where a record came from.
+
+    Attributes:
+        remote: The remote, bundle or folder; empty where it was made here.
+        how: Why it was taken; see `How`.
+        signers: Fingerprints of the keys whose signatures held, also where none was asked for, of whomever they are.
+        reused: The records whose files it reuses, and those whose files they reuse.
+    """
+
+    remote: str = ""
+    how: How = "here"
+    signers: tuple[str, ...] = ()
+    reused: tuple[ReusedOrigin, ...] = ()
+
+
+HERE = Origin()
+
+
+class Beside(Struct, frozen=True):
+    """What is kept beside a record.
+
+    Attributes:
+        origin: Where it came from.
+        envelopes: The signatures that it came with, as JSON values; see `cachekit.trust`.
+    """
+
+    origin: Origin = HERE
+    envelopes: tuple[dict[str, Any], ...] = ()
+
+
+MADE_HERE = Beside()
+UNKNOWN = Beside(Origin(remote="somewhere", how=""))  # the note is damaged
+
+
+class _Note(Struct, frozen=True):
+    of: dict[Digest, Beside] = {}
+
+
+class Origins:
+    """The notes of one store.
+
+    Args:
+        layout: The store's paths.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def of(self, record: Record) -> Beside:
+        """What is kept beside a record of the store."""
+        path = self._path(record)
+        if not path.exists():  # as for most: then nothing is hashed
+            return MADE_HERE
+        note = _read(path)
+        return UNKNOWN if note is None else note.of.get(digest_of(record), MADE_HERE)
+
+    def made(self, record: Record, before: Record | None, reused: Iterable[Record]) -> Beside:
+        """What belongs beside a record that is made here.
+
+        Args:
+            record: The record.
+            before: The record of the key so far: what is the same keeps its origin, and what has files of it reuses
+                it.
+            reused: Records of other keys whose files the compiler was given.
+        """
+        if before == record:
+            return self.of(record)
+        from cachekit.store import staying
+
+        found = [one for other in reused for one in self._chain(other)]
+        for other, beside in staying.reused(self._layout, record):
+            first, *others = self._chain(other, beside)
+            own = other.key == record.key and first.how == "here"
+            found += others if own else [first, *others]
+        if before is not None and reuses(record, before):
+            first, *others = self._chain(before)
+            found += others if first.how == "here" else [first, *others]  # this key's own earlier state is no reuse
+        return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE
+
+    def note(self, record: Record, beside: Beside, before: Record | None) -> bytes:
+        """The note to write before the record is: what it replaces keeps its own until it is replaced.
+
+        Returns:
+            The bytes; empty where there is nothing to be said.
+        """
+        of = {digest_of(record): beside} if beside != MADE_HERE else {}
+        if before is not None and before != record and (kept := self.of(before)) != MADE_HERE:
+            of[digest_of(before)] = kept
+        return msgspec.json.encode(_Note(of)) if of else b""
+
+    def _chain(self, record: Record, beside: Beside | None = None) -> Iterator[ReusedOrigin]:
+        """A record as one that is reused, and after it those that it reuses itself."""
+        origin = (beside or self.of(record)).origin
+        created = record.provenance.created
+        yield ReusedOrigin(record.key, digest_of(record), origin.remote, origin.how, origin.signers, created)
+        yield from origin.reused
+
+    def _path(self, record: Record) -> Path:
+        return self._layout.origin(record.place)
+
+
+def reuses(record: Record, other: Record) -> bool:
+    """Whether a record has something in it that was compiled for another one.
+
+    A module is known again by its largest file: the small ones, its flags and marks, are alike in many.
+    """
+    mine = {file.sha256 for file in record.files}
+    return any(max(module.files, key=lambda file: file.size).sha256 in mine for module in other.modules)
+
+
+def _read(path: Path) -> _Note | None:
+    """A note; None where it cannot be read."""
+    try:
+        with files.opened(path) as source:
+            raw = source.read(LARGEST + 1)
+        return msgspec.json.decode(raw, type=_Note) if len(raw) <= LARGEST else None
+    except FileNotFoundError:
+        return _Note()
+    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
+        return None

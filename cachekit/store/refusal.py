@@ -1,0 +1,205 @@
+"""Records of the store that the settings do not let be used: a miss, with its reason.
+
+What is revoked goes to quarantine, and what reuses it as well: its bytes are right, and nobody is to run
+them. What a command alone does not want (`--trust signed`) stays where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from cachekit import files
+from cachekit.events import Journal, bypass
+from cachekit.store import access, staying
+from cachekit.store.layout import Layout, Place
+from cachekit.store.origin import MADE_HERE, Beside, Origins
+from cachekit.store.quarantine import Quarantine
+from cachekit.store.record import DamagedRecordError, File, Record, decode, digest_of, file_path
+
+
+class Refused(Struct, frozen=True):
+    """Why a record is not used: words that go on after "it is"; and whether for good, so that it is set aside."""
+
+    reason: str
+    revoked: bool = True
+
+
+# Asked about a record, with what gives what is kept beside it, and why others can have put it there, if they can.
+Asked = Callable[[Record, Callable[[Record], Beside], str], "Refused | None"]
+
+
+class Refusal:
+    """What the settings say of the records of one store.
+
+    Args:
+        layout: The store's paths.
+        origins: Where its records came from.
+        quarantine: Gets what is revoked.
+        journal: Told once of each.
+        asked: Says whether a record is used; None lets all be used.
+    """
+
+    def __init__(
+        self, layout: Layout, origins: Origins, quarantine: Quarantine, journal: Journal, *, asked: Asked | None
+    ) -> None:
+        self._layout, self._origins, self._quarantine = layout, origins, quarantine
+        self._journal, self._asked = journal, asked
+        self._reasons: dict[str, str] = {}
+        self._others: str | None = None  # who else can write records; None until that was asked
+
+    def reason(self, key: str) -> str:
+        """Why the record of a key was not used when it was last looked at; empty where it was."""
+        return self._reasons.get(key, "")
+
+    def refuses(self, record: Record, raw: bytes) -> bool:
+        """Whether a record that was read is not to be used.
+
+        Args:
+            record: The record.
+            raw: Its document, as it was read.
+        """
+        if self._asked is None:
+            return False
+        self._reasons.pop(record.key, None)
+        path = self._layout.record(record.place)
+        refused = self._asked(record, self._origins.of, self._strange(path, raw))
+        if refused is None:
+            return False
+        self._reasons[record.key] = refused.reason
+        if self._quarantine.tell_once(path):
+            self._journal.emit("store.refused", key=record.key, reason=refused.reason, quarantine=refused.revoked)
+            bypass(self._journal, "store-refused", record.key)
+        if refused.revoked:
+            self._quarantine.file(path, refused.reason, partial(_is_still, path, raw), quiet=True)
+            self._set_aside_reuse(digest_of(record))
+        return True
+
+    def withdraw(self, tree: Path, anew: Place | None = None) -> dict[str, str]:
+        """Take what is revoked out of a compiler's own folder, where earlier runs restored it.
+
+        Args:
+            tree: The folder.
+            anew: Where the record lies that is to be compiled anew: what came from elsewhere for it goes, too.
+
+        Returns:
+            The names of the modules that were there, and why they went.
+
+        Raises:
+            OSError: One cannot be removed.
+        """
+        gone: dict[str, str] = {}
+        if self._asked is not None:
+            for record in self._revoked(tree):
+                gone |= dict.fromkeys(_taken(tree, record), "it is revoked")
+                staying.forget(self._layout, tree, record)
+        for record in self._from_elsewhere(tree, anew) if anew else ():
+            gone |= dict.fromkeys(_taken(tree, record), "it came from elsewhere, and is compiled anew")
+            staying.forget(self._layout, tree, record)
+        return gone
+
+    def _from_elsewhere(self, tree: Path, place: Place) -> Iterator[Record]:
+        """The records of a key that came from elsewhere, or reuse such: that of the store, and those of before."""
+        with suppress(OSError, DamagedRecordError):
+            record = decode(files.read(self._layout.record(place)))
+            if record and self._origins.of(record) != MADE_HERE:
+                yield record
+        for _, one in staying.noted(self._layout):
+            if one.tree == str(tree) and (noted := one.record) and noted.place == place:
+                yield noted
+
+    def _revoked(self, tree: Path) -> Iterator[Record]:
+        """The records in quarantine, and those noted of a folder, that are revoked, or reuse what is."""
+        for _, one in staying.noted(self._layout):
+            record = one.record if one.tree == str(tree) else None
+            refused = self._asked(record, partial(_said, one.beside), "") if record and self._asked else None
+            if record and refused and refused.revoked:
+                yield record
+        for path in self._layout.quarantine.glob("*.json"):
+            with suppress(OSError, DamagedRecordError):
+                record = decode(files.read(path))
+                refused = self._asked(record, self._origins.of, "") if record and self._asked else None
+                if record and refused and refused.revoked:
+                    yield record
+
+    def _strange(self, path: Path, raw: bytes) -> str:
+        """Why somebody who is no member of this user's groups can have put a record there; empty where nobody can."""
+        if self._others is None:
+            found = access.standing(self._layout)
+            self._others = found.why if found.whose == "others" else ""
+        return "" if self._others and _is_own(self._layout.home, path, raw) else self._others
+
+    def _set_aside_reuse(self, digest: str) -> None:
+        """Set the records aside that reuse one."""
+        from cachekit.store.garbage import origins, record_of
+
+        for note, _ in list(origins(self._layout)):
+            path = record_of(self._layout, note)
+            with suppress(OSError, DamagedRecordError):
+                raw = files.read(path)
+                other = decode(raw)
+                if other is not None and digest in {one.record for one in self._origins.of(other).origin.reused}:
+                    reason = f"made by reuse of {digest[:12]}, which is revoked"
+                    self._journal.emit("store.refused", key=other.key, reason=reason, quarantine=True)
+                    self._quarantine.file(path, reason, partial(_is_still, path, raw), quiet=True)
+
+
+def _is_own(home: Path, path: Path, raw: bytes) -> bool:
+    """Whether this user or root wrote bytes that were read: nobody can give away a file, whatever its folder allows.
+
+    Others may exchange the file meanwhile, so the one that is asked whose it is must hold these very bytes. They may
+    put a link there as well, to a file that this user fetched from them: none is followed.
+
+    Args:
+        home: The store's folder.
+        path: The file, below that.
+        raw: What was read of it.
+    """
+    *folders, name = path.relative_to(home).parts
+    with ExitStack() as stack, suppress(OSError):
+        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, handle)
+        for folder in folders:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            stack.callback(os.close, handle)
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+        source = stack.enter_context(os.fdopen(handle, "rb", buffering=0))
+        state = os.fstat(handle)
+        ours = state.st_uid in {0, os.geteuid()} and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return stat.S_ISREG(state.st_mode) and ours and source.read(len(raw) + 1) == raw
+    return False
+
+
+def _said(beside: Beside, _: Record) -> Beside:
+    return beside
+
+
+def _taken(tree: Path, record: Record) -> Iterator[str]:
+    """Remove the modules of a record from a folder, where they have its bytes, and name them."""
+    for module in record.modules:
+        paths = {tree / file_path(module, file): file for file in module.files}
+        if any(file.size and _has(path, file) for path, file in paths.items()):
+            for path in paths:
+                path.unlink(missing_ok=True)
+            yield module.name
+
+
+def _has(path: Path, file: File) -> bool:
+    """Whether the bytes of a record's file lie at a path."""
+    try:
+        with files.opened(path) as source:
+            if os.fstat(source.fileno()).st_size != file.size:
+                return False
+            return files.digest_of(files.pieces(source))[0] == file.sha256
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _is_still(path: Path, raw: bytes) -> bool:
+    return files.read(path) == raw

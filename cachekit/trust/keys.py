@@ -1,0 +1,121 @@
+"""Public keys as OpenSSH writes them: `ssh-ed25519 AAAA… comment`.
+
+Only kinds that `ssh-keygen -Y` signs with today [PROTOCOL.sshsig; RFC 4253 6.6; RFC 5656 3.1; PROTOCOL.u2f]: no DSA, no
+certificates, no short RSA. A key is its bytes: two lines with other comments are the same key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+ED25519 = "ssh-ed25519"
+# What follows the kind in a key's bytes: how many strings, and for fixed lengths how long they are; 0 is any length.
+_FIELDS: Mapping[str, tuple[int, ...]] = {
+    ED25519: (32,),
+    "sk-ssh-ed25519@openssh.com": (32, 0),  # the key, and the application that it is bound to
+    "ecdsa-sha2-nistp256": (8, 65),  # the curve's name, and a point
+    "ecdsa-sha2-nistp384": (8, 97),
+    "ecdsa-sha2-nistp521": (8, 133),
+    "sk-ecdsa-sha2-nistp256@openssh.com": (8, 65, 0),
+    "ssh-rsa": (0, 0),  # the exponent, and the modulus
+}
+KINDS = tuple(_FIELDS)
+_RSA_BITS = 2048  # shorter ones are broken by those who can pay for it
+LARGEST_FILE = 64 << 10  # bytes of a file with one key
+_LARGEST = 4096  # bytes of a key; RSA of 16384 bits has 2069
+
+
+class PublicKey(Struct, frozen=True):
+    """A public key.
+
+    Attributes:
+        kind: `ssh-ed25519`, say.
+        blob: The bytes that `AAAA…` stands for.
+    """
+
+    kind: str
+    blob: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """`SHA256:` and 43 characters, as `ssh-keygen -l` prints it."""
+        return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode("ascii").rstrip("=")
+
+    @property
+    def line(self) -> str:
+        """The key as a `.pub` file has it, without a comment."""
+        return f"{self.kind} {base64.b64encode(self.blob).decode('ascii')}"
+
+    @property
+    def device(self) -> bool:
+        """Whether the private half lies in a hardware key, which can be touched."""
+        return self.kind.startswith("sk-")
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether a text is a fingerprint as `PublicKey.fingerprint` gives it."""
+    return re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", text) is not None
+
+
+def public_key(line: str) -> PublicKey:
+    """The key in a line of a `.pub` file: its kind, its bytes in base64, perhaps a comment.
+
+    Raises:
+        ValueError: It is no such line, of a kind that is not taken, or its bytes are no key of that kind.
+    """
+    words = line.split()
+    if "\n" in line.strip() or len(words) < 2:  # noqa: PLR2004
+        raise ValueError('expected one line "ssh-ed25519 AAAA…", as a .pub file has it')
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"what follows {words[0][:40]} is no base64") from None
+    return key_of_blob(blob, words[0])
+
+
+def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
+    """The key that some bytes are.
+
+    Args:
+        blob: The bytes: strings with their lengths before them, the kind first.
+        kind: What the kind must be; any that is taken, where nothing is said.
+
+    Raises:
+        ValueError: They are none, or of another kind.
+    """
+    if len(blob) > _LARGEST:
+        raise ValueError(f"{len(blob):,} bytes are too many for a key")
+    inside, *fields = _strings(blob)
+    found = inside.decode("ascii", "replace")
+    if kind and found != kind:
+        raise ValueError(f"the line says {kind[:40]}, and its bytes {found[:40]!r}")
+    if found not in _FIELDS:
+        raise ValueError(f"keys of the kind {found[:40]!r} are not taken; those that are: {', '.join(KINDS)}")
+    lengths = _FIELDS[found]
+    if len(fields) != len(lengths) or any(
+        wanted not in {0, len(field)} for field, wanted in zip(fields, lengths, strict=True)
+    ):
+        raise ValueError(f"its bytes are no {found} key")
+    if found == "ssh-rsa" and int.from_bytes(fields[1], "big").bit_length() < _RSA_BITS:
+        raise ValueError(f"RSA keys of less than {_RSA_BITS} bits are not taken")
+    return PublicKey(found, blob)
+
+
+def _strings(blob: bytes) -> list[bytes]:
+    """The strings that bytes are made of, and nothing after them."""
+    found, at = [], 0
+    while at < len(blob):
+        end = at + 4 + int.from_bytes(blob[at : at + 4], "big")
+        if len(blob) < at + 4 or end > len(blob):
+            raise ValueError("its bytes are no key")
+        found.append(blob[at + 4 : end])
+        at = end
+    if not found:
+        raise ValueError("its bytes are no key")
+    return found

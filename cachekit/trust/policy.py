@@ -1,0 +1,336 @@
+"""Whose records are used: what the settings say, and how a record is judged by it.
+
+A signature counts if it holds, is over a statement about exactly this record, and was made with a key that the settings
+name, while they let it. One that counts is enough: others beside it, of whatever kind, take nothing away. What is
+revoked is refused whoever signed it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from typing import Literal
+
+from msgspec import Struct
+
+from cachekit import redact
+from cachekit.config_trust import TrustTable
+from cachekit.errors import UsageError
+from cachekit.store.origin import Origin
+from cachekit.store.record import Record, digest_of
+from cachekit.trust import sshsig
+from cachekit.trust.envelope import Envelope, MalformedError
+from cachekit.trust.keys import PublicKey, public_key
+from cachekit.trust.signer import holds, key_of
+from cachekit.trust.statement import PAYLOAD_TYPE, StatedReuse, Statement, is_about, moment, read_statement
+from cachekit.values import by_value
+
+Mode = Literal["owner", "signed", "all"]
+YOU = "you"  # what the user's own key is called, where the settings do not name it
+NOBODY = "signed by nobody you trust"
+UNSIGNED = "not signed"
+_SKEW = timedelta(days=1)  # how wrong a signer's clock may be
+_CHECKS = 8  # signatures of one key over one record: each costs 10 ms, and anybody may write false ones
+
+
+class KnownSigner(Struct, frozen=True):
+    """Somebody whose records are used: a name, a key, and from when until when."""
+
+    name: str
+    key: PublicKey
+    valid_after: datetime | None = None
+    valid_before: datetime | None = None
+
+
+class Judgement(Struct, frozen=True):
+    """Whether a record may be used, and why.
+
+    Attributes:
+        how: `signed`, `owner` or `all`; empty where the record is not trusted.
+        signers: The names of those whose signatures count.
+        keys: The fingerprints of their keys.
+        created: When the newest statement that counts was made, in one form that sorts; empty without one.
+        reused: What that statement says the record reuses.
+        reason: Why the record is not trusted: words that go on after "it is" or "there,".
+        revoked: Whether that is because the settings revoke something.
+    """
+
+    how: Literal["", "signed", "owner", "all"] = ""
+    signers: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    created: str = ""
+    reused: tuple[StatedReuse, ...] = ()
+    reason: str = ""
+    revoked: bool = False
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the record may be used."""
+        return bool(self.how)
+
+
+class _Checked(Struct, frozen=True):
+    """What came of one signature: whose it is and what it says, or why it does not count."""
+
+    name: str = ""
+    key: str = ""
+    statement: Statement | None = None
+    reason: str = ""
+    revoked: bool = False
+
+
+class Policy(Struct, frozen=True):
+    """What the settings say of trust.
+
+    Attributes:
+        signers: Those whose records are used, with the user's own key.
+        table: The settings' table.
+    """
+
+    signers: tuple[KnownSigner, ...] = ()
+    table: TrustTable = TrustTable()
+
+    __hash__ = by_value
+
+    @property
+    def salt(self) -> str:
+        """With another one, all older records are misses."""
+        return self.table.salt
+
+    @property
+    def signing_key(self) -> str:
+        """What `signer_of` takes; empty where the user does not sign."""
+        return self.table.key
+
+    @property
+    def revokes(self) -> bool:
+        """Whether anything at all is revoked."""
+        gone = self.table.revoked
+        return bool(gone.keys or gone.records or gone.before)
+
+    def names(self, fingerprints: Sequence[str]) -> tuple[str, ...]:
+        """The names that the settings give to keys; a key that they do not name is its fingerprint."""
+        known = {one.key.fingerprint: one.name for one in reversed(self.signers)}
+        return tuple(known.get(one, one) for one in fingerprints)
+
+    def judge(
+        self,
+        record: Record,
+        envelopes: Sequence[Envelope],
+        *,
+        mode: Mode = "owner",
+        place_is_ours: bool = False,
+        now: datetime | None = None,
+    ) -> Judgement:
+        """Whether a record that lies somewhere may be used.
+
+        Args:
+            record: The record, as it is presented.
+            envelopes: What lies beside it.
+            mode: `owner` needs a signature only where others can write; `signed` needs one, `all` none.
+            place_is_ours: Only this user, or an organisation of this user, can write there.
+            now: The time; the clock's by default.
+        """
+        now = now or datetime.now(timezone.utc)
+        if reason := self.revoked(record):
+            return Judgement(reason=reason, revoked=True)
+        if mode == "all" and not self.revokes:
+            return Judgement("all")
+        spent: Counter[str] = Counter()
+        checked = [self._check(record, envelope, now, spent) for envelope in envelopes]
+        good = [(one, one.statement) for one in checked if one.statement is not None]
+        withdrawn = next((one for one in checked if one.revoked), None)
+        if mode == "all" and (good or withdrawn is None):
+            return Judgement("all")
+        if good:
+            newest = max((statement.predicate for _, statement in good), key=lambda one: moment(one.created))
+            names = dict.fromkeys(one.name for one, _ in good)
+            keys = dict.fromkeys(one.key for one, _ in good)
+            created = moment(newest.created).isoformat(timespec="milliseconds")
+            return Judgement("signed", tuple(names), tuple(keys), created, newest.reused)
+        if mode == "owner" and place_is_ours and withdrawn is None:
+            return Judgement("owner")
+        # The reason that says most: what is revoked, then what a known signer's signature lacks.
+        told = withdrawn or next((one for one in checked if one.reason != NOBODY), None)
+        reason = told.reason if told else f"{NOBODY} ({_some(checked)})" if checked else UNSIGNED
+        return Judgement(reason=reason, revoked=withdrawn is not None)
+
+    def revoked(self, record: Record, origin: Origin | None = None) -> str:
+        """Why a record is no longer used, wherever it lies; empty where nothing about it is revoked.
+
+        Args:
+            record: The record.
+            origin: Of a record of the store: under which keys it was believed, and what it reuses.
+        """
+        gone = self.table.revoked
+        if gone.before and _time(record.provenance.created) < gone.before:
+            return f"made before {gone.before:%Y-%m-%d %H:%M} UTC, and all of that is revoked"
+        if gone.records and digest_of(record) in gone.records:
+            return "revoked by its digest"
+        if origin is None:
+            return ""
+        if withdrawn := self._withdrawn(origin.how, origin.signers):
+            return f"signed with {withdrawn}, which is revoked"
+        for one in origin.reused:
+            if self._withdrawn(one.how, one.signers):
+                return _reuse_of_revoked(one.key)
+        return self._revoked_reuse([StatedReuse(one.key, one.record, created=one.created) for one in origin.reused])
+
+    def believes(self, fingerprints: Sequence[str]) -> bool:
+        """Whether the settings name one of these keys, and let it sign today."""
+        now, wanted = datetime.now(timezone.utc), set(fingerprints) - set(self.table.revoked.keys)
+        known = {one.key.fingerprint for one in self.signers} & wanted
+        return any(_valid([one for one in self.signers if one.key.fingerprint == key], now) for key in known)
+
+    def _withdrawn(self, how: str, fingerprints: Sequence[str]) -> str:
+        """The revoked key on which the use of a record of the store rests; empty where none is, or another one is left.
+
+        Where signatures were not asked for, one by a key that the settings do not name leaves nothing.
+        """
+        gone = [one for one in fingerprints if one in self.table.revoked.keys]
+        left = set(fingerprints) - set(gone)
+        if how != "signed":
+            left &= {one.key.fingerprint for one in self.signers}
+        return gone[0] if gone and not left else ""
+
+    def _revoked_reuse(self, reused: Sequence[StatedReuse]) -> str:
+        gone = self.table.revoked
+        for one in reused:
+            before = gone.before and one.created and _time(one.created) < gone.before  # not said: it may be younger
+            if before or one.record in gone.records or (one.signers and set(one.signers) <= set(gone.keys)):
+                return _reuse_of_revoked(one.key)
+        return ""
+
+    def _check(self, record: Record, envelope: Envelope, now: datetime, spent: Counter[str]) -> _Checked:
+        """What the best signature of an envelope comes to."""
+        found = [self._check_one(record, envelope, signature.sig, now, spent) for signature in envelope.signatures]
+        order = sorted(found, key=lambda one: (one.statement is None, not one.revoked, one.reason == NOBODY))
+        return order[0] if order else _Checked(reason=UNSIGNED)
+
+    def _check_one(
+        self, record: Record, envelope: Envelope, blob: bytes, now: datetime, spent: Counter[str]
+    ) -> _Checked:
+        if envelope.payload_type != PAYLOAD_TYPE:
+            return _Checked(reason=f"signed as {redact.address(envelope.payload_type[:80])!r}, which is no statement")
+        try:
+            key = sshsig.parse(blob).key
+        except MalformedError as error:
+            return _Checked(reason=f"its signature is not usable: {error}")
+        print_ = key.fingerprint
+        if print_ in self.table.revoked.keys:
+            return _Checked(reason=f"signed with {print_}, which is revoked", revoked=True)
+        # A key that stands there twice is believed while both say so: one line is enough to withdraw it.
+        known = [one for one in self.signers if one.key == key]
+        if not known:
+            return _Checked(key=print_, reason=NOBODY)
+        name = known[0].name
+        if not _valid(known, now):
+            return _Checked(reason=f"signed by {name}, whose key is not valid today")
+        spent[print_] += 1
+        if spent[print_] > _CHECKS:
+            return _Checked(reason=f"more than {_CHECKS} signatures there say that they are {name}'s")
+        try:
+            if not holds(key, blob, envelope.message):
+                return _Checked(reason=f"{name}'s signature does not hold")
+            statement = read_statement(envelope.payload)
+            created = moment(statement.predicate.created)
+        except UsageError as error:
+            return _Checked(reason=f"{error.message}: {error.cause}")
+        except ValueError as error:
+            return _Checked(reason=f"what {name} signed is not usable: {error}")
+        if created > now + _SKEW:
+            return _Checked(reason=f"signed by {name} at a time that has not come yet")
+        if not _valid(known, created):
+            return _Checked(reason=f"signed by {name} when that key was not valid")
+        before = self.table.revoked.before
+        if before and created < before:
+            return _Checked(reason=f"signed before {before:%Y-%m-%d %H:%M} UTC, and that is revoked", revoked=True)
+        if not is_about(statement, record):
+            return _Checked(reason=f"what {name} signed is another record")
+        if reason := self._revoked_reuse(statement.predicate.reused):
+            return _Checked(reason=reason, revoked=True)
+        return _Checked(name, print_, statement)
+
+
+def held(record: Record, envelopes: Sequence[Envelope]) -> tuple[tuple[str, ...], tuple[StatedReuse, ...]]:
+    """Whoever signed a record, known or not: no reason to use it, but what a later revocation finds it by.
+
+    Args:
+        record: The record.
+        envelopes: What lies beside it.
+
+    Returns:
+        Fingerprints of keys whose signatures hold, and what the statements say that the record was made with. Neither
+        where nothing here can check signatures.
+    """
+    keys: dict[str, None] = {}
+    reused: dict[StatedReuse, None] = {}
+    spent: Counter[str] = Counter()
+    for envelope in envelopes:
+        for signature in envelope.signatures:
+            with suppress(MalformedError, UsageError):
+                key = sshsig.parse(signature.sig).key
+                spent[key.fingerprint] += 1
+                if spent[key.fingerprint] > _CHECKS or not holds(key, signature.sig, envelope.message):
+                    continue
+                statement = read_statement(envelope.payload)
+                if envelope.payload_type == PAYLOAD_TYPE and is_about(statement, record):
+                    keys[key.fingerprint] = None
+                    reused.update(dict.fromkeys(statement.predicate.reused))
+    return tuple(keys), tuple(reused)
+
+
+def policy_of(table: TrustTable, origin: str = "") -> Policy:
+    """What a table of the settings says.
+
+    Args:
+        table: The table.
+        origin: Where it stands, for people.
+
+    Raises:
+        UsageError: A signer's key is none, or of a kind that is not taken.
+    """
+    signers = []
+    for name, one in table.signers.items():
+        try:
+            signers.append(KnownSigner(name, public_key(one.key), one.valid_after, one.valid_before))
+        except ValueError as error:
+            raise UsageError(
+                f"[trust.signers.{redact.address(name)}]: its key is not usable",
+                cause=f"{f'from {origin}: ' if origin else ''}{error}",
+                hint=f"`cachekit trust add {redact.address(name)} FILE.pub` writes it",
+            ) from error
+    if table.key:
+        with suppress(UsageError):  # a key that is not there says so when it is to sign
+            own = key_of(table.key)
+            if all(one.key != own for one in signers):
+                signers.append(KnownSigner(YOU, own))
+    return Policy(tuple(signers), table)
+
+
+def _some(checked: Sequence[_Checked]) -> str:
+    """The keys that nobody knows: of some, as anybody can sign with many."""
+    keys = list(dict.fromkeys(one.key for one in checked))
+    return ", ".join(keys[:2]) + (f" and {len(keys) - 2} more" if len(keys) > 2 else "")  # noqa: PLR2004
+
+
+def _valid(known: Sequence[KnownSigner], at: datetime) -> bool:
+    return all(
+        (one.valid_after is None or one.valid_after <= at) and (one.valid_before is None or at < one.valid_before)
+        for one in known
+    )
+
+
+def _reuse_of_revoked(key: str) -> str:
+    return f"made by reuse of {key[:12]}, which is revoked"
+
+
+def _time(created: str) -> datetime:
+    """A time as a record says it; one that cannot be read is long ago, and so before any date."""
+    try:
+        found = datetime.fromisoformat(created.replace("Z", "+00:00"))
+        return found.replace(tzinfo=found.tzinfo or timezone.utc).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return datetime.min.replace(tzinfo=timezone.utc)

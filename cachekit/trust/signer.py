@@ -1,0 +1,341 @@
+"""What signs, and what checks signatures: `ssh-keygen`, or the `cryptography` package where there is none.
+
+`ssh-keygen` signs with whatever OpenSSH signs with: a key file, an agent, a hardware key. It is shown files that live
+in memory only (memfd_create(2)): a key that came in a variable never reaches a disk. For checking it gets one key and
+no list of revoked ones: names, validity and revocation are `policy`'s, so that what ssh-keygen passes over in such
+files (a line that it cannot read, an empty list) decides nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from cachekit import files
+from cachekit.config_trust import hide, is_inline
+from cachekit.errors import UsageError
+from cachekit.text import cause_of
+from cachekit.trust import sshsig
+from cachekit.trust.envelope import MalformedError
+from cachekit.trust.keys import ED25519, LARGEST_FILE, PublicKey, key_of_blob, public_key
+
+if TYPE_CHECKING:
+    import subprocess
+
+INSTALL = 'install OpenSSH 8.1 or later, or: pip install "cachekit-neuron[sign]"'
+_PROGRAM = "ssh-keygen"
+_SECONDS = 120.0  # for somebody to touch a hardware key, or to type a passphrase
+_NO_SUCH_OPTION = b"unknown option"  # what ssh-keygen before 8.1 says of -Y
+_OPENSSH = b"openssh-key-v1\0"  # how the inside of a private key file begins [PROTOCOL.key]
+_HELD: set[bytes] = set()  # signatures that held; one that did not is asked again
+
+
+class Signer(Protocol):
+    """What signs."""
+
+    @property
+    def key(self) -> PublicKey:
+        """The public half."""
+
+    def sign(self, message: bytes) -> bytes:
+        """The blob of a signature over a message; see `sshsig`.
+
+        Raises:
+            UsageError: The key cannot be used: it is locked, its agent or its device is not there.
+        """
+
+
+def signer_of(setting: str) -> Signer:
+    """The signer that `trust.key` names.
+
+    Args:
+        setting: The path of a private key; of its public half, where an agent has the private one; or the private key.
+
+    Raises:
+        UsageError: There is no such key, it is of a kind that is not taken, or nothing here can sign with it.
+    """
+    key = key_of(setting)
+    if which(_PROGRAM):
+        return _SshKeygen(key, setting)
+    return _Cryptography(key, setting)
+
+
+def key_of(setting: str) -> PublicKey:
+    """The public half of the key that `trust.key` names. The private one is not unlocked for it.
+
+    Raises:
+        UsageError: There is no such key, or it is of a kind that is not taken.
+    """
+    path = _path(setting)
+    try:
+        text = setting if path is None else files.read(path, LARGEST_FILE).decode("ascii")
+        if "PRIVATE KEY-----" not in text:
+            return public_key(text)
+        found = _inside(text)
+        if found is None and path is not None:  # an old format, which hides it
+            found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the signing key {hide(setting)} cannot be used",
+            cause=cause_of(error) if isinstance(error, OSError) else str(error),
+            hint="correct trust.key, or make a key with `cachekit trust init`",
+        ) from error
+    if found is None:
+        raise _refused(setting, "it is not in OpenSSH's own format", "convert it with `ssh-keygen -p -f FILE`")
+    return found
+
+
+def make_key(path: Path, comment: str) -> None:
+    """Make an ed25519 key without a passphrase, for this user alone, with its public half beside it in `.pub`.
+
+    Args:
+        path: Where; nothing may be there yet.
+        comment: Whose it is, in the public half.
+
+    Raises:
+        UsageError: It cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if which(_PROGRAM):
+            done = _run(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)], b"", ())
+            if done is None or done.returncode:
+                said = done.stderr.decode("utf-8", "replace").strip().splitlines() if done else []
+                raise _unmade(path, said[-1] if said else "ssh-keygen failed without a word")
+            return
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        made = Ed25519PrivateKey.generate()
+        inside = made.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+        public = made.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target:
+            target.write(inside)
+        Path(f"{path}.pub").write_bytes(public + f" {comment}\n".encode())
+    except ImportError:
+        raise _unmade(path, "there is neither ssh-keygen nor the cryptography package", INSTALL) from None
+    except OSError as error:
+        raise _unmade(path, cause_of(error)) from error
+
+
+def holds(key: PublicKey, blob: bytes, message: bytes) -> bool:
+    """Whether a signature was made with a key over a message. One that held is not checked twice by this process.
+
+    Args:
+        key: Whose it must be.
+        blob: The signature; see `sshsig`.
+        message: What it must be over.
+
+    Raises:
+        UsageError: Nothing here can check it.
+    """
+    digest = hashlib.sha256(b"".join(sshsig.string(part) for part in (key.blob, blob, message))).digest()
+    if digest in _HELD:
+        return True
+    try:
+        parsed = sshsig.parse(blob)
+    except MalformedError:
+        return False
+    if parsed.key != key:
+        return False
+    held = _ask_ssh_keygen(key, blob, message)
+    if held is None:
+        held = _ask_cryptography(parsed, message)
+    if held:
+        _HELD.add(digest)
+    return held
+
+
+class _Keyed(Struct, frozen=True):
+    """A key, and what `trust.key` says of it."""
+
+    key: PublicKey
+    setting: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.key.fingerprint}, {hide(self.setting)!r})"
+
+
+class _SshKeygen(_Keyed, frozen=True):
+    """Signs with ssh-keygen, and so with agents and hardware keys."""
+
+    def sign(self, message: bytes) -> bytes:
+        path = _path(self.setting)
+        with _shown(*([self.setting.strip().encode() + b"\n"] if path is None else [])) as (shown, handles):
+            place = str(path) if path is not None else shown[0]
+            command = ["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE]
+            done = _run(command, message, handles)
+        if done is None:
+            raise _refused(self.setting, f"ssh-keygen did not answer in {_SECONDS:.0f} s", "unlock it")
+        if _NO_SUCH_OPTION in done.stderr:
+            return _Cryptography(self.key, self.setting).sign(message)
+        try:
+            blob = sshsig.dearmor(done.stdout.decode("ascii", "replace"))
+            parsed = sshsig.parse(blob)
+        except MalformedError as error:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise _refused(
+                self.setting,
+                f"ssh-keygen: {said[-1]}" if done.returncode and said else str(error),
+                "load it into the agent with `ssh-add`, and try `ssh-keygen -Y sign` by hand",
+            ) from error
+        if parsed.key != self.key:
+            raise _refused(self.setting, "its .pub file belongs to another key", "remove or correct that file")
+        return blob
+
+
+class _Cryptography(_Keyed, frozen=True):
+    """Signs with an ed25519 key in a file or a variable."""
+
+    def sign(self, message: bytes) -> bytes:
+        if self.key.kind != ED25519:
+            raise _refused(self.setting, f"without ssh-keygen only {ED25519} keys sign", INSTALL)
+        try:
+            from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+        except ImportError:
+            raise _refused(self.setting, "there is neither ssh-keygen nor the cryptography package", INSTALL) from None
+        path = _path(self.setting)
+        try:
+            text = self.setting.encode("ascii") if path is None else _private(path)
+            private: Any = load_ssh_private_key(text.strip() + b"\n", password=None)
+        except (OSError, ValueError, TypeError) as error:  # TypeError: it has a passphrase
+            raise _refused(self.setting, str(error), "use a key without passphrase, or ssh-keygen") from error
+        return sshsig.build(self.key, private.sign(sshsig.signed(message)))
+
+
+def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool | None:
+    """Whether ssh-keygen takes a signature; None where there is none that knows signatures."""
+    if not which(_PROGRAM):
+        return None
+    allowed = f'signer namespaces="{sshsig.NAMESPACE}" {key.line}\n'.encode()
+    with _shown(allowed, sshsig.armor(blob).encode()) as ((known, signature), handles):
+        command = ["-Y", "verify", "-f", known, "-I", "signer", "-n", sshsig.NAMESPACE, "-s", signature]
+        done = _run(command, message, handles)
+    if done is None:
+        return False
+    return None if _NO_SUCH_OPTION in done.stderr else done.returncode == 0
+
+
+def _ask_cryptography(parsed: sshsig.Parsed, message: bytes) -> bool:
+    """Whether the cryptography package takes a signature.
+
+    Raises:
+        UsageError: The package is missing, or this is not ed25519.
+    """
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise UsageError(
+            "signatures cannot be checked on this machine",
+            cause="there is neither ssh-keygen nor the cryptography package",
+            hint=INSTALL,
+        ) from None
+    if parsed.key.kind != ED25519:
+        raise UsageError(
+            f"the signature of a {parsed.key.kind} key cannot be checked on this machine",
+            cause=f"without ssh-keygen only those of {ED25519} keys can",
+            hint=INSTALL,
+        )
+    try:
+        Ed25519PublicKey.from_public_bytes(parsed.key.blob[-32:]).verify(
+            parsed.signature, sshsig.signed(message, parsed.hash)
+        )
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _run(command: list[str], message: bytes, handles: tuple[int, ...]) -> subprocess.CompletedProcess[bytes] | None:
+    """What became of ssh-keygen; None where it did not end in time."""
+    import subprocess
+
+    try:
+        return subprocess.run(
+            [_PROGRAM, *command], input=message, capture_output=True, check=False, pass_fds=handles, timeout=_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
+@contextmanager
+def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """Files that only this user may open, for ssh-keygen: their paths, and the handles that it must inherit.
+
+    They lie on no disk where the system has files without a name (Linux), else in a private folder for the moment.
+    """
+    paths: list[str] = []
+    handles: list[int] = []
+    with ExitStack() as stack:
+        for number, data in enumerate(contents):
+            if hasattr(os, "memfd_create"):
+                handle = os.memfd_create("cachekit")
+                stack.callback(os.close, handle)
+                os.fchmod(handle, 0o600)  # ssh-keygen takes no private key that others may read
+                handles.append(handle)
+                paths.append(f"/proc/self/fd/{handle}")
+            else:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cachekit-"))
+                paths.append(str(Path(folder) / str(number)))
+                handle = os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                stack.callback(os.close, handle)
+            with os.fdopen(handle, "wb", closefd=False) as target:
+                target.write(data)
+        yield paths, tuple(handles)
+
+
+def _path(setting: str) -> Path | None:
+    """Where the key lies; None where the setting is the key."""
+    return None if is_inline(setting) else Path(os.path.expandvars(setting)).expanduser().absolute()
+
+
+def _private(path: Path) -> bytes:
+    """A private key, which others may not read; ssh-keygen asks the same."""
+    with files.opened(path) as source:
+        mode = os.fstat(source.fileno()).st_mode
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise PermissionError(f"others may read it (mode {stat.S_IMODE(mode):o})")
+        return source.read()
+
+
+def _inside(text: str) -> PublicKey | None:
+    """The public half inside of a private key in OpenSSH's own format, where it is not encrypted [PROTOCOL.key].
+
+    Returns:
+        The key; None where the format is another.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    found = re.search(r"-----BEGIN OPENSSH PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END", text)
+    raw = base64.b64decode(found[1]) if found else b""
+    if not raw.startswith(_OPENSSH):
+        return None
+    at = len(_OPENSSH)
+    for _ in range(3):  # the cipher, the function that makes its key, and its options
+        at += 4 + int.from_bytes(raw[at : at + 4], "big")
+    at += 4  # how many keys: always one
+    return key_of_blob(raw[at + 4 : at + 4 + int.from_bytes(raw[at : at + 4], "big")])
+
+
+def _unmade(
+    path: Path, cause: str, hint: str = "name a folder of yours, or a key that is there, with --key"
+) -> UsageError:
+    return UsageError(f"no signing key can be made at {path}", cause=cause, hint=hint)
+
+
+def _refused(setting: str, cause: str, hint: str) -> UsageError:
+    return UsageError(f"the signing key {hide(setting)} cannot sign", cause=cause, hint=hint)

@@ -1,0 +1,168 @@
+"""What a signer says of a record: an in-toto Statement [in-toto/attestation, spec/v1/statement.md].
+
+The subjects are all of the record's files, so that tools that know nothing of cachekit can match them; the predicate is
+ours. A payload is read only after a signature over it holds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cachekit.key.canonical import canonical_json
+from cachekit.store.origin import Origin, ReusedOrigin
+from cachekit.store.record import DamagedRecordError, Digest, Record, digest_of, is_archive, parse
+from cachekit.trust.builder import Builder
+from cachekit.trust.envelope import MalformedError
+from cachekit.values import by_value
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://github.com/cachekit/cachekit/record/v1"
+
+
+class StatedReuse(Struct, frozen=True):
+    """A record that was reused: its key, its document's digest, fingerprints of the keys that signed it, and when it
+    was made; empty where an older cachekit did not say.
+    """
+
+    key: Digest
+    record: Digest
+    signers: tuple[str, ...] = ()
+    created: str = ""
+
+
+class Predicate(Struct, frozen=True):
+    """What is said of a record beside its files.
+
+    Attributes:
+        record: The digest of the record's document.
+        key: The record's; `directory` and `model_type` say where it lies.
+        ingredients: The hard ones, which hash to the key.
+        toolchain: Versions by package.
+        target: What the code is built for.
+        reused: The records whose files it reuses.
+        builder: Who made it, or published it.
+        created: When this was said: UTC, ISO 8601, to the millisecond.
+    """
+
+    record: Digest
+    key: Digest
+    directory: str
+    model_type: str
+    compiler: str
+    ingredients: dict[str, Any]
+    toolchain: dict[str, str]
+    target: dict[str, Any]
+    reused: tuple[StatedReuse, ...]
+    builder: Builder
+    created: str
+
+    __hash__ = by_value
+
+
+class Statement(Struct, frozen=True):
+    """A statement that was signed: SHA-256 by path, and what is said of them together."""
+
+    subjects: dict[str, str]
+    predicate: Predicate
+
+    __hash__ = by_value
+
+
+def subjects_of(record: Record) -> dict[str, str]:
+    """SHA-256 by path of all of a record's files."""
+    found = {}
+    for module in record.modules:
+        if is_archive(module):
+            found[module.name] = module.files[0].sha256
+        else:
+            found.update((f"{module.name}/{file.path}", file.sha256) for file in module.files)
+    return found
+
+
+def statement_of(record: Record, origin: Origin, builder: Builder, created: str = "") -> bytes:
+    """The payload that says of a record what its signer knows.
+
+    Args:
+        record: The record.
+        origin: Where it came from: the records that it reuses are passed on.
+        builder: Who signs it, on which machine or in which CI run.
+        created: When it is said; now, where nothing is.
+    """
+    predicate = Predicate(
+        record=digest_of(record),
+        key=record.key,
+        directory=record.directory,
+        model_type=record.model_type,
+        compiler=record.compiler,
+        ingredients=record.hard,
+        toolchain=record.provenance.toolchain,
+        target={name[7:]: value for name, value in record.hard.items() if name.startswith("target.")},
+        reused=tuple(_reused(one) for one in origin.reused),
+        builder=builder,
+        created=created or datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+    )
+    return canonical_json(
+        {
+            "_type": TYPE,
+            "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in sorted(subjects_of(record).items())],
+            "predicateType": PREDICATE_TYPE,
+            "predicate": msgspec.to_builtins(predicate),
+        }
+    )
+
+
+def read_statement(payload: bytes) -> Statement:
+    """The statement in a payload whose signature holds.
+
+    Raises:
+        MalformedError: It is no statement about a record, or names a file twice.
+    """
+    try:
+        document = parse(payload)
+        if document.get("_type") != TYPE or document.get("predicateType") != PREDICATE_TYPE:
+            raise MalformedError("it is no statement about a record")  # noqa: TRY301
+        listed = [(one["name"], one["digest"]["sha256"]) for one in document["subject"]]
+        subjects = msgspec.convert(dict(listed), dict[str, Digest])
+        predicate = msgspec.convert(document["predicate"], Predicate)
+    except MalformedError:
+        raise
+    except (DamagedRecordError, msgspec.ValidationError, KeyError, TypeError, AttributeError) as error:
+        raise MalformedError(f"it is no statement about a record: {error}") from error
+    if len(subjects) != len(listed):
+        raise MalformedError("it names a file twice")
+    moment(predicate.created)
+    return Statement(subjects, predicate)
+
+
+def moment(created: str) -> datetime:
+    """A time as a statement says it, in UTC.
+
+    Raises:
+        MalformedError: It is none, or says no zone.
+    """
+    try:
+        found = datetime.fromisoformat(created.replace("Z", "+00:00"))
+        if found.tzinfo is not None:
+            return found.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        pass
+    raise MalformedError(f"{created[:40]!r} is no time")
+
+
+def is_about(statement: Statement, record: Record) -> bool:
+    """Whether a statement is about exactly this record: its document, its place, and all of its files."""
+    said = statement.predicate
+    return (
+        said.record == digest_of(record)
+        and (said.key, said.directory, said.model_type) == (record.key, record.directory, record.model_type)
+        and statement.subjects == subjects_of(record)
+    )
+
+
+def _reused(one: ReusedOrigin) -> StatedReuse:
+    return StatedReuse(one.key, one.record, one.signers, one.created)

@@ -1,0 +1,198 @@
+"""Signatures of records: vouch for those of the store, and look which of a remote's would be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError, UsageError
+from cachekit.remotes import address, document, layout
+from cachekit.remotes.document import RECORD_LIMIT
+from cachekit.remotes.judging import envelopes_of, name_of
+from cachekit.store.layout import LOCAL
+from cachekit.store.origin import Beside
+from cachekit.store.record import DamagedRecordError, Record, digest_of
+from cachekit.trust import envelope
+from cachekit.trust.signer import key_of
+from cachekit.values import Answer
+from cachekit.verbs.entry import find
+from cachekit.verbs.session import using_store
+
+if TYPE_CHECKING:
+    from cachekit.remotes.remote import Remote
+    from cachekit.verbs.session import Session
+
+MOST = 1000  # records of a remote that are looked at
+
+
+class SignedRecord(Answer, frozen=True):
+    """A record of the store that this user vouches for.
+
+    Attributes:
+        digest: Of the record's document.
+        signers: Fingerprints of all keys that signed it, this user's among them.
+        new: The signature was made now.
+    """
+
+    key: str
+    recipe: str
+    digest: str
+    signers: tuple[str, ...]
+    new: bool
+    dry_run: bool = False
+
+
+class JudgedRecord(Struct, frozen=True):
+    """A record of a remote: whether it would be used, by whom it is signed, and why not."""
+
+    key: str
+    recipe: str
+    directory: str
+    digest: str
+    used: bool
+    how: str = ""
+    signers: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class CheckedRemote(Answer, frozen=True):
+    """Which records of a remote would be used.
+
+    Attributes:
+        remote: Its name.
+        mode: What is asked of its records: `owner`, `signed` or `all`.
+        demands: Why records need a signature; empty where they do not.
+        writers: Who else than this user, or an organisation of this user, can write there: a sentence about the place;
+            empty where nobody can.
+        records: Those that were looked at.
+        more: There are more, which were not looked at.
+    """
+
+    remote: str
+    mode: str
+    demands: str
+    writers: str
+    records: tuple[JudgedRecord, ...]
+    more: bool = False
+
+    def error(self) -> UntrustedError | None:
+        """What to raise where there are records, and none would be used."""
+        if not self.records or any(one.used for one in self.records):
+            return None
+        return UntrustedError(
+            f"no record on {self.remote} is used",
+            cause=f"of {len(self.records)}: {self.records[0].reason or self.demands}",
+            hint="name a signer whom you trust: cachekit trust add NAME KEY",
+        )
+
+
+@using_store
+def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> list[SignedRecord]:
+    """Vouch for records of the store: sign them with this user's key; a push gives the signatures to others.
+
+    Args:
+        session: Collaborators.
+        names: Keys, or the first digits of each.
+        dry_run: Sign nothing.
+
+    Raises:
+        UsageError: No key signs, or it cannot be used.
+        UnknownNameError: Digits fit no record, or several.
+        UntrustedError: A record may not be given to others.
+        StoreError: The store cannot be written.
+    """
+    from cachekit.trust.sign import signed_by
+
+    trust, store = session.remotes.trust, session.store
+    if not trust.table.key:
+        raise UsageError("no key signs what this user publishes", hint="make one: cachekit trust init")
+    own = key_of(trust.table.key)
+    done = []
+    for record in [find(store, name) for name in names]:
+        beside = store.origins.of(record)
+        if reason := trust.unpublishable(record, beside.origin):
+            raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason)
+        known = envelopes_of(beside)
+        new = signed_by(own, record, known) is None
+        if new and not dry_run:
+            known = envelope.union([trust.signed(record, beside.origin)], known)
+            store.publish(record, {}, beside=Beside(beside.origin, tuple(envelope.to_document(known)["envelopes"])))
+        keys = dict.fromkeys(one.keyid for each in known for one in each.signatures)
+        signers = tuple(keys) if own.fingerprint in keys or dry_run else (*keys, own.fingerprint)
+        done.append(SignedRecord(record.key, record.recipe, digest_of(record), signers, new, dry_run))
+    return done
+
+
+def check(session: Session, name: str) -> CheckedRemote:
+    """Which records of a remote would be used now, and why the others would not.
+
+    Args:
+        session: Collaborators.
+        name: Of a remote: its table's, or its address; the only one, where nothing is said.
+
+    Raises:
+        UsageError: No remote is called so, or may be read.
+        RemoteError, AuthError: It cannot be asked.
+    """
+    remote = _remote(session, name)
+    remote.retry()
+    demands, revision = remote.demands(), remote.revision()
+    writers = _writers(remote, session.store.layout.remotes)
+    with remote.call() as storage:
+        entries = list(islice(storage.list(layout.RECORDS, revision), MOST + 1))
+    judged = list(_judged(remote, [entry.path for entry in entries[:MOST]], revision))
+    mode, more = remote.trust.mode(remote.name), len(entries) > MOST
+    return CheckedRemote(remote.name, mode, demands, writers, tuple(judged), more)
+
+
+def _writers(remote: Remote, memory: Path) -> str:
+    try:
+        return remote.storage.stranger(memory)
+    except (RemoteError, AuthError) as error:  # where no answer is needed, none is no failure
+        return f"nobody knows who can write there: {error.message}"
+
+
+def _judged(remote: Remote, paths: Sequence[str], revision: str) -> Iterator[JudgedRecord]:
+    for path in paths:
+        try:
+            with remote.call() as storage:
+                found = storage.read(path, revision, RECORD_LIMIT)
+            shared = document.read(found.data) if found else None
+        except (DamagedRecordError, IntegrityError):  # a document without end, say: a fetch reports it
+            continue
+        if shared is None or layout.record_path(shared.record.place) != path:
+            continue
+        record = shared.record
+        try:
+            origin = remote.judge(shared, revision).origin
+        except UntrustedError as error:
+            yield _row(record, used=False, reason=error.cause)
+        else:
+            assert origin is not None  # what was judged has one
+            names = remote.trust.policy.names(origin.signers)
+            yield _row(record, used=True, how=origin.how, signers=names)
+
+
+def _row(record: Record, *, used: bool, how: str = "", signers: tuple[str, ...] = (), reason: str = "") -> JudgedRecord:
+    return JudgedRecord(record.key, name_of(record), record.directory, digest_of(record), used, how, signers, reason)
+
+
+def _remote(session: Session, name: str) -> Remote:
+    session.remotes.need("read")
+    readable = session.remotes.readable
+    table = session.config.remotes.get(name)
+    place = address.parse([LOCAL, name], session.config.remotes)[1] if table else None
+    called = address.make(place).name if place else name
+    found = [one for one in readable if called in {one.name, ""}]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in readable)
+        raise UsageError(
+            f"no remote is called {name!r}" if name else "several remotes are configured",
+            cause=f"there are {names}",
+            hint="name one of them",
+        )
+    return found[0]

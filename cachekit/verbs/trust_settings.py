@@ -1,0 +1,325 @@
+"""Whose records are used, in the settings: make a signing key, name signers, and revoke."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cachekit import config_files, config_trust, files
+from cachekit.errors import UsageError
+from cachekit.store.record import digest_of
+from cachekit.text import cause_of
+from cachekit.trust.keys import LARGEST_FILE, PublicKey, is_fingerprint, public_key
+from cachekit.trust.policy import policy_of
+from cachekit.trust.signer import key_of, make_key
+from cachekit.values import Answer
+from cachekit.verbs.entry import find
+
+if TYPE_CHECKING:
+    from cachekit.config import Config
+    from cachekit.verbs.session import Session
+
+KEY_FILE = "signing_key"  # beside the user's settings
+
+
+class SigningKey(Answer, frozen=True):
+    """The key that signs what this user publishes.
+
+    Attributes:
+        key: The path of the private key, or of the public one that an agent or a device has the private one of.
+        public: The line of the public key, for `cachekit trust add`.
+        fingerprint: As `ssh-keygen -l` prints it.
+        file: The settings that name the key.
+        made: The key was made now.
+        dry_run: Nothing was written.
+    """
+
+    key: str
+    public: str
+    fingerprint: str
+    file: Path
+    made: bool
+    dry_run: bool = False
+
+
+class NamedSigner(Struct, frozen=True):
+    """Somebody whose records are used; times are empty where there is no limit."""
+
+    name: str
+    fingerprint: str
+    public: str
+    valid_after: str = ""
+    valid_before: str = ""
+
+
+class AskedOf(Struct, frozen=True):
+    """What is asked of the records of one remote: `owner`, `signed` or `all`."""
+
+    remote: str
+    mode: str
+
+
+class Signers(Answer, frozen=True):
+    """Whose records are used, and what no longer is.
+
+    Attributes:
+        key: The fingerprint of the key that signs; empty where nothing signs.
+        salt: With another one, all older records are misses.
+        signers: Those whom the settings name.
+        revoked_keys: Fingerprints.
+        revoked_records: Digests of records.
+        revoked_before: What was made or signed before is not used; empty is no date.
+        remotes: What each remote's records must have.
+        file: Where the settings were read.
+    """
+
+    key: str
+    salt: str
+    signers: tuple[NamedSigner, ...]
+    revoked_keys: tuple[str, ...]
+    revoked_records: tuple[str, ...]
+    revoked_before: str
+    remotes: tuple[AskedOf, ...]
+    file: str
+
+
+class ChangedTrust(Answer, frozen=True):
+    """What was added to the settings.
+
+    Attributes:
+        file: The settings.
+        said: The lines, for people.
+        dry_run: Nothing was written.
+    """
+
+    file: Path
+    said: tuple[str, ...]
+    dry_run: bool = False
+
+
+def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
+    """Make a signing key, or take one, and name it in the user's settings.
+
+    Args:
+        config: The settings.
+        key: The path of a key that is there: of OpenSSH, without or with its passphrase in an agent. By default the
+            one that the settings name, or a new one beside the user's settings.
+        dry_run: Write nothing.
+
+    Raises:
+        UsageError: The key cannot be used or made, or the settings cannot be written.
+    """
+    file = _user_file()
+    path = Path(key or config.trust.key or file.parent / KEY_FILE).expanduser()
+    if not key and config_trust.is_inline(config.trust.key):
+        raise UsageError(
+            f"{config_trust.KEY} holds the signing key already",
+            cause="what is published is signed with it",
+            hint=f"unset {config_trust.KEY}, or use it as it is",
+        )
+    new = not path.exists()
+    if new and key:
+        raise UsageError(f"there is no key {path}", hint="omit --key to make a new one, or `ssh-keygen -t ed25519`")
+    said = {"key": str(path.absolute())}
+    text = config_files.edited(
+        config_files.text_of(file), file, ("trust",), said, f'[trust] with key = "{path.absolute()}"'
+    )
+    if dry_run and new:
+        return SigningKey(str(path), "", "", file, made=True, dry_run=True)
+    if new:
+        make_key(path, f"{getpass.getuser()}@{socket.gethostname()}")
+    public = key_of(str(path))
+    if not dry_run:
+        config_files.write(file, text)
+    return SigningKey(str(path), public.line, public.fingerprint, file, made=new, dry_run=dry_run)
+
+
+def add(
+    name: str, key: str, file: Path, *, valid_after: str = "", valid_before: str = "", dry_run: bool = False
+) -> ChangedTrust:
+    """Name a signer in a settings file.
+
+    Args:
+        name: What the signer is called in answers.
+        key: The line of a public key, or the path of a file that has it.
+        file: The settings.
+        valid_after: A date; before it the key's signatures do not count.
+        valid_before: A date; from it on they no longer do.
+        dry_run: Write nothing.
+
+    Raises:
+        UsageError: It is no key, no date, or the file names another key so, or cannot be written.
+    """
+    public = _given(key)
+    values = {"key": public.line, "valid_after": valid_after, "valid_before": valid_before}
+    values = {field: said for field, said in values.items() if said}
+    wanted = f'[trust.signers.{name}] with key = "{public.line}"'
+    text, there = _text(file, wanted)
+    table = there.get("trust", {})
+    known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
+    if isinstance(known, dict) and known.get("key", "").split()[:2] != public.line.split()[:2]:
+        raise UsageError(
+            f"{file} knows another key of {name}",
+            cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
+            hint=f"choose another name, or remove [trust.signers.{name}]",
+        )
+    made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
+    return _written(file, made, (f"{name}: {public.fingerprint}",), dry_run=dry_run)
+
+
+def listed(config: Config, modes: Sequence[AskedOf]) -> Signers:
+    """Whose records are used.
+
+    Args:
+        config: The settings.
+        modes: What the remotes ask.
+
+    Raises:
+        UsageError: A signer's key is none, or the user's own cannot be read.
+    """
+    table = config.trust
+    policy_of(table, next(one.origin for one in config.settings if one.name == "trust"))  # each key is one
+    signers = []
+    for name, one in table.signers.items():
+        public = public_key(one.key)
+        signers.append(
+            NamedSigner(name, public.fingerprint, public.line, _date(one.valid_after), _date(one.valid_before))
+        )
+    return Signers(
+        key_of(table.key).fingerprint if table.key else "",
+        table.salt,
+        tuple(signers),
+        table.revoked.keys,
+        table.revoked.records,
+        _date(table.revoked.before),
+        tuple(modes),
+        next(one.origin for one in config.settings if one.name == "trust"),
+    )
+
+
+def modes(session: Session) -> list[AskedOf]:
+    """What is asked of the records of each remote, before anybody was asked who may write there."""
+    remotes = session.remotes
+    names = dict.fromkeys(one.name for one in (*remotes.readable, *remotes.writable))
+    return [AskedOf(name, remotes.trust.mode(name)) for name in names]
+
+
+def revoke(
+    session: Session, what: Sequence[str], file: Path, *, before: str = "", dry_run: bool = False
+) -> ChangedTrust:
+    """Write down what is no longer believed.
+
+    Args:
+        session: Its settings name the signers, and its store the records.
+        what: Fingerprints of keys, names of signers, digests of records, or keys of records of the store.
+        file: The settings to write.
+        before: A date: nothing that was made or signed before it is used.
+        dry_run: Write nothing.
+
+    Raises:
+        UsageError: One is nothing of these, or the file cannot be written.
+        UnknownNameError: No record has a key that begins so, or several have.
+    """
+    if not what and not before:
+        raise UsageError("nothing to revoke is named", hint="cachekit trust revoke SHA256:…, or --before 2026-11-01")
+    keys, records = [], []
+    for one in what:
+        signer = session.config.trust.signers.get(one)
+        if signer is not None:
+            policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
+            keys.append(public_key(signer.key).fingerprint)
+        elif is_fingerprint(one):
+            keys.append(one)
+        elif config_trust.is_digest(one) and not session.store.by_prefix(one):
+            records.append(one)
+        elif not re.fullmatch("[0-9a-f]{4,64}", one.lower()) and not one.startswith("SHA256:"):
+            raise UsageError(
+                f"no signer is called {one!r}",
+                cause=f"there are {', '.join(session.config.trust.signers) or 'no signers'}",
+                hint="name a signer, a key's fingerprint, a record's digest, or a record of the store by its key",
+            )
+        elif one.startswith("SHA256:"):
+            raise UsageError(
+                f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`"
+            )
+        else:
+            records.append(digest_of(find(session.store, one)))
+    wanted = f"[trust.revoked] with keys = {keys}, records = {records}, before = {before!r}"
+    text, there = _text(file, wanted)
+    trust = there.get("trust", {})
+    gone = trust.get("revoked", {}) if isinstance(trust, dict) else {}
+    values: dict[str, config_files.Value] = {}
+    for field, new in (("keys", keys), ("records", records)):
+        if new:
+            values[field] = list(dict.fromkeys([*gone.get(field, []), *new]))
+    if before:
+        values["before"] = before
+    made = config_files.edited(text, file, ("trust", "revoked"), values, wanted)
+    said = [f"key {one}" for one in keys] + [f"record {one}" for one in records]
+    return _written(file, made, (*said, *([f"all before {before}"] if before else [])), dry_run=dry_run)
+
+
+def _user_file() -> Path:
+    file = config_files.user_file()
+    if file is None:
+        raise UsageError("there is no folder for this user's settings", hint="set HOME, or XDG_CONFIG_HOME")
+    return file
+
+
+def settings_file(folder: Path, *, user: bool) -> Path:
+    """The file that a change of trust is written to: the project's, or the user's own.
+
+    Raises:
+        UsageError: This user has no home.
+    """
+    if user:
+        return _user_file()
+    project = config_files.project_file(folder)
+    return project[0] if project and project[0].name == "cachekit.toml" else folder / "cachekit.toml"
+
+
+def _text(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
+    if file == config_files.user_file():
+        text = config_files.text_of(file)
+        return text, config_files.parse(text, file)
+    return config_files.editable(file, wanted)
+
+
+def _written(file: Path, text: str, said: tuple[str, ...], *, dry_run: bool) -> ChangedTrust:
+    try:
+        config_trust.read(config_files.parse(text, file).get("trust", {}))
+    except ValueError as error:  # no file is left that no run can read
+        raise UsageError(
+            f"{file} would not be usable", cause=str(error), hint="correct what was said, or that file"
+        ) from error
+    if not dry_run:
+        config_files.write(file, text)
+    return ChangedTrust(file, said, dry_run)
+
+
+def _given(key: str) -> PublicKey:
+    """A public key as somebody names it: its line, or a file with it.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        if any(key.startswith(kind) for kind in ("ssh-", "sk-", "ecdsa-")):
+            return public_key(key)
+        return public_key(files.read(Path(key).expanduser(), LARGEST_FILE).decode("ascii"))
+    except (OSError, ValueError, RuntimeError) as error:  # the last one: nobody is called so, in ~nobody
+        raise UsageError(
+            "this is not a public key",
+            cause=cause_of(error) if isinstance(error, OSError) else str(error),
+            hint='give a .pub file, or its line in quotes: "ssh-ed25519 AAAA…"',
+        ) from error
+
+
+def _date(moment: object) -> str:
+    return moment.isoformat() if hasattr(moment, "isoformat") else ""

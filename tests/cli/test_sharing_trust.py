@@ -1,0 +1,45 @@
+"""`cachekit hub use` of one's own repo and of somebody else's: whose records would be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from cachekit import config_files
+from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
+from tests.support.hubserver.accounts import OTHER_TOKEN
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+def may(member) -> list[str]:
+    return config_files.read_toml(member.work / "cachekit.toml")["cache"].split(",")
+
+
+@pytest.mark.feature("T2")
+def test_a_first_time_user_of_an_own_private_repo_sees_nothing_of_trust(join, repo):
+    ann = join("ann")
+    used = ann("hub", "use", repo.name)
+    assert "code" not in used.out
+    assert "trust" not in used.out + used.err
+    assert may(ann) == ["local:rw", "hub:rw"]
+    assert "trust" not in (warmed := ann("warm", "tiny.yaml")).out + warmed.err
+
+
+@pytest.mark.feature("T2")
+def test_a_repo_of_somebody_else_is_only_read_and_its_owner_is_named(join, hub, repo):
+    public = hub.repo(f"{repo.name}-public", private=False)
+    eve = join("eve", OTHER_TOKEN)
+    used = eve("hub", "use", public.name)
+    assert "a compiler cache is code" in used.out
+    assert "belongs to team" in used.out
+    assert may(eve) == ["local:rw", "hub:r"]
+    answer = eve("hub", "use", public.name, "--format", "json").json
+    assert (answer["owned"], answer["private"]) == (False, False)
+
+
+@pytest.mark.feature("T2")
+def test_an_own_repo_that_is_public_is_written_and_needs_signatures(join, hub, repo):
+    public = hub.repo(f"{repo.name}-public", private=False)
+    ann = join("ann")
+    assert "it is public" in ann("hub", "use", public.name).out
+    assert may(ann) == ["local:rw", "hub:rw"]

@@ -1,0 +1,202 @@
+"""`cachekit trust`: a key is made, signers are named and revoked, records are vouched for, a remote is looked at."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cachekit import config_files
+from cachekit.trust.keys import public_key
+from tests.support.cli_session import publish, publish_record, small_record, the_error
+from tests.trust.trust_cases import line
+
+pytest_plugins = ["tests.support.cli_session"]
+MARKET = "local:rw,market:rw"
+
+
+@pytest.fixture(autouse=True)
+def own_settings(tmp_path, monkeypatch):
+    """The user's own settings, as no other test has them."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "cachekit" / "config.toml"
+
+
+@pytest.fixture
+def market(work):
+    """A remote of this project whose records need signatures, with nothing on it."""
+    place = work / "market"
+    place.mkdir(mode=0o777)
+    (work / "cachekit.toml").write_text(f'cache = "{MARKET}"\n\n[remotes.market]\nurl = "{place}"\ntrust = "signed"\n')
+    return place
+
+
+@pytest.mark.feature("T1")
+def test_a_key_is_made_once_for_this_user_alone(command, own_settings):
+    assert command("trust", "init", "--dry-run", "--format", "json").json["made"]
+    assert not own_settings.exists()
+    made = command("trust", "init", "--format", "json").json
+    key = Path(made["key"])
+    assert (made["made"], stat.S_IMODE(key.stat().st_mode)) == (True, 0o600)
+    assert public_key(made["public"]).fingerprint == made["fingerprint"]
+    assert config_files.read_toml(own_settings) == {"trust": {"key": str(key)}}
+    again = command("trust", "init", "--format", "json").json
+    assert (again["made"], again["fingerprint"]) == (False, made["fingerprint"])
+    assert command("trust", "ls", "--format", "json").json["key"] == made["fingerprint"]
+
+
+@pytest.mark.feature("T1")
+def test_what_a_signer_vouches_for_is_used_by_those_who_name_the_signer(command, market, home):
+    record = publish(home)
+    command("push")
+    asked = command("trust", "check", code=5)
+    assert "not signed" in asked.out
+    assert the_error(asked)[0] == "untrusted"
+    public = command("trust", "init", "--format", "quiet").out.strip()
+    dry = command("trust", "sign", record.key[:8], "--dry-run", "--format", "json").json
+    assert [one["new"] for one in dry] == [True]
+    (signed,) = command("trust", "sign", record.key[:8], "--format", "json").json
+    assert signed["signers"] == [public_key(public).fingerprint]
+    assert not command("trust", "sign", record.key[:8], "--format", "json").json[0]["new"]
+    command("push")
+    assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
+
+
+@pytest.mark.feature("T3")
+def test_who_signed_a_record_of_the_store_is_shown(command, home):
+    record = publish(home)
+    assert "signed" not in command("store", "show", record.key[:8]).out
+    command("trust", "init")
+    command("trust", "sign", record.key[:8])
+    shown = command("store", "show", record.key[:8]).out
+    assert f"signed     by you as {getpass.getuser()}@" in shown
+    (vouched,) = command("store", "show", record.key[:8], "--format", "json").json["vouched"]
+    assert (vouched["signers"], vouched["builder"]["ci"]) == (["you"], None)
+
+
+@pytest.mark.feature("T2")
+def test_check_says_who_can_write_where_anybody_is_trusted(command, market, work, home):
+    record = publish(home)
+    command("push")
+    settings = (work / "cachekit.toml").read_text()
+    (work / "cachekit.toml").write_text(settings.replace('"signed"', '"all"'))
+    market.chmod(0o777)
+    for name in ("market", str(market), ""):
+        asked = command("trust", "check", *([name] if name else []))
+        told = asked.out.splitlines()
+        assert told[0].startswith(f"{market}: what lies there is used, whoever made it; every user of this machine can")
+        assert told[2].split()[:3] == [record.key[:12], record.recipe, "used"]
+    market.chmod(0o755)
+    told = command("trust", "check", "market").out.splitlines()[0]
+    assert told.endswith("whoever made it; only you, or an organisation of yours, can write there")
+    assert "no remote is called 'other'" in the_error(command("trust", "check", "other", code=2))[1]
+
+
+@pytest.mark.feature("T4")
+def test_a_strangers_name_is_shown_in_part(command, market, home):
+    publish_record(home, structs.replace(small_record(), recipe="x" * 500))
+    command("push")
+    assert "x" * 81 not in command("trust", "check", code=5).out
+
+
+def test_the_salt_is_listed(command, work):
+    (work / "cachekit.toml").write_text('[trust]\nsalt = "2026-11"\n')
+    assert "salt '2026-11': what was made with another one is a miss" in command("trust", "ls").out
+
+
+@pytest.mark.feature("T1")
+def test_a_push_says_what_nobody_uses_before_it_is_signed(command, market, home):
+    publish(home)
+    said = (
+        f"warning: {market} asks for signatures, and nobody uses what is not signed (1 record): "
+        "`cachekit trust init`, then `cachekit push`"
+    )
+    assert command("push", "--dry-run").err.splitlines() == [said]
+    assert said in command("push").err.splitlines()
+    assert said in command("push").err.splitlines(), "as long as the record there is not signed"
+    command("trust", "init")
+    assert "not signed" not in command("push").err
+    assert command("trust", "check").code == 0
+
+
+@pytest.mark.feature("T5")
+def test_a_signer_is_named_and_revoked(command, work):
+    (work / "alice.pub").write_text(f"{line(0)} alice@home\n")
+    command("trust", "add", "alice", "alice.pub", "--valid-before", "2030-01-01")
+    command("trust", "add", "bob", line(1))
+    listed = command("trust", "ls", "--format", "json").json
+    assert [(one["name"], one["public"], one["valid_before"][:10]) for one in listed["signers"]] == [
+        ("alice", line(0), "2030-01-01"),
+        ("bob", line(1), ""),
+    ]
+    digest = "ab" * 32
+    command("trust", "revoke", "alice", digest, "--before", "2026-01-01")
+    command("trust", "revoke", public_key(line(1)).fingerprint)
+    listed = command("trust", "ls", "--format", "json").json
+    assert listed["revoked_keys"] == [public_key(line(0)).fingerprint, public_key(line(1)).fingerprint]
+    assert (listed["revoked_records"], listed["revoked_before"][:10]) == ([digest], "2026-01-01")
+    assert "revoked" in command("trust", "ls").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("add alice nowhere.pub", "this is not a public key"),
+        ("add alice ssh-ed25519", "this is not a public key"),
+        ("revoke", "nothing to revoke is named"),
+        ("revoke nobody", "no signer is called 'nobody'"),
+        ("revoke SHA256:short", "SHA256:short is not a fingerprint"),
+        ("revoke --before tomorrow", "would not be usable"),
+        ("init --key nowhere", "there is no key nowhere"),
+        ("check", "no remote is configured"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(command, work, own_settings, words, said):
+    asked = command("trust", *words.split(), code=2)
+    assert said in the_error(asked)[1]
+    assert not own_settings.exists()
+    assert not (work / "cachekit.toml").exists()
+
+
+@pytest.mark.parametrize("words", ["ls", "revoke bob"])
+def test_a_signers_line_that_is_no_key_is_named(command, work, words):
+    file = work / "cachekit.toml"
+    file.write_text('[trust.signers.bob]\nkey = "ssh-ed25519 AAAA"\n')
+    code, message, _, hint = the_error(command("trust", *words.split(), code=2))
+    assert (code, message) == ("usage", "[trust.signers.bob]: its key is not usable")
+    assert "cachekit trust add bob" in hint
+
+
+def test_another_key_of_a_name_is_refused(command, work):
+    command("trust", "add", "alice", line(0))
+    before = (work / "cachekit.toml").read_text()
+    assert "another key of alice" in the_error(command("trust", "add", "alice", line(1), code=2))[1]
+    assert (work / "cachekit.toml").read_text() == before
+
+
+def test_without_a_key_nothing_is_signed(command, home):
+    record = publish(home)
+    assert "cachekit trust init" in the_error(command("trust", "sign", record.key[:8], code=2))[3]
+
+
+@pytest.mark.feature("T1")
+@pytest.mark.parametrize(
+    "given, cause",
+    [
+        ("pipe", "it is not a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+        ("large.pub", "it has more than 65,536 bytes"),
+        ("~nobody-is-called-so/key.pub", "home directory"),
+    ],
+)
+def test_a_public_key_is_a_small_regular_file(command, work, given, cause):
+    os.mkfifo(work / "pipe")
+    (work / "large.pub").write_text(line(1) + " " * (64 << 10))
+    (work / "small.pub").write_text(line(1))
+    message, said = the_error(command("trust", "add", "ann", given, code=2))[1:3]
+    assert (message, cause in said) == ("this is not a public key", True)
+    command("trust", "add", "ann", "small.pub")

@@ -1,0 +1,25 @@
+"""On a Neuron host that is stood in for: the root that all runs share does not hide where a module came from."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.compilers.neuron.neuron_machine import Machine
+
+
+@pytest.mark.feature("T5")
+def test_modules_that_anybody_made_are_named_until_they_are_compiled_here(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    stranger, user = (Machine(tmp_path / name) for name in ("stranger", "user"))
+    for machine in (stranger, user):
+        machine.graphs(1, 2)
+    theirs = stranger("warm", "tiny.yaml", "--cache", f"local:rw,{place}:rw")["key"]
+    user("train", "tiny.yaml", "--require-warm", "--trust-all", "--cache", f"local:rw,{place}:r")
+    user("store", "rm", "tiny.yaml")
+    other = user("warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=2")
+    assert other["compiled"] == 0
+    assert theirs[:12] in user("store", "show", other["key"])["untrusted"]
+    done = user("warm", "tiny.yaml", "--recache")
+    assert (done["compiled"], user("store", "show", done["key"])["untrusted"]) == (2, "")

@@ -1,0 +1,195 @@
+"""What a compiler loads lies where no other user of the host can change it, from its check until it is loaded.
+
+The other users are real ones, in processes of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from cachekit.compilers.cachedir import cache_dir
+from cachekit.errors import IntegrityError, StoreError
+from cachekit.events import Journal
+from cachekit.store import Store
+from cachekit.verbs.warm import warm
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
+from tests.support.standins import WORKER, ProcessLauncher, StandIn, Watched, expected, make_record, publish
+from tests.support.users import ANOTHER, ONE, as_user
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+TEAM = 65532
+MADE = make_record()
+
+
+@pytest.fixture
+def temporary(public, monkeypatch):
+    """A folder for everybody, as /tmp is."""
+    folder = public / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+def store_of(home, user, mode=0o755, group=None):
+    """A store of a user, with a record; root makes it, and imports what others perhaps cannot reach."""
+    before = os.umask(0o777 & ~mode)
+    try:
+        store = Store(home, Journal(None, "test"))
+        publish(store, MADE)
+        loaded(home)
+        shutil.rmtree(store.layout.cache_dirs)
+    finally:
+        os.umask(before)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, user, user if group is None else group)
+    return home
+
+
+def loaded(home, meanwhile=lambda _tree: None):
+    """What a compiler of this user finds in its cache dir, and where that is."""
+    store = Store(home, Journal(None, "test"))
+    base = home / "v1" / "cache_dirs"
+    with cache_dir(store, StandIn(), MADE[0], key=MADE[0].key, base=base) as made:
+        meanwhile(made.tree)
+        files = {path.name: path.read_bytes() for path in made.tree.glob("MODULE_1/*")}
+        assert files == expected(MADE)
+        assert {stat.S_IMODE(folder.stat().st_mode) for folder in (made.tree, made.tree.parent, made.work)} == {0o700}
+        return made.tree
+
+
+def attacked(tree):
+    """Another user tries to get at a compiler cache dir."""
+
+    def attack():
+        for attempt in (
+            lambda: tree.rename(tree.with_name("other")),
+            lambda: tree.parent.parent.rename(tree.parent.parent.with_name("other")),
+            lambda: (tree / "MODULE_1" / "model-a.code").write_bytes(b"marker"),
+            lambda: [*tree.iterdir()],
+        ):
+            with pytest.raises(PermissionError):
+                attempt()
+
+    as_user(ONE, attack)
+
+
+@ROOT_ONLY
+def test_what_a_compiler_loads_nobody_else_can_exchange(public, temporary):
+    tree = loaded(store_of(public / "home", ANOTHER), meanwhile=attacked)
+    assert temporary in tree.parents, "whoever owns the store could exchange what lies there"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("taken", ["folder", "link", "below"])
+def test_a_place_that_another_user_took_beforehand_stops_the_run_with_the_command_that_helps(public, temporary, taken):
+    home = store_of(public / "home", ONE)
+    theirs = temporary / f"cachekit-{ANOTHER}"
+
+    def take():
+        if taken == "link":
+            (temporary / "elsewhere").mkdir(mode=0o777)
+            theirs.symlink_to(temporary / "elsewhere")
+        else:
+            theirs.mkdir()
+            theirs.chmod(0o777)
+            if taken == "below":
+                (theirs / "cache_dirs").mkdir()
+                (theirs / "cache_dirs").chmod(0o777)
+
+    as_user(ONE, take)
+
+    def runs():
+        with pytest.raises(StoreError) as caught:
+            loaded(home)
+        assert caught.value.cause
+        return caught.value.hint
+
+    hint = as_user(ANOTHER, runs)
+    assert hint == 'export CACHEKIT_COMPILER_CACHE_DIR="$(mktemp -d)"'
+    assert not [path for path in temporary.rglob("*") if path.is_file()], "nothing was put where they can reach it"
+
+    def follows():
+        line = f'{hint}; printf %s "$CACHEKIT_COMPILER_CACHE_DIR"'
+        base = subprocess.run(["sh", "-c", line], check=True, capture_output=True, text=True).stdout
+        store, copies = Store(home, Journal(None, "test")), tempfile.mkdtemp()
+        tempfile.tempdir = copies  # of files of a store that is another's
+        with cache_dir(store, StandIn(), MADE[0], key=MADE[0].key, base=Path(base)) as made:
+            assert {path.name: path.read_bytes() for path in made.tree.glob("MODULE_1/*")} == expected(MADE)
+
+    as_user(ANOTHER, follows)
+
+
+@ROOT_ONLY
+def test_a_store_that_a_group_shares_is_read_through_copies(public, temporary):
+    home = store_of(public / "home", ONE, 0o2775, group=TEAM)
+
+    def reads():
+        store = Store(home, Journal(None, "test"))
+        assert store.standing.whose == "group"
+        tree = loaded(home)
+        assert temporary in tree.parents
+        with store.reading(MADE[0].files[0]) as blob:
+            return f"{blob.path} {stat.S_IMODE(blob.path.parent.stat().st_mode):o}"
+
+    where, mode = as_user(ANOTHER, reads, groups=[TEAM]).split()
+    assert (temporary in Path(where).parents, mode) == (True, "700")
+
+
+@ROOT_ONLY
+def test_what_was_checked_is_what_is_loaded(public, temporary):
+    home = store_of(public / "home", ONE)
+    file = MADE[0].files[0]
+    store = Store(home, Journal(None, "test"))
+    blob = store.layout.blob(file.sha256)
+
+    def exchange():
+        blob.unlink()
+        blob.write_bytes(b"marker" * 500)
+
+    with store.reading(file) as checked:
+        as_user(ONE, exchange)
+        assert checked.path.read_bytes() == expected(MADE)[file.path]
+    with pytest.raises(IntegrityError), store.reading(file):
+        pytest.fail("what does not fit is not given out")
+
+
+def test_folders_of_a_run_are_closed_and_its_files_too(tmp_path):
+    seen = {}
+
+    def look(paths):
+        seen.update((path, stat.S_IMODE(path.stat().st_mode)) for path in paths)
+
+    class Looks(ProcessLauncher):
+        def run(self, job, *rest, **named):
+            result = super().run(job, *rest, **named)
+            work = Path(job.events).parent
+            seen.update(
+                {path: stat.S_IMODE(path.stat().st_mode) for path in (*work.parents[:2], work, work / "job.json")}
+            )
+            return result
+
+    home = tmp_path / "home"
+    before = os.umask(0)
+    try:
+        watched = Watched(home, journal=Journal(home / "v1" / "journal", "warm"))
+        session = structs.replace(watched.session, launcher=lambda: Looks(WORKER))
+        warm(session, watched.prepare())
+        session.journal.close()
+    finally:
+        os.umask(before)
+    root = home / "v1"
+    for folder in (root / "journal", root / "logs"):
+        look([folder, *folder.rglob("*")])
+    assert {"job.json", "logs", "journal", "cache_dirs"} <= {path.name for path in seen}
+    assert {mode for path, mode in seen.items() if path.suffix in {".json", ".jsonl", ".log"}} == {0o600}
+    assert {mode for path, mode in seen.items() if not path.suffix} == {0o700}

@@ -1,0 +1,140 @@
+"""What came from elsewhere and stays in a compiler's own folder: who finds it there owes it to where it came from."""
+
+import os
+
+import pytest
+from msgspec import structs
+
+from cachekit.events import Journal
+from cachekit.store import Store, staying
+from cachekit.store.gc import Keep, gc
+from cachekit.store.origin import MADE_HERE, Beside, Origin
+from cachekit.store.record import digest_of, file_path
+from cachekit.store.refusal import Refused
+from cachekit.store.removal import Remover, Victim
+from tests.support.standins import make_record, publish
+
+pytestmark = pytest.mark.feature("T5")
+
+ANYBODY = Beside(Origin("/place", "all"))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store", Journal(None, "test"), asked=lambda *_: None)
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The compiler's own folder."""
+    return tmp_path / "own"
+
+
+def restore(store, own, record):
+    """Put a record's modules into the folder, as `cache_dir` does."""
+    with store.workspace() as scratch:
+        staying.note(store.layout, scratch, own, record, store.origins.of(record))
+    for module in record.modules:
+        for file in module.files:
+            path = own / file_path(module, file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(store.layout.blob(file.sha256).read_bytes())
+
+
+def remove(store, record):
+    row = store.refresh().row(record.place)
+    Remover(store).records([Victim(row, row.published + 1e9, "named")])
+
+
+def sources(store, record):
+    return [(one.record, one.how) for one in store.origins.of(record).origin.reused]
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_record_with_its_modules_reuses_it(store, own, removed):
+    theirs = publish(store, make_record(1, ("a", "b")), beside=ANYBODY)
+    restore(store, own, theirs)
+    if removed:
+        remove(store, theirs)
+    for seed in (1, 2):  # its own key, and another
+        if seed == 1 and not removed:
+            continue
+        found = publish(store, make_record(seed, ("a", "c")))
+        assert sources(store, found) == [(digest_of(theirs), "all")]
+    assert store.origins.of(publish(store, make_record(3, ("d",)))) == MADE_HERE
+
+
+def test_small_files_that_are_alike_are_no_reuse(store, own):
+    theirs, files = make_record(1, ("a",))
+    mine, flags = make_record(2, ("flags",), size=100)
+    (module,) = theirs.modules
+    theirs = structs.replace(theirs, modules=(structs.replace(module, files=(*module.files, *mine.modules[0].files)),))
+    restore(store, own, publish(store, (theirs, files | flags), beside=ANYBODY))
+    assert store.origins.of(publish(store, (mine, flags))) == MADE_HERE
+
+
+def test_what_is_revoked_goes_although_its_record_is_gone(store, own):
+    theirs = publish(store, make_record(1, ("a", "b")), beside=ANYBODY)
+    restore(store, own, theirs)
+    remove(store, theirs)
+    assert store.refusal.withdraw(own) == {}
+    asked = []
+
+    def revoked(record, beside, _):
+        asked.append((record, beside(record)))
+        return Refused("revoked")
+
+    wary = Store(store.layout.home, Journal(None, "test"), asked=revoked)
+    assert wary.refusal.withdraw(own.parent / "another") == {}
+    assert wary.refusal.withdraw(own) == dict.fromkeys((module.name for module in theirs.modules), "it is revoked")
+    assert asked == [(theirs, ANYBODY)]
+    assert [path for path in own.rglob("*") if path.is_file()] == []
+    assert not list(staying.noted(store.layout))
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_is_compiled_anew_loses_what_came_from_elsewhere_for_its_key(store, own, removed):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    other = publish(store, make_record(2, ("b",)), beside=ANYBODY)
+    for record in (theirs, other):
+        restore(store, own, record)
+    if removed:
+        remove(store, theirs)
+    assert list(store.refusal.withdraw(own, theirs.place)) == [module.name for module in theirs.modules]
+    assert [one.record for _, one in staying.noted(store.layout)] == [other]
+
+
+def test_what_was_made_here_stays_for_a_compile_anew(store, own):
+    mine = publish(store, make_record(1, ("a",)))
+    restore(store, own, mine)
+    staying.forget(store.layout, own, mine)
+    assert store.refusal.withdraw(own, mine.place) == {}
+
+
+def test_gc_takes_a_note_once_its_modules_are_gone(store, own, tmp_path):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    ((path, _),) = staying.noted(store.layout)
+    os.utime(path, (1, 1))
+    gc(store, tmp_path / "cache_dirs", Keep())
+    assert path.exists()
+    for file in own.rglob("*"):
+        if file.is_file():
+            file.unlink()
+    os.utime(path)
+    gc(store, tmp_path / "cache_dirs", Keep())
+    assert path.exists(), "its modules may be on their way"
+    os.utime(path, (1, 1))
+    gc(store, tmp_path / "cache_dirs", Keep())
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"tree": 7}', b"[" * 100_000, b"\xff"])
+def test_a_damaged_note_disturbs_nobody(store, own, damage):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    ((path, _),) = staying.noted(store.layout)
+    path.chmod(0o600)
+    path.write_bytes(damage)
+    assert store.refusal.withdraw(own) == {}
+    assert publish(store, make_record(2, ("c",)))

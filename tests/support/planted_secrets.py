@@ -1,0 +1,125 @@
+"""Secrets of thirty kinds, drawn by lot, and what looks like one and is none."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from random import Random
+
+LETTERS, DIGITS = string.ascii_letters, string.digits
+ALNUM, UPPER = LETTERS + DIGITS, string.ascii_uppercase + "234567"
+HEX = "0123456789abcdef"
+
+
+def _form(start: str, characters: str, size: int, end: str = "") -> Callable[[Random], tuple[str, str]]:
+    def make(lot: Random) -> tuple[str, str]:
+        body = "".join(lot.choices(characters, k=size))
+        return body, f"{start}{body}{end}"
+
+    return make
+
+
+def _jwt(lot: Random) -> tuple[str, str]:
+    parts = ["".join(lot.choices(ALNUM, k=size)) for size in (30, 60, 43)]
+    return parts[1], f"eyJ{parts[0]}.eyJ{parts[1]}.{parts[2]}"
+
+
+def _pem(lot: Random) -> tuple[str, str]:
+    lines = ["".join(lot.choices(ALNUM + "+/", k=64)) for _ in range(6)]
+    return lines[3], "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines, "-----END OPENSSH PRIVATE KEY-----"])
+
+
+def _aws(start: str) -> Callable[[Random], tuple[str, str]]:
+    def make(lot: Random) -> tuple[str, str]:
+        body = "".join(lot.sample(UPPER, 16))  # no character twice: it has the entropy of a key
+        return body, start + body
+
+    return make
+
+
+# By kind: what draws a secret, and the value that it stands in.
+VALUES: dict[str, Callable[[Random], tuple[str, str]]] = {
+    "hugging face": _form("hf_", LETTERS, 34),
+    "hugging face organisation": _form("api_org_", LETTERS, 34),
+    "aws": _aws("AKIA"),
+    "aws session": _aws("ASIA"),
+    "bedrock": _form("ABSK", ALNUM, 120),
+    "github": _form("ghp_", ALNUM, 36),
+    "github oauth": _form("gho_", ALNUM, 36),
+    "hugging face oauth": _form("hf_oauth_", ALNUM + "-_", 40),
+    "gitlab runner": _form("glrt-", ALNUM, 20),
+    "stripe": _form("rk_live_", ALNUM, 24),
+    "google oauth": _form("ya29.", ALNUM + "-_", 60),
+    "age": _form("AGE-SECRET-KEY-1", UPPER, 58),
+    "shopify": _form("shpat_", HEX, 32),
+    "tailscale": _form("tskey-auth-", ALNUM, 30),
+    "groq": _form("gsk_", ALNUM, 52),
+    "replicate": _form("r8_", ALNUM, 37),
+    "pulumi": _form("pul-", HEX, 40),
+    "jfrog": _form("AKCp8", ALNUM, 69),
+    "doppler": _form("dp.pt.", ALNUM, 43),
+    "github app": _form("ghs_", ALNUM, 36),
+    "github fine-grained": _form("github_pat_", ALNUM + "_", 82),
+    "gitlab": _form("glpat-", ALNUM + "-_", 20),
+    "anthropic": _form("sk-ant-api03-", ALNUM + "-_", 93, "AA"),
+    "openai": _form("sk-", ALNUM, 48),
+    "openai project": _form("sk-proj-", ALNUM + "-_", 100),
+    "slack": _form("xoxb-1234567890-1234567890-", ALNUM, 24),
+    "slack webhook": _form("https://hooks.slack.com/services/", ALNUM, 44),
+    "discord webhook": _form("https://discord.com/api/webhooks/1234567890/", ALNUM, 60),
+    "npm": _form("npm_", ALNUM, 36),
+    "pypi": _form("pypi-AgEIcHlwaS5vcmc", ALNUM + "-_", 80),
+    "google": _form("AIza", ALNUM, 35),
+    "databricks": _form("dapi", HEX, 32),
+    "vault": _form("hvs.", ALNUM + "-_", 95),
+    "digitalocean": _form("dop_v1_", HEX, 64),
+    "sendgrid": _form("SG.", ALNUM, 22, ".abcdefghijklmnopqrstuvwxyz"),
+    "json web token": _jwt,
+    "private key": _pem,
+    "login": _form("postgres://ann:", ALNUM + "+!", 20, "@db.internal:5432/runs"),
+    "proxy": _form("http://ann:", ALNUM + "/", 20, "@proxy:3128"),
+    "presigned": _form("https://b.s3.amazonaws.com/k?X-Amz-Date=20261123&X-Amz-Signature=", HEX, 64, "&x=1"),
+    "session token": _form("https://b.s3.amazonaws.com/k?X-Amz-Security-Token=", ALNUM + "%", 80),
+    "shared access": _form("https://b.blob.core.windows.net/c/k?sp=r&sig=", ALNUM + "%", 44),
+    "bearer": _form("Authorization: Bearer ", ALNUM, 40),
+    "connection": _form("AccountName=team;AccountKey=", ALNUM + "+/", 86, "==;EndpointSuffix=core.windows.net"),
+}
+SECRET_NAMES = [
+    "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "GITHUB_PAT", "GITHUB_TOKEN", "DATABASE_URL", "REDIS_URL",
+    "SQLALCHEMY_DATABASE_URI", "SLACK_WEBHOOK", "SLACK_WEBHOOK_URL", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+    "AWS_ACCESS_KEY_ID", "MLFLOW_TRACKING_PASSWORD", "PGPASSWORD", "DB_PASS", "DB_PWD", "SENTRY_DSN", "NGC_API_KEY",
+    "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "OPENAI_API_KEY",
+    "COMET_API_KEY", "SSH_PASSPHRASE", "API_KEYS", "CLIENT_SECRET", "MY_SECRETS", "APIKEY", "hub_token", "api_key",
+    "apiKey", "X-Api-Key", "secretAccessKey", "password", "trainer.hub_token", "aws_secret_access_key", "auth_token",
+    "SERVICE_CREDENTIALS", "signing_key", "use_auth_token", "pw", "DB_PW", "MYPW", "ROOT_PASS", "CREDS", "AUTH_HEADER",
+    "OTP", "CARD_PIN", "secret_access", "secret-access",
+]  # fmt: skip
+PLAIN_NAMES = [
+    "pad_token_id", "pad_token", "bos_token", "eos_token", "forced_bos_token", "mask_token", "unk_token",
+    "image_token",
+    "special_tokens", "additional_special_tokens", "max_tokens", "tokens", "tokenizer", "tokenizer_name", "key",
+    "keys",
+    "tokens_column", "num_key_value_heads", "text_key", "label_key", "sort_key", "monkey", "keyboard", "cache_key",
+    "TOKENIZERS_PARALLELISM", "HF_TOKEN_PATH", "PASSWORD_FILE", "PWD", "OLDPWD", "author", "compat", "path",
+    "tokenize",
+    "decoder_start_token_id", "num_passes", "forward_pass", "secretary", "model_url", "base_url", "HF_ENDPOINT",
+    "patience", "pin", "pin_memory", "spin", "PINNED", "otp", "HTTP_HEADER",
+    "dispatch_batches", "keypoints", "key_padding_mask", "per_token", "authors", "nopass", "id",
+]  # fmt: skip
+PLAIN_WORDS = [
+    "hf://team/cache@v2.1:rw", "hf://datasets/team/cache@refs/pr/1", "s3://team-bucket/some/prefix",
+    "http://127.0.0.1:8000/team/cache@main", "http://[::1]:8000/x@y", "ann@example.org",
+    "git@github.com:team/repo.git",
+    "https://huggingface.co/team/cache?revision=main&library=true", "a/b@sha256:0123456789abcdef",
+    "neuronxcc-2.21.18209.0+043b1bf7/MODULE_12345678901234567890+e30acd3a/model.neff",
+    "AKIAAAAAAAAAAAAAAAAA is a word in capitals", "MAKIAHMSPACEDOUTWORDS", "sk-learn 1.5", "risk-0123456789",
+    "unexpected token: something",
+    "HF_TOKEN: expected a token", "curl -fsSL -u $NAME:$PW https://host/x", "curl https://host:8000/ -o x",
+    "mysql -u root -p db", "mysql -P 3306 --protocol=tcp",
+    "variable CACHEKIT_TRUST_KEY: missing", "key: 0a1b2c3d", "token 5 of 128",
+    "the tokens: 1234", "Basic training of a model",
+    "tokenizer = AutoTokenizer.from_pretrained('bert')", "eyJust a word", "hf_hub_download(repo_id='team/cache')",
+    "--hidden_size=768 --pad_token=<pad>", "XLA_FLAGS=--xla_dump_to=/tmp/x", "export HF_TOKEN=...",
+    "set HF_TOKEN, or run `hf auth login`", "DATABASE_URL is not set", "password: ", "sha256:" + "ab" * 32,
+    "inductor-2.13.0/x86_64-avx2-0a1b2c3d/" + "0123456789abcdef" * 4 + ".tar", "c" * 40,
+]  # fmt: skip

@@ -1,0 +1,128 @@
+"""Secrets are told by name and by form; what only looks like one passes."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cachekit import redact
+from tests.support.planted_secrets import PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
+
+LOT = random.Random(7)
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_value_is_hidden_by_its_form_wherever_it_stands(kind):
+    for place in ("{}", "said {} and went on", '{{"a": "{}"}}', "x={}", "['{}']", "https://host/{}/x", r"line\n{}"):
+        if kind in {"login", "presigned"} and place not in {"{}", "said {} and went on", '{{"a": "{}"}}', "x={}"}:
+            continue
+        secret, value = VALUES[kind](LOT)
+        shown = redact.printed(place.format(value))
+        assert secret not in shown, place
+        assert redact.HIDDEN in shown
+        assert redact.printed(shown) == shown, "hiding twice is hiding once"
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_name_tells_a_secret(name):
+    assert redact.names_secret(name)
+    value = "h7sh-" + "".join(LOT.choices(string.ascii_letters, k=12))
+    for place in (f"{name}={value}", f'{{"{name}": "{value}"}}', f"export {name}='{value}'"):
+        assert value not in redact.printed(place), place
+    assert redact.document({"a": [{name: value}]}) == {"a": [{name: redact.HIDDEN}]}
+    assert [*redact.places({"a": [{name: value}]})] == [f"a.0.{name}"]
+
+
+@pytest.mark.parametrize("name", PLAIN_NAMES)
+def test_other_names_pass(name):
+    assert not redact.names_secret(name)
+    assert redact.printed(f"{name}=something else1") == f"{name}=something else1"
+
+
+@pytest.mark.parametrize("words", PLAIN_WORDS)
+def test_other_words_pass(words):
+    assert redact.printed(words) == words
+    assert not redact.holds(words)
+
+
+@given(st.binary(max_size=64))
+def test_digests_and_names_made_of_them_pass(raw):
+    digest = hashlib.sha256(raw)
+    number = int.from_bytes(digest.digest()[:8], "big")
+    for words in (digest.hexdigest(), f"MODULE_{number}+{digest.hexdigest()[:8]}", f"key={digest.hexdigest()}"):
+        assert redact.printed(words) == words
+
+
+@pytest.mark.parametrize("value", ["1", "true", "$HF_TOKEN", "${HF_TOKEN}", "", "<s>", "***", "none", "..."])
+def test_a_switch_or_a_reference_is_no_secret(value):
+    assert not redact.is_secret("HF_TOKEN", value)
+    assert redact.printed(f"HF_TOKEN={value}") == f"HF_TOKEN={value}"
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "words",
+    ["curl -s -u ann:{} https://host/x", "curl --user='ann:{}' x", "mysql -u root -p{} runs", "CARD_PIN={}"],
+)
+@pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
+def test_a_password_that_a_command_takes_is_hidden(words, value):
+    assert redact.printed(words.format(value)) == words.format(redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+@given(st.data())
+def test_a_stream_hides_what_comes_in_pieces(data):
+    """Wherever the pieces end; and a private key, which has many lines."""
+    kinds = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))
+    lot = random.Random(data.draw(st.integers(0, 1 << 30)))
+    made = [VALUES[kind](lot) for kind in kinds]
+    known = "anything at all"
+    raw = "\n".join(["begin", *(f"said {value} there" for _, value in made), f"and {known}!", "end"]).encode()
+    stream, out, position = redact.Stream([known]), b"", 0
+    while position < len(raw):
+        size = data.draw(st.integers(1, 200))
+        out += stream.feed(raw[position : position + size])
+        position += size
+    out += stream.close()
+    assert out.startswith(b"begin\n")
+    assert out.endswith(b"\nend")
+    for secret in (known, *(secret for secret, _ in made)):
+        assert secret.encode() not in out
+
+
+def test_a_streams_other_bytes_are_as_they_were():
+    raw = b"10%|#   |\r20%|##  |\r\xff\xfe no text\r\n" + b"x" * (redact.Stream.LONGEST + 1)
+    stream = redact.Stream()
+    assert stream.feed(raw) + stream.close() == raw
+    assert stream.feed(b"the last words") == b""
+    assert stream.close() == b"the last words"
+
+
+@pytest.mark.feature("T7")
+def test_values_of_secret_variables_are_looked_for():
+    found = redact.secrets_of(
+        {
+            "WANDB_API_KEY": "correct horse",
+            "HOME": "/home/ann",
+            "HF_TOKEN": "short",
+            "SSH_KEY": "/usr/bin/env",
+            "A": "b" * 9,
+        }
+    )
+    assert found == ("correct horse",)
+    assert redact.document({"a": ["the correct horse"]}, found) == {"a": ["the ***"]}
+
+
+@pytest.mark.feature("T7")
+def test_a_variables_hash_is_the_same_everywhere_and_tells_no_value():
+    first = redact.hashed("MINE", "a value")
+    assert first == "scrypt:43a38a0e6df071fed69f172a3d88448e"
+    assert redact.is_hashed(first)
+    assert len({first, redact.hashed("OTHER", "a value"), redact.hashed("MINE", "a valuE")}) == 3

@@ -1,0 +1,31 @@
+"""Numbers and times as people read them."""
+
+import pytest
+
+from cachekit.text import about, dollars, duration
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-0.04, "0.0 s"), (-0.0, "0.0 s"), (-0.3, "-0.3 s"), (9.94, "9.9 s"), (-75, "-1 min 15 s"), (7500, "2 h 5 min")],
+)
+def test_a_time_has_a_sign_only_where_it_is_not_shown_as_nothing(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_so_has_money():
+    assert (dollars(-0.001), dollars(-0.02), dollars(1.25)) == ("$0.00", "-$0.02", "$1.25")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("a/r.yaml: name is missing", "a/r.yaml: name is missing"),
+        ("a/r.yaml, line 3: unknown field", "a/r.yaml, line 3: unknown field"),
+        ("a/r.yaml does not exist", "a/r.yaml does not exist"),
+        ("a/r.yaml2: name is missing", "a/r.yaml: a/r.yaml2: name is missing"),
+        ("no compiler is there", "a/r.yaml: no compiler is there"),
+    ],
+)
+def test_what_is_said_of_something_names_it_once(said, words):
+    assert about("a/r.yaml", said) == words

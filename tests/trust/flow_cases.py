@@ -1,0 +1,65 @@
+"""A folder that everybody can write to, and users who sign what they put there, or trust those who do."""
+
+import pytest
+
+from cachekit import config_trust
+from cachekit.remotes import document, layout
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.judging import Trust
+from cachekit.remotes.port import Commit, Write
+from tests.support.standins import Watched
+from tests.trust.trust_cases import line, pem
+
+ALICE, BOB, EVE = 0, 1, 2  # seeds of keys
+
+
+def trust(*signers, key=None, said=None, only="", everything=False, **table):
+    """What a user says: whose signatures count, and with which key this one signs.
+
+    Args:
+        signers: Seeds of the keys that count.
+        key: The seed of the own key.
+        said: What the tables of remotes say.
+        only: As `--trust`.
+        everything: As `--trust-all`.
+        table: More of the settings' table.
+    """
+    known = {f"signer{seed}": {"key": line(seed)} for seed in signers}
+    own = {} if key is None else {"key": pem(key)}
+    return Trust(config_trust.read({"signers": known, **own, **table}), said or {}, only, everything)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder that every user of the machine can write to."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def user(tmp_path, place):
+    """Makes a user with an own store."""
+
+    def make(name, said, *, may="rw", where=place, **options):
+        return Watched(tmp_path / name, shared=[(FolderStorage(where), may)], trust=said, **options)
+
+    return make
+
+
+def signatures(where, record):
+    """The document of signatures beside a record."""
+    return where / layout.signatures_path(record.place)
+
+
+def shared(where, record):
+    """The record as it lies there."""
+    return document.read((where / layout.record_path(record.place)).read_bytes())
+
+
+def put(where, path, data):
+    """Write a document of a remote, as anybody can who may write there."""
+    storage = FolderStorage(where)
+    there = storage.read(path, "", 1 << 26)
+    storage.commit(Commit("a stranger's [1]", writes=[Write(path, data, there.token if there else "")]), "")

@@ -1,0 +1,349 @@
+"""Attacks by somebody who may write to a place: none runs, none is used, and each is told."""
+
+import base64
+import json
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import CachekitError
+from cachekit.remotes import document, layout
+from cachekit.store.record import digest_of
+from cachekit.trust.envelope import decode
+from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.warm import warm
+from tests.support.standins import recipe
+from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
+    Attacker,
+    alice,
+    attacker,
+    holds_nowhere,
+    marker,
+    of_purpose,
+    signed,
+    statement,
+    trains,
+    victim,
+)
+from tests.trust.flow_cases import ALICE, BOB, EVE, place, put, trust, user  # noqa: F401
+from tests.trust.trust_cases import key, line
+
+pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T4")]
+BROKEN = "signer0's signature does not hold"
+OTHER = "what signer0 signed is another record"
+NOBODY = "signed by nobody you trust"
+UNSIGNED = "not signed"
+
+
+def other_record(attacker, alice):
+    """A record of another key, which alice signed."""
+    return warm(alice.session, alice.prepare(recipe(16))).record
+
+
+# Each attack puts something into the place, and gives what the victim is told. The first alter bytes and documents.
+
+
+def keeps_the_signature(attacker, alice):
+    attacker.publish()
+    return OTHER
+
+
+def strips_the_signature(attacker, alice):
+    attacker.publish()
+    attacker.sign(raw=None)
+    put(attacker.place, layout.signatures_path(attacker.record.place), None)
+    return UNSIGNED
+
+
+def signs_with_an_own_key(attacker, alice):
+    attacker.sign(signed(EVE, statement(attacker.publish())))
+    return NOBODY
+
+
+def claims_the_name_of_a_known_key(attacker, alice):
+    attacker.sign(signed(EVE, statement(attacker.publish()), keyid=key(ALICE).fingerprint))
+    return NOBODY
+
+
+def puts_a_known_key_into_the_blob(attacker, alice):
+    payload = statement(attacker.publish())
+    from cachekit.trust import sshsig
+    from cachekit.trust.envelope import pae
+    from cachekit.trust.statement import PAYLOAD_TYPE
+    from tests.trust.trust_cases import private
+
+    made = sshsig.build(key(ALICE), private(EVE).sign(sshsig.signed(pae(PAYLOAD_TYPE, payload))))
+    attacker.sign(signed(EVE, payload, blob_of=made))
+    return BROKEN
+
+
+def keeps_the_signature_of_another_payload(attacker, alice):
+    (own,) = decode(attacker.signed)
+    attacker.sign(structs.replace(own, payload=statement(attacker.publish())))
+    return BROKEN
+
+
+def takes_a_signature_over_another_record(attacker, alice):
+    other = other_record(attacker, alice)
+    attacker.publish()
+    attacker.sign(raw=(attacker.place / layout.signatures_path(other.place)).read_bytes())
+    return OTHER
+
+
+def takes_a_signature_that_was_made_for_another_type(attacker, alice):
+    payload = statement(attacker.publish())
+    attacker.sign(signed(ALICE, payload, kind="application/vnd.in-toto+json "))
+    return "which is no statement"
+
+
+def takes_a_signature_that_was_made_for_a_commit(attacker, alice):
+    payload = statement(attacker.publish())
+    attacker.sign(signed(ALICE, payload, blob_of=of_purpose(b"git", ALICE, payload)))
+    return "it was made for 'git'"
+
+
+def adds_bytes_after_a_signature(attacker, alice):
+    payload = statement(attacker.publish())
+    (own,) = decode(attacker.signed)
+    attacker.sign(signed(ALICE, payload, blob_of=own.signatures[0].sig + b"more"))
+    return "there is something after its end"
+
+
+def breaks_all_of_several(attacker, alice):
+    payload = statement(attacker.publish())
+    (own,) = decode(attacker.signed)
+    attacker.sign(signed(EVE, payload), own, structs.replace(own, payload=payload))
+    return OTHER
+
+
+def swaps_the_names_of_two_files(attacker, alice):
+    module = attacker.record.modules[0]
+    first, second, *others = module.files
+    files = (
+        structs.replace(first, size=second.size, sha256=second.sha256),
+        structs.replace(second, size=first.size, sha256=first.sha256),
+        *others,
+    )
+    modules = (structs.replace(module, files=files), *attacker.record.modules[1:])
+    attacker.publish(structs.replace(attacker.record, modules=modules))
+    return OTHER
+
+
+def adds_a_file(attacker, alice):
+    module = attacker.evil.modules[0]
+    evil = next(one for one in module.files if one.sha256 not in {file.sha256 for file in attacker.record.files})
+    extra = structs.replace(module, name=f"{module.name}0", files=(structs.replace(evil, path="extra"),))
+    (attacker.place / extra.name).mkdir()
+    (attacker.place / extra.name / "extra").write_bytes(attacker.code)
+    attacker.publish(structs.replace(attacker.record, modules=(*attacker.record.modules, extra)))
+    return OTHER
+
+
+def says_something_else_of_the_same_files(attacker, alice):
+    """Who made it, say: what is shown of a record is signed as well."""
+    who = structs.replace(attacker.record.provenance, user="root", host="trusted")
+    attacker.publish(structs.replace(attacker.record, provenance=who))
+    return OTHER
+
+
+# Documents that are made to be read in two ways
+
+
+def names_the_envelopes_twice(attacker, alice):
+    attacker.sign(signed(EVE, statement(attacker.publish())))
+    own = attacker.signed.strip()
+    attacker.sign(raw=own[:-1] + b", " + own[1:])
+    return UNSIGNED
+
+
+def names_the_payload_twice(attacker, alice):
+    payload = json.dumps(base64.b64encode(statement(attacker.publish())).decode()).encode()
+    attacker.sign(raw=attacker.signed.replace(b'"payloadType"', b'"payload": ' + payload + b', "payloadType"'))
+    return UNSIGNED
+
+
+def writes_thousands_of_envelopes(attacker, alice):
+    attacker.publish()
+    own = json.loads(attacker.signed)["envelopes"]
+    attacker.sign(raw=json.dumps({"envelopes": own * 5000}).encode())
+    return UNSIGNED
+
+
+def writes_megabytes(attacker, alice):
+    attacker.publish()
+    attacker.sign(raw=b'"%s"' % (b"x" * (16 << 20)))
+    return UNSIGNED
+
+
+def pads_a_payload_with_megabytes(attacker, alice):
+    (own,) = decode(attacker.signed)
+    attacker.publish()
+    attacker.sign(structs.replace(own, payload=own.payload + b" " * (16 << 20)))
+    return BROKEN
+
+
+def writes_base64_that_decoders_read_in_two_ways(attacker, alice):
+    attacker.publish()
+    own = json.loads(attacker.signed)
+    own["envelopes"][0]["payload"] = "\n".join(own["envelopes"][0]["payload"])
+    attacker.sign(raw=json.dumps(own).encode())
+    return UNSIGNED
+
+
+def writes_a_name_that_looks_like_another(attacker, alice):
+    attacker.publish()
+    own = json.loads(attacker.signed)
+    own["envelopes"][0]["payloadType"] = "application/vnd.in\N{NON-BREAKING HYPHEN}toto+json"
+    attacker.sign(raw=json.dumps(own).encode())
+    return UNSIGNED
+
+
+def nests_a_document_deeply(attacker, alice):
+    attacker.publish()
+    attacker.sign(raw=b'{"envelopes": ' + b"[" * 500_000)
+    return UNSIGNED
+
+
+def writes_numbers_without_end(attacker, alice):
+    attacker.publish()
+    attacker.sign(raw=b'{"envelopes": [' + b"9" * 1_000_000 + b"]}")
+    return UNSIGNED
+
+
+ATTACKS = [
+    keeps_the_signature,
+    strips_the_signature,
+    signs_with_an_own_key,
+    claims_the_name_of_a_known_key,
+    puts_a_known_key_into_the_blob,
+    keeps_the_signature_of_another_payload,
+    takes_a_signature_over_another_record,
+    takes_a_signature_that_was_made_for_another_type,
+    takes_a_signature_that_was_made_for_a_commit,
+    adds_bytes_after_a_signature,
+    breaks_all_of_several,
+    swaps_the_names_of_two_files,
+    adds_a_file,
+    says_something_else_of_the_same_files,
+    names_the_envelopes_twice,
+    names_the_payload_twice,
+    writes_thousands_of_envelopes,
+    writes_megabytes,
+    pads_a_payload_with_megabytes,
+    writes_base64_that_decoders_read_in_two_ways,
+    writes_a_name_that_looks_like_another,
+    nests_a_document_deeply,
+    writes_numbers_without_end,
+]
+
+
+def refused(victim, attacker, why):
+    """Nothing of an attack is used, whatever the victim does; and each time the victim is told."""
+    (told,) = plan(victim.prepare(), victim.store, victim.session.remotes, anew=True).untrusted
+    assert why in told
+    for act in (
+        lambda: warm(victim.session, victim.prepare(), require_warm=True),
+        lambda: pull_recipe(victim.session, victim.prepare()),
+    ):
+        with pytest.raises(CachekitError) as raised:
+            act()
+        assert raised.value.exit_code == 5
+        assert why in raised.value.cause
+    assert trains(victim).compiled > 0
+    assert victim.told("remote.untrusted")
+    unused(victim, attacker)
+
+
+def unused(victim, attacker):
+    assert not attacker.marker.exists()
+    assert holds_nowhere(victim.store.layout.home, attacker.code)
+
+
+@pytest.mark.parametrize("number", range(3), ids=["library", "source", "pickle"])
+def test_the_altered_file_would_run(alice, victim, place, marker, number):
+    """Without what is tested here the attacks work: for everybody who trusts all who may write there."""
+    Attacker(place, alice.record, marker, number).publish()
+    bob = victim("bob", trust(everything=True))
+    assert trains(bob).compiled == 0
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
+def test_an_attack_on_a_signed_record(alice, attacker, victim, attack):
+    why = attack(attacker, alice)
+    refused(victim("bob", trust(ALICE)), attacker, why)
+
+
+@pytest.mark.parametrize("number", range(3), ids=["library", "source", "pickle"])
+def test_bytes_that_were_swapped_after_the_check_of_the_signature(alice, victim, place, marker, number):
+    attacker = Attacker(place, alice.record, marker, number)
+    bob = victim("bob", trust(ALICE))
+    found = plan(bob.prepare(), bob.store, bob.session.remotes)
+    assert found.hit
+    attacker.swap_bytes()
+    inside = attacker.file.size <= document.TINY  # tiny files lie in the record too, which is not swapped
+    assert (trains(bob).compiled > 0) is not inside
+    assert bool(bob.told("remote.damaged")) is not inside
+    unused(bob, attacker)
+
+
+STOLEN = [
+    ({"revoked": {"keys": [key(ALICE).fingerprint]}}, "which is revoked"),
+    ({"revoked": {"before": "2026-11-24"}}, "and all of that is revoked"),
+    ({"signers": {"signer0": {"key": line(ALICE), "valid_before": "2026-11-22"}}}, "whose key is not valid today"),
+    ({"signers": {"signer0": {"key": line(ALICE), "valid_after": "2026-11-22"}}}, "when that key was not valid"),
+]
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize(("table", "why"), STOLEN)
+def test_a_key_that_was_withdrawn_signs_nothing_more(alice, attacker, victim, table, why):
+    evil = attacker.publish()
+    attacker.sign(signed(ALICE, statement(evil, "2026-11-21T00:00:00.000+00:00")))
+    assert plan(alice.prepare(), alice.store, alice.session.remotes).hit
+    bob = victim("bob", trust(**table))
+    refused(bob, attacker, why)
+
+
+@pytest.mark.feature("T5")
+def test_a_record_that_was_revoked_by_its_digest_is_refused_from_everybody(attacker, victim):
+    evil = attacker.publish()
+    attacker.sign(signed(ALICE, statement(evil)))
+    gone = {"revoked": {"records": [digest_of(evil)]}}
+    for said in (trust(ALICE, **gone), trust(everything=True, **gone)):
+        attacker.publish()
+        refused(victim(f"bob{said.everything}", said), attacker, "revoked by its digest")
+
+
+def test_the_documents_of_two_keys_that_were_swapped_sign_neither(alice, attacker, victim, place):
+    other = other_record(attacker, alice)
+    mine, theirs = layout.signatures_path(alice.record.place), layout.signatures_path(other.place)
+    raw = (place / mine).read_bytes(), (place / theirs).read_bytes()
+    put(place, mine, raw[1])
+    put(place, theirs, raw[0])
+    bob = victim("bob", trust(ALICE))
+    for wanted in (None, recipe(16)):
+        (told,) = plan(bob.prepare(wanted), bob.store, bob.session.remotes).untrusted
+        assert OTHER in told
+
+
+def test_a_signed_record_in_the_place_of_another_key_is_none(alice, attacker, victim, place):
+    other = other_record(attacker, alice)
+    put(place, layout.record_path(alice.record.place), (place / layout.record_path(other.place)).read_bytes())
+    put(place, layout.signatures_path(alice.record.place), (place / layout.signatures_path(other.place)).read_bytes())
+    bob = victim("bob", trust(ALICE))
+    assert not plan(bob.prepare(), bob.store, bob.session.remotes).hit
+    (told,) = bob.told("remote.damaged")
+    assert told["reason"] == "it is the record of another key"
+
+
+def test_words_of_a_stranger_do_not_move_the_cursor(attacker, victim):
+    attacker.sign(signed(EVE, statement(attacker.publish(recipe="\x1b[2Jall good\nerror[none]: used" * 1000))))
+    bob = victim("bob", trust(BOB))
+    error = miss_error(plan(bob.prepare(), bob.store, bob.session.remotes))
+    (told,) = bob.told("remote.untrusted")
+    assert error.exit_code == 5
+    for words in (error.message, error.cause, *map(str, told.values())):
+        assert words.isprintable()
+        assert len(words) < 1000

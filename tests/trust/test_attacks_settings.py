@@ -1,0 +1,244 @@
+"""Attacks on what is asked at all: settings that others write, hide or smuggle in."""
+
+import os
+
+import pytest
+
+from cachekit import config
+from cachekit import files as opens
+from cachekit.errors import UsageError
+from cachekit.events import Journal
+from cachekit.remotes.remotes import remotes_of
+from cachekit.verbs.session import load_config
+from tests.support.users import ONE
+from tests.trust.trust_cases import key, line
+
+pytestmark = pytest.mark.feature("T2")
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+ANYBODY = 'cache = ["local", "evil"]\n[remotes.evil]\nurl = "/tmp/evil"\ntrust = "all"\n'
+GONE = key(1).fingerprint
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Writes the user's file and the project's; gives the settings that hold in the project's folder."""
+    own, project = tmp_path / "config" / "cachekit" / "config.toml", tmp_path / "project" / "cachekit.toml"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def write(user, said, **environ):
+        for path, text in ((own, user), (project, said)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return config.load(environ=environ, cwd=project.parent)
+
+    return write
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("name", ["cachekit.toml", "pyproject.toml"])
+def test_another_users_settings_above_the_working_directory_are_not_read(tmp_path, name):
+    tmp, work = tmp_path / "tmp", tmp_path / "tmp" / "work"
+    work.mkdir(parents=True)
+    tmp.chmod(0o1777)
+    path = tmp / name
+    path.write_text(ANYBODY if name == "cachekit.toml" else '[tool.cachekit]\ncache = ["local", "/tmp/evil"]\n')
+    os.chown(path, ONE, ONE)
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=work)
+    assert f"another user ({ONE})" in raised.value.cause
+    os.chown(path, 0, 0)
+    assert config.load(cwd=work).cache[0] == "local"
+
+
+@ROOT_ONLY
+def test_settings_in_another_users_project_are_read(tmp_path):
+    """Whoever works there, as root in a container does, has chosen so."""
+    path = tmp_path / "cachekit.toml"
+    path.write_text(ANYBODY)
+    for place in (tmp_path, path):
+        os.chown(place, ONE, ONE)
+    (tmp_path / "runs").mkdir()
+    assert config.load(cwd=tmp_path / "runs").cache == ("local", "evil")
+
+
+@ROOT_ONLY
+def test_a_link_of_another_user_is_not_followed_to_settings(tmp_path):
+    """It leads to a file of this user's own, which says what the other user wants."""
+    tmp, own = tmp_path / "tmp", tmp_path / "own.toml"
+    (tmp / "work").mkdir(parents=True)
+    tmp.chmod(0o1777)
+    own.write_text(ANYBODY)
+    link = tmp / "cachekit.toml"
+    link.symlink_to(own)
+    assert config.load(cwd=tmp / "work").cache == ("local", "evil")
+    os.chown(link, ONE, ONE, follow_symlinks=False)
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=tmp / "work")
+
+
+@ROOT_ONLY
+def test_whose_the_file_is_that_is_read_counts_and_not_whose_the_name_is_by_then(tmp_path, monkeypatch):
+    """Another user's file is there only while it is opened: before and after, a file of this user's has the name."""
+    tmp, own, theirs = tmp_path / "tmp", tmp_path / "own.toml", tmp_path / "theirs.toml"
+    (tmp / "work").mkdir(parents=True)
+    tmp.chmod(0o777)
+    path = tmp / "cachekit.toml"
+    path.write_text("")
+    theirs.write_text(ANYBODY)
+    os.chown(theirs, ONE, ONE)
+    opened = opens.opened
+
+    def exchanged(name, **words):
+        path.rename(own)
+        theirs.rename(path)
+        source = opened(name, **words)
+        path.rename(theirs)
+        own.rename(path)
+        return source
+
+    monkeypatch.setattr(opens, "opened", exchanged)
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=tmp / "work")
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("change", ["owner", "mode"])
+def test_the_users_own_file_is_checked_as_well(files, tmp_path, change):
+    own = tmp_path / "config" / "cachekit" / "config.toml"
+    assert files(ANYBODY, "").cache == ("local", "evil")
+    if change == "mode":
+        own.chmod(0o666)
+    else:
+        os.chown(own, ONE, ONE)
+        os.chown(own.parent, ONE, ONE)
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=tmp_path / "project")
+    assert ("XDG_CONFIG_HOME" if change == "owner" else "chmod o-w") in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["cachekit.toml", "pyproject.toml"])
+@pytest.mark.parametrize("mine", [True, False])
+def test_a_file_in_a_cache_is_no_projects_settings(tmp_path, name, mine):
+    """What others put into a remote, this user fetches with it, and may work there."""
+    remote, below = tmp_path / "remote", tmp_path / "remote" / "work"
+    below.mkdir(parents=True)
+    (remote / name).write_text('[tool.cachekit]\ncache = ["local"]\n' if name == "pyproject.toml" else "")
+    assert config.load(cwd=below).cache
+    made = remote / "cachekit" / "v1" if mine else remote / "v1" / "records"
+    made.mkdir(parents=True)
+    remote.chmod(0o755 if mine else 0o777)
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=below)
+    assert f"{remote} is a {'remote' if mine else 'store that others can write to'}" in raised.value.cause
+
+
+def test_a_project_may_have_its_own_store_or_remote_in_its_folder(tmp_path):
+    path = tmp_path / "project" / "cachekit.toml"
+    (path.parent / "v1" / "records").mkdir(parents=True)
+    (path.parent / "cache" / "cachekit" / "v1").mkdir(parents=True)
+    path.parent.chmod(0o755)
+    path.write_text(ANYBODY)
+    assert config.load(cwd=path.parent).cache == ("local", "evil")
+
+
+@pytest.mark.parametrize("name", ["team", "another"])
+@pytest.mark.parametrize("said", ["", '\ntrust = "all"', '\ntrust = "owner"'])
+def test_a_project_does_not_lift_that_the_user_asks_for_signatures(files, tmp_path, name, said):
+    user = f'[remotes.team]\nurl = "{tmp_path}"\ntrust = "signed"\n'
+    for project in (f'[remotes.{name}]\nurl = "{tmp_path}"{said}\n', f'remotes = "{name}={tmp_path}"\n'):
+        trust = remotes_of(files(user, f'cache = ["local", "{name}"]\n{project}'), Journal(None, "")).trust
+        assert trust.mode(str(tmp_path)) == "signed"
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize("name", ["alice", "another"])
+def test_a_project_does_not_lengthen_how_long_the_user_believes_a_key(files, name):
+    user = f'[trust.signers.alice]\nkey = "{line(1)}"\nvalid_after = "2026-02-01"\nvalid_before = "2026-05-01"\n'
+    for said, after, before in (("", 2, 5), ('valid_after = "2026-01-01"\nvalid_before = "2027-01-01"', 2, 5),
+                                ('valid_after = "2026-03-01"\nvalid_before = "2026-04-01"', 3, 4)):  # fmt: skip
+        signer = files(user, f'[trust.signers.{name}]\nkey = "{line(1)} a comment"\n{said}').trust.signers[name]
+        assert (signer.valid_after.month, signer.valid_before.month) == (after, before)
+        assert signer.valid_before.year == 2026
+
+
+def test_settings_that_everybody_can_write_to_are_not_read(files, tmp_path):
+    path = tmp_path / "project" / "cachekit.toml"
+    assert files("", ANYBODY).cache == ("local", "evil")
+    path.chmod(0o666)
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=path.parent)
+    assert "mode 666" in raised.value.cause
+    assert raised.value.hint.endswith(f"chmod o-w {path}")
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize(
+    "user",
+    [
+        f'trust.revoked.keys = "{GONE}"',
+        'trust.revoked.before = "last week"',
+        'trust.revoked = "all"',
+        'trust = "none"',
+        f'trust.revoked.key = ["{GONE}"]',
+        'trust.signers.alice = "ssh-ed25519 AAAA"',
+    ],
+)
+def test_a_line_of_the_users_that_cannot_be_read_is_not_hidden_by_the_projects(files, user):
+    project = f'[trust.revoked]\nkeys = []\nbefore = "2020-01-01"\n[trust.signers.alice]\nkey = "{line(0)}"\n'
+    with pytest.raises(UsageError, match="trust"):
+        files(user, project)
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize("project", ["[trust]\nrevoked = {}", "[trust.revoked]\nkeys = []", '[trust]\nsalt = ""'])
+def test_a_project_brings_nothing_back_that_the_user_revoked(files, project):
+    assert files(f'trust.revoked.keys = ["{GONE}"]', project).trust.revoked.keys == (GONE,)
+
+
+def test_who_is_trusted_is_said_of_an_address_and_not_of_a_name(files, tmp_path):
+    """A project that calls another place as the user calls a trusted one gets nothing from that."""
+    for place in ("mine", "evil"):
+        (tmp_path / place).mkdir()
+    user = f'[remotes.team]\nurl = "{tmp_path / "mine"}"\ntrust = "all"\n'
+    project = f'cache = ["local", "team"]\n[remotes.team]\nurl = "{tmp_path / "evil"}"\n'
+    trust = remotes_of(files(user, project), Journal(None, "")).trust
+    assert trust.mode(str(tmp_path / "evil")) == "owner"
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"CACHEKIT_TRUST_ALL": "1"},
+        {"CACHEKIT_TRUST_ONLY": "owner"},
+        {"CACHEKIT_TRUST_SIGNERS": line(1)},
+        {"CACHEKIT_TRUST_REVOKED": ""},
+        {"CACHEKIT_REMOTES_TEAM_TRUST": "all"},
+        {"CACHEKIT_TRUST": "all"},
+    ],
+)
+def test_no_variable_widens_what_is_trusted(files, tmp_path, environ):
+    team = f'cache = ["local", "team"]\n[remotes.team]\nurl = "{tmp_path}"\ntrust = "signed"\n'
+    try:
+        found = files("", team, **environ)
+    except UsageError:
+        return
+    trust = remotes_of(found, Journal(None, "")).trust
+    assert (trust.mode(str(tmp_path)), trust.table.signers, found.trust_all) == ("signed", {}, False)
+
+
+@pytest.mark.parametrize("entry", ["{}?trust=all", "{}#trust=all", "{};trust=all", "{}:rw:all"])
+def test_no_address_says_that_its_writers_are_trusted(tmp_path, monkeypatch, entry):
+    monkeypatch.setenv("CACHEKIT_CACHE", f"local,{entry.format(tmp_path)}")
+    monkeypatch.chdir(tmp_path)
+    try:
+        trust = remotes_of(load_config(), Journal(None, "")).trust
+    except UsageError:
+        return
+    assert set(trust.said.values()) <= {"owner"}
+
+
+def test_a_command_narrows_and_does_not_widen_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in ({"trust_only": "all"}, {"trust_only": "ALL"}, {"trust_only": "signed", "trust_all": True}):
+        with pytest.raises(UsageError):
+            load_config(**words)

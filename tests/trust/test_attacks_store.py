@@ -1,0 +1,221 @@
+"""Attacks by other users of the host: on the store, on the notes in it, on what a compiler is about to load."""
+
+import json
+import os
+
+import pytest
+
+from cachekit import files
+from cachekit.errors import UntrustedError
+from cachekit.private import standing
+from cachekit.store.record import digest_of
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.inspect import show
+from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.push import push_records
+from cachekit.verbs.verify import verify
+from cachekit.verbs.warm import warm
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
+from tests.support.standins import Watched, overwrite
+from tests.support.users import ANOTHER, ONE, as_user
+from tests.trust.attack_cases import RUN, Loader, alice, attacker, marker, statement, trains  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, place, trust, user  # noqa: F401
+
+pytestmark = pytest.mark.feature("T2")
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+DIGEST = "0" * 64
+
+
+def give(home, user, mode=0o755):
+    """Make a whole store somebody's."""
+    for path in (home, *home.rglob("*")):
+        if path.is_dir():
+            path.chmod(mode)
+        os.chown(path, user, user)
+
+
+def in_store(home, said):
+    return Watched(home, trust=said, compiler=Loader())
+
+
+# Stores that others can write to
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(
+    ("mode", "why"), [(0o755, "belongs to another user"), (0o777, "belongs to"), (0o1777, "belongs to")]
+)
+def test_a_record_in_another_users_store_is_used_as_far_as_it_is_signed(public, mode, why):
+    home = public / "store"
+    alices = Watched(home, trust=trust(key=ALICE))
+    record = warm(alices.session, alices.prepare()).record
+    give(home, ONE, mode)
+    bob = in_store(home, trust(ALICE))
+    found = plan(bob.prepare(), bob.store, bob.session.remotes)
+    error = miss_error(found)
+    assert (found.hit, type(error), error.exit_code) == (False, UntrustedError, 5)
+    assert "not signed" in error.cause
+    assert why in error.cause
+    assert bob.told("store.refused")
+    assert trains(bob).compiled > 0
+    assert plan(bob.prepare(), bob.store, bob.session.remotes).hit, "what bob made there is bob's file"
+    give(home, ONE, mode)
+    everybody = in_store(home, trust(everything=True))
+    assert plan(everybody.prepare(), everybody.store, everybody.session.remotes).hit
+    assert record.key == everybody.prepare().key
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o664])
+def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
+    """In a folder that everybody can write to a file counts that only this user can have written."""
+    home = tmp_path / "store"
+    mine = in_store(home, trust())
+    record = warm(mine.session, mine.prepare()).record
+    for folder in (mine.store.layout.records, mine.store.layout.blobs):
+        folder.chmod(0o777)
+    again = in_store(home, trust())
+    assert plan(again.prepare(), again.store, again.session.remotes).hit
+    mine.store.layout.record(record.place).chmod(mode)
+    again = in_store(home, trust())
+    (told,) = plan(again.prepare(), again.store, again.session.remotes).untrusted
+    assert "every user of this machine can write to" in told
+
+
+@ROOT_ONLY
+def test_a_record_is_asked_whose_it_is_that_was_read_and_not_what_has_its_name_by_then(tmp_path, monkeypatch):
+    """Another user puts a file that this user wrote in the place of the own one as soon as that is open."""
+    mine = in_store(tmp_path / "store", trust())
+    place = warm(mine.session, mine.prepare()).record.place
+    path = mine.store.layout.record(place)
+    mine.store.layout.records.chmod(0o777)
+    assert in_store(tmp_path / "store", trust()).store.read(place)
+    of_this_user = tmp_path / "own"
+    of_this_user.write_bytes(path.read_bytes() + b"\n")
+    os.chown(path, ONE, ONE)
+    opened = files.opened
+
+    def exchanged(name, **words):
+        source = opened(name, **words)
+        if name == path and of_this_user.exists():
+            of_this_user.replace(name)
+        return source
+
+    monkeypatch.setattr(files, "opened", exchanged)
+    assert in_store(tmp_path / "store", trust()).store.read(place) is None
+    assert not of_this_user.exists()
+
+
+def test_a_link_in_a_store_of_everybody_makes_no_record_of_what_this_user_fetched(tmp_path):
+    """A clone of a stranger's repository belongs to whoever cloned it."""
+    mine = in_store(tmp_path / "store", trust())
+    place = warm(mine.session, mine.prepare()).record.place
+    folder = mine.store.layout.record(place).parent
+    mine.store.layout.records.chmod(0o777)
+    assert in_store(tmp_path / "store", trust()).store.read(place)
+    folder.rename(tmp_path / "clone")
+    folder.symlink_to(tmp_path / "clone")
+    assert in_store(tmp_path / "store", trust()).store.read(place) is None
+
+
+def test_a_blob_that_was_swapped_is_not_given_to_the_compiler(tmp_path, marker):
+    home = tmp_path / "store"
+    mine = in_store(home, trust())
+    record = warm(mine.session, mine.prepare()).record
+    again = in_store(home, trust())
+    assert plan(again.prepare(), again.store, again.session.remotes).hit
+    blob = again.store.layout.blob(record.files[0].sha256)
+    overwrite(blob, RUN + os.fsencode(marker), anew=True)
+    made = warm(again.session, again.prepare())
+    again.restored(made.record.key, made.record)
+    assert not marker.exists()
+    assert again.damage()
+
+
+# Notes that say where a record came from
+
+
+def hostile(envelopes, **origin):
+    return lambda digest: {"of": {digest: {"origin": {"how": "here", **origin}, "envelopes": envelopes}}}
+
+
+NOTES = [
+    hostile([{"x": 1}]),
+    hostile([{"payload": "", "payloadType": "", "signatures": []}]),
+    hostile([{"payload": "AAAA", "payloadType": "t", "signatures": [{"sig": "AAAA"}]}] * 40),
+    hostile([], reused=[{"key": DIGEST, "record": DIGEST, "how": "signed", "signers": ["\x1b[2J"]}]),
+    hostile([], how="owner", remote="\x1b[2J\nall good"),
+    hostile([], how="signed", remote="x", signers=["SHA256:" + "A" * 43]),
+    hostile([], how="trusted"),
+    lambda _: "junk",
+    lambda _: {"of": {"../../x": {}}},
+]
+
+
+@pytest.mark.feature("T3")
+@pytest.mark.parametrize("note", NOTES)
+def test_a_planted_note_stops_nothing_and_signs_nothing(alice, user, place, tmp_path, note):
+    path = alice.store.layout.origin(alice.record.place)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(note(digest_of(alice.record))))
+    other = tmp_path / "other"
+    other.mkdir()
+    again = user("alice", trust(key=ALICE), where=other)
+    told = plan(again.prepare(), again.store, again.session.remotes)
+    assert told.hit or told.untrusted[0].endswith("signed by nobody you trust any more")
+    (pushed,) = push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False)
+    assert pushed.error is None or isinstance(pushed.error, UntrustedError)
+    assert len(pushed.records) + len(pushed.refused) == told.hit
+    try:
+        export_bundle(again.session, [alice.record], tmp_path / "x.tar")
+    except UntrustedError:
+        assert pushed.refused or not told.hit
+    verify(again.session)
+    if told.hit:
+        show(again.store, alice.record.key, trust(key=ALICE))
+
+
+# Folders out of which a compiler loads
+
+
+@ROOT_ONLY
+def test_what_another_user_swaps_is_not_loaded(public, marker):
+    """The folder that was restored is exchanged by another user, where that is possible at all."""
+    parent = public / "shared"
+    parent.mkdir()
+    parent.chmod(0o777)
+    bob = Watched(public / "store", cache_dirs=parent / "dirs", trust=trust(), compiler=Loader())
+    made = warm(bob.session, bob.prepare()).record
+    with bob.session.cache_dir(made.key, made) as cache_dir:
+        tree = cache_dir.tree
+        assert standing(tree).whose == "own"
+
+        def swaps():
+            try:
+                tree.rename(tree.with_name("away"))
+            except OSError as error:
+                return type(error).__name__
+            return "swapped"
+
+        assert as_user(ONE, swaps) == "PermissionError"
+    assert standing(parent).whose == "others"
+
+
+@ROOT_ONLY
+def test_a_folder_that_another_user_made_first_is_not_loaded_from(public, monkeypatch):
+    """Where the store cannot be used, compiler cache dirs lie under the temporary folder: anybody can make it first."""
+    from cachekit.store.layout import temporary_folder, temporary_home
+
+    monkeypatch.setenv("TMPDIR", str(public))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    public.chmod(0o1777)
+    planted = temporary_home()
+    assert planted.parent == public
+    for make in (
+        lambda: planted.mkdir(mode=0o777),
+        lambda: planted.symlink_to(public),
+        lambda: planted.write_bytes(b""),
+    ):
+        assert as_user(ANOTHER, lambda make=make: make() or "made")
+        with pytest.raises(OSError, match=r"another user|director|link"):
+            temporary_folder("cache_dirs")
+        planted.rmdir() if planted.is_dir() and not planted.is_symlink() else planted.unlink()

@@ -1,0 +1,241 @@
+"""The other ways into a store and into a compiler: the nearest record, bundles, lock files, caches without records."""
+
+import hashlib
+import io
+import shutil
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import CachekitError, UntrustedError
+from cachekit.recipe.variant import Variant
+from cachekit.remotes import document, layout
+from cachekit.remotes.folder import FolderStorage
+from cachekit.store.record import File, Module
+from cachekit.trust.envelope import encode
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.import_cache import import_into
+from cachekit.verbs.lock import lock, pull_locked
+from cachekit.verbs.plan import plan
+from cachekit.verbs.pull import pull_modules, pull_recipe
+from cachekit.verbs.push import push_records
+from cachekit.verbs.warm import warm
+from tests.compilers.neuron.neuron_trees import COMPILER
+from tests.remotes.peer_repo import entry
+from tests.support.places import real_dir
+from tests.support.standins import Watched, make_record, publish, recipe
+from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
+    Loader,
+    alice,
+    attacker,
+    holds_nowhere,
+    marker,
+    signed,
+    statement,
+    trains,
+    victim,
+)
+from tests.trust.flow_cases import ALICE, BOB, EVE, place, put, shared, signatures, trust, user  # noqa: F401
+from tests.trust.trust_cases import key
+
+pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T3")]
+NEAR = 16  # another batch size: the record of the toy recipe is the nearest
+
+
+def unused(victim, attacker):
+    assert not attacker.marker.exists()
+    assert holds_nowhere(victim.store.layout.home, attacker.code)
+
+
+def exit_code(act):
+    with pytest.raises(CachekitError) as raised:
+        act()
+    return raised.value.exit_code
+
+
+@pytest.fixture
+def private_place(tmp_path):
+    """A folder that only this user can write to: his team's."""
+    folder = tmp_path / "team"
+    folder.mkdir()
+    return folder
+
+
+# The nearest record
+
+
+def test_a_miss_does_not_begin_with_a_strangers_record_and_gives_it_to_nobody(attacker, tmp_path, place, private_place):
+    attacker.sign(signed(EVE, statement(attacker.publish())))
+    places = [(FolderStorage(place), "r"), (FolderStorage(private_place), "rw")]
+    bob = Watched(tmp_path / "bob", shared=places, trust=trust(ALICE), compiler=Loader())
+    reuse_bytes = bob.session.config.reuse_bytes
+    found = plan(bob.prepare(recipe(NEAR)), bob.store, bob.session.remotes, reuse_bytes=reuse_bytes)
+    assert (found.nearest, found.reuse, found.expected) == (None, None, None)
+    made = trains(bob, recipe(NEAR)).record
+    assert not bob.told("reuse.restored")
+    unused(bob, attacker)
+    assert shared(private_place, made).record == made
+    assert holds_nowhere(private_place, attacker.code)
+
+
+def test_without_the_question_a_miss_would_run_it(attacker, tmp_path, place, private_place):
+    attacker.publish()
+    places = [(FolderStorage(place), "r"), (FolderStorage(private_place), "rw")]
+    bob = Watched(tmp_path / "bob", shared=places, trust=trust(everything=True, key=BOB), compiler=Loader())
+    trains(bob, recipe(NEAR))
+    assert bob.told("reuse.restored")
+    assert attacker.marker.exists()
+    (told,) = bob.told("push.refused")
+    assert "which it reuses" in told["cause"]
+    assert holds_nowhere(private_place, attacker.code)
+
+
+def test_a_record_that_changed_since_it_was_remembered_is_judged_anew(attacker, alice, victim):
+    """What is remembered of a record's ingredients, from when it was signed, says nothing of what lies there now."""
+    bob = victim("bob", trust(ALICE))
+    reuse_bytes = bob.session.config.reuse_bytes
+    assert plan(bob.prepare(recipe(NEAR)), bob.store, bob.session.remotes, reuse_bytes=reuse_bytes).reuse
+    attacker.publish()
+    bob = victim("bob", trust(ALICE))
+    assert trains(bob, recipe(NEAR)).compiled == len(alice.record.modules)
+    unused(bob, attacker)
+
+
+def test_a_record_that_changes_between_the_search_and_the_fetch(attacker, victim):
+    bob = victim("bob", trust(ALICE))
+    reuse_bytes = bob.session.config.reuse_bytes
+    near = plan(bob.prepare(recipe(NEAR)), bob.store, bob.session.remotes, reuse_bytes=reuse_bytes).reuse
+    attacker.publish()
+    with pytest.raises(CachekitError):  # what was read and judged is fetched, and its bytes are others now
+        bob.pull(near.found)
+    unused(bob, attacker)
+
+
+# Bundles
+
+
+def bundle(watched, path):
+    export_bundle(watched.session, list(watched.store.records()), path)
+    return path
+
+
+def taken(watched, path, **options):
+    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), "x.tar", **options)
+
+
+@pytest.fixture
+def eve(attacker, user, tmp_path):
+    """Has the altered record in an own store, as if it had been made there, and signs it."""
+    attacker.publish()
+    eve = user("eve", trust(everything=True), may="r")
+    pull_recipe(eve.session, eve.prepare())
+    shutil.rmtree(eve.store.layout.trust)
+    return user("eve", trust(key=EVE), may="")
+
+
+def test_a_bundle_of_altered_artifacts_is_not_taken(eve, attacker, victim, tmp_path):
+    path = bundle(eve, tmp_path / "x.tar")
+    bob = victim("bob", trust(ALICE), may="")
+    (one,) = taken(bob, path, dry_run=True).records
+    assert one.untrusted == f"signed by nobody you trust ({key(EVE).fingerprint})"
+    assert exit_code(lambda: taken(bob, path)) == 5
+    assert not list(bob.store.records())
+    unused(bob, attacker)
+
+
+def test_one_altered_record_keeps_a_whole_bundle_out(eve, attacker, victim, tmp_path):
+    alice = Watched(tmp_path / "alice", trust=trust(key=ALICE))
+    both = Watched(tmp_path / "both", trust=trust(everything=True))
+    taken(both, bundle(eve, tmp_path / "x.tar"))
+    good = warm(alice.session, alice.prepare(recipe(NEAR))).record
+    export_bundle(alice.session, [good], tmp_path / "y.tar")
+    taken(both, tmp_path / "y.tar")
+    both = Watched(tmp_path / "both", trust=trust(said={"x.tar": "all"}))
+    bob = victim("bob", trust(ALICE), may="")
+    assert exit_code(lambda: taken(bob, bundle(both, tmp_path / "z.tar"))) == 5
+    assert not list(bob.store.records())
+    unused(bob, attacker)
+
+
+# Lock files
+
+
+def test_a_lock_file_of_altered_artifacts_fetches_nothing(attacker, alice, victim):
+    locked = lock(alice.session, alice.prepare(), Variant("toy"))
+    evil = attacker.publish()
+    bob = victim("bob", trust(ALICE))
+    for one in (locked, structs.replace(locked, record=evil)):
+        assert exit_code(lambda one=one: pull_locked(bob.session, one)) in {4, 5}
+        unused(bob, attacker)
+    assert bob.told("remote.untrusted")
+
+
+def test_a_lock_file_binds_no_artifacts_of_another_key(alice, victim, place):
+    """Both are signed; but nobody has said that the other key's artifacts are what this key gives."""
+    other = warm(alice.session, alice.prepare(recipe(NEAR))).record
+    mixed = structs.replace(other, key=alice.record.key, hard=alice.record.hard, soft=alice.record.soft)
+    put(place, layout.record_path(alice.record.place), (place / layout.record_path(other.place)).read_bytes())
+    bob = victim("bob", trust(ALICE))
+    locked = lock(alice.session, alice.prepare(), Variant("toy"))
+    assert exit_code(lambda: pull_locked(bob.session, structs.replace(locked, record=mixed)))
+    assert bob.store.lookup(alice.record.place) is None
+
+
+# Caches without records
+
+
+@pytest.mark.feature("T4")
+def test_modules_without_a_record_are_not_taken_from_where_others_can_write(user, place, tmp_path):
+    name = entry(place, seed=1)
+    bob = user("bob", trust(ALICE), may="r")
+    assert exit_code(lambda: pull_modules(bob.session, [name], "")) == 5
+    assert exit_code(lambda: pull_modules(bob.session, [], COMPILER)) == 5
+    assert not list(bob.store.records())
+    place.chmod(0o755)
+    mine = user("mine", trust(ALICE), may="r")
+    assert [one.state for one in pull_modules(mine.session, [name], "")] == ["fetched"]
+    strict = user("strict", trust(ALICE, only="signed"), may="r")
+    assert exit_code(lambda: pull_modules(strict.session, [name], "")) == 5
+
+
+def test_a_compilers_own_cache_that_others_can_write_to_is_not_imported(user, place):
+    entry(place, seed=1)
+    bob = user("bob", trust(ALICE), may="")
+    with pytest.raises(UntrustedError, match="is not used") as raised:
+        import_into(bob.session, place)
+    assert "every user of this machine can write to" in raised.value.cause
+    assert not list(bob.store.records())
+
+
+# A NEFF
+
+
+@pytest.mark.feature("T4")
+def test_an_altered_neff(user, place):
+    """A real one, of which one byte was changed, in a record with right digests."""
+    real = min(real_dir("neff").glob("*.neff"), key=lambda path: path.stat().st_size).read_bytes()
+    alice = user("alice", trust(key=ALICE))
+    record, _ = make_record(1)
+    neff = File("model.neff", len(real), hashlib.sha256(real).hexdigest())
+    record = structs.replace(record, modules=(Module(f"{COMPILER}/MODULE_1", (neff,)),))
+    publish(alice.store, (record, {neff.sha256: real}))
+    push_records(alice.session, [record], public=False, replaces=False, dry_run=False)
+    bob = user("bob", trust(ALICE), may="r")
+    remote = bob.session.remotes.readable[0]
+    assert remote.find(record.place, anew=True)
+    evil = real[:-1] + bytes([real[-1] ^ 1])
+    path = place / COMPILER / "MODULE_1" / "model.neff"
+    path.unlink()
+    path.write_bytes(evil)
+    with pytest.raises(CachekitError):
+        bob.pull(remote.find(record.place, anew=True))
+    file = structs.replace(neff, sha256=hashlib.sha256(evil).hexdigest())
+    record = structs.replace(record, modules=(Module(f"{COMPILER}/MODULE_1", (file,)),))
+    put(place, layout.record_path(record.place), document.write(document.Shared(record)))
+    with pytest.raises(UntrustedError):
+        remote.find(record.place, anew=True)
+    put(place, layout.signatures_path(record.place), encode([signed(EVE, statement(record))]))
+    with pytest.raises(UntrustedError):
+        remote.find(record.place, anew=True)
+    assert holds_nowhere(bob.store.layout.home, evil)

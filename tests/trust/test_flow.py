@@ -1,0 +1,274 @@
+"""What one signs and another trusts goes round; nothing else that lies where others can write is used."""
+
+import hashlib
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import UntrustedError
+from cachekit.remotes import document, layout
+from cachekit.remotes.draft import Offer
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.publish import publish as put_records
+from cachekit.store.origin import Origin
+from cachekit.store.record import digest_of
+from cachekit.trust import envelope
+from cachekit.trust.statement import read_statement
+from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.push import push_records
+from cachekit.verbs.warm import warm
+from tests.remotes.watched_storages import Counted
+from tests.support.standins import Watched, recipe
+from tests.trust.flow_cases import ALICE, BOB, EVE, place, put, shared, signatures, trust, user  # noqa: F401
+from tests.trust.trust_cases import key, needs_ssh_keygen
+
+pytestmark = pytest.mark.feature("T1")
+
+
+def close(place):
+    """Let nobody else write to a folder, nor to what was made in it while everybody could."""
+    for made in (place, *place.rglob("*")):
+        made.chmod(made.stat().st_mode & ~0o022)
+
+
+def planned(watched, wanted=None, **options):
+    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, **options)
+
+
+@pytest.fixture
+def alice(user):
+    """Has warmed the toy recipe, signed it, and put it there."""
+    alice = user("alice", trust(key=ALICE))
+    alice.record = warm(alice.session, alice.prepare()).record
+    return alice
+
+
+def test_what_one_signs_the_other_trusts_and_compiles_nothing(alice, user, place):
+    bob = user("bob", trust(ALICE))
+    done = warm(bob.session, bob.prepare())
+    assert (done.compiled, done.record, done.plan.remote) == (0, alice.record, str(place))
+    fingerprint = key(ALICE).fingerprint
+    kept = bob.store.origins.of(alice.record)
+    assert kept.origin == Origin(str(place), "signed", (fingerprint,))
+    (signed,) = envelope.decode(signatures(place, alice.record).read_bytes())
+    assert envelope.from_document({"envelopes": list(kept.envelopes)}) == (signed,)
+    statement = read_statement(signed.payload)
+    assert statement.predicate.record == digest_of(alice.record)
+    assert set(statement.subjects.values()) == {file.sha256 for file in alice.record.files}
+
+
+def test_one_who_knows_nobody_compiles_and_is_told_why(alice, user, place):
+    carol = user("carol", trust())
+    found = planned(carol)
+    sentence = (
+        f"{place}: it is there, signed by nobody you trust ({key(ALICE).fingerprint}); "
+        f"every user of this machine can write to {place} (mode 777)"
+    )
+    assert (found.hit, found.untrusted) == (False, (sentence,))
+    error = miss_error(found)
+    assert (type(error), error.exit_code, error.cause) == (UntrustedError, 5, sentence)
+    (told,) = carol.told("remote.untrusted")
+    assert told["key"] == alice.record.key
+    with pytest.raises(UntrustedError):
+        warm(carol.session, carol.prepare(), require_warm=True)
+    with pytest.raises(UntrustedError) as raised:
+        pull_recipe(carol.session, carol.prepare())
+    assert raised.value.exit_code == 5
+    assert warm(carol.session, carol.prepare()).compiled > 0
+    assert not carol.told("pull.start")
+
+
+def altered(record):
+    """The record with another library in it, and every digest right."""
+    (module, *others) = record.modules
+    (first, *rest) = module.files
+    evil = structs.replace(first, sha256=hashlib.sha256(b"evil").hexdigest(), size=4)
+    return structs.replace(record, modules=(structs.replace(module, files=(evil, *rest)), *others))
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+def test_an_altered_record_is_refused(alice, user, place, stripped):
+    evil = altered(alice.record)
+    path = layout.record_path(evil.place)
+    put(place, path, document.write(document.Shared(evil)))
+    put(place, layout.file_path(evil.modules[0], evil.modules[0].files[0]), b"evil")
+    if stripped:
+        put(place, layout.signatures_path(evil.place), None)
+    bob = user("bob", trust(ALICE))
+    (why,) = planned(bob).untrusted
+    assert ("not signed" if stripped else "what signer0 signed is another record") in why
+    assert warm(bob.session, bob.prepare()).compiled > 0
+    assert b"evil" not in {path.read_bytes() for path in (bob.store.layout.home).rglob("*") if path.is_file()}
+
+
+def test_the_own_record_takes_the_place_of_an_untrusted_one(alice, user, place):
+    evil = altered(alice.record)
+    put(place, layout.record_path(evil.place), document.write(document.Shared(evil)))
+    bob = user("bob", trust(ALICE, key=BOB))
+    made = warm(bob.session, bob.prepare()).record
+    assert shared(place, made).record == made
+    assert bob.told("remote.damaged")[0]["reason"].startswith("its record there is signed by nobody you trust")
+    carol = user("carol", trust(BOB))
+    assert planned(carol).record == made
+
+
+def test_the_nearest_record_comes_in_by_the_same_door(alice, user):
+    near = recipe(16)
+    reuse_bytes = alice.session.config.reuse_bytes
+    bob, carol = user("bob", trust(ALICE)), user("carol", trust())
+    found = planned(bob, near, reuse_bytes=reuse_bytes)
+    assert (found.nearest.known.key, found.reuse.known.key) == (alice.record.key, alice.record.key)
+    found = planned(carol, near, reuse_bytes=reuse_bytes)
+    assert (found.nearest, found.reuse, found.expected) == (None, None, None)
+    warm(bob.session, bob.prepare(near))
+    assert bob.told("reuse.restored")
+    warm(carol.session, carol.prepare(near))
+    assert not carol.told("reuse.restored")
+
+
+def test_nothing_is_told_of_a_place_that_was_opened_to_others_a_moment_ago(alice, user, place):
+    wanted = {"reuse_bytes": alice.session.config.reuse_bytes}
+    close(place)
+    found = planned(user("bob", trust()), recipe(16), **wanted)
+    assert (found.nearest.known.key, found.expected is None) == (alice.record.key, False)
+    place.chmod(0o777)
+    found = planned(user("bob", trust()), recipe(24), **wanted)
+    assert (found.nearest, found.reuse, found.expected) == (None, None, None)
+
+
+def test_what_was_reused_is_in_the_statement(alice, user, place):
+    bob = user("bob", trust(ALICE, key=BOB))
+    made = warm(bob.session, bob.prepare(recipe(16))).record
+    (signed,) = envelope.decode(signatures(place, made).read_bytes())
+    (reused,) = read_statement(signed.payload).predicate.reused
+    assert (reused.key, reused.record, reused.signers) == (
+        alice.record.key,
+        digest_of(alice.record),
+        (key(ALICE).fingerprint,),
+    )
+
+
+def test_an_older_signed_record_that_was_put_back_is_refused(alice, user, place):
+    path, beside = layout.record_path(alice.record.place), layout.signatures_path(alice.record.place)
+    old = {one: (place / one).read_bytes() for one in (path, beside)}
+    bob = user("bob", trust(ALICE))
+    again = warm(alice.session, alice.prepare(), recache=True).record
+    assert planned(bob).record == again
+    for one, raw in old.items():
+        put(place, one, raw)
+    (why,) = planned(bob, anew=True).untrusted
+    assert "it was put back" in why
+    assert planned(user("new", trust(ALICE))).hit, "who never saw the newer one cannot know"
+
+
+def test_a_signature_by_another_key_counts_for_nothing(alice, user, place):
+    assert not planned(user("bob", trust(BOB))).hit
+    eve = user("eve", trust(ALICE, key=EVE))
+    pull_recipe(eve.session, eve.prepare())
+    push_records(eve.session, list(eve.store.records()), public=False, replaces=False, dry_run=False)
+    found = envelope.decode(signatures(place, alice.record).read_bytes())
+    assert len(found) == 1, "what came from elsewhere is not signed as one's own"
+
+
+def test_two_signers_of_one_record_both_count(alice, user, place):
+    record = alice.record
+    bob = user("bob", trust(ALICE, key=BOB))
+    from cachekit.store.origin import MADE_HERE
+
+    offer = Offer(shared(place, record), {}, beside=MADE_HERE)
+    put_records(FolderStorage(place), [offer], signing=bob.session.remotes.writable[0].signing())
+    assert len(envelope.decode(signatures(place, record).read_bytes())) == 2
+    for seed in (ALICE, BOB):
+        assert planned(user(f"of{seed}", trust(seed))).hit
+    revoked = trust(ALICE, BOB, revoked={"keys": [key(ALICE).fingerprint]})
+    assert planned(user("wary", revoked)).hit, "one good signature is enough"
+
+
+@pytest.mark.feature("T2")
+def test_what_the_settings_say_of_a_remote(alice, user, place, tmp_path):
+    assert planned(user("all", trust(said={str(place): "all"}))).hit
+    assert planned(user("everything", trust(everything=True))).hit
+    assert not planned(user("narrowed", trust(said={str(place): "all"}, only="owner"))).hit
+    assert not planned(user("narrowed", trust(everything=True, only="signed"))).hit
+    close(place)
+    assert planned(user("mine", trust())).hit
+    assert not planned(user("strict", trust(said={str(place): "signed"}))).hit
+    assert not planned(user("narrow", trust(only="signed"))).hit
+    assert planned(user("knows", trust(ALICE, only="signed"))).hit
+
+
+def test_what_came_by_trust_all_is_not_given_to_others(alice, user, place, tmp_path):
+    bob = user("bob", trust(everything=True))
+    record = pull_recipe(bob.session, bob.prepare())
+    other = tmp_path / "other"
+    other.mkdir()
+    bob = user("bob", trust(key=BOB), where=other)
+    found = list(bob.store.records())
+    (done,) = push_records(bob.session, found, public=False, replaces=False, dry_run=False)
+    assert (done.records, done.error.exit_code) == ((), 5)
+    assert done.refused[0].reason == f"it came from {place}, whoever made it there"
+    assert [told["cause"] for told in bob.told("push.refused")] == [done.refused[0].reason]
+    assert list(other.iterdir()) == []
+    made = warm(bob.session, bob.prepare(recipe(16))).record
+    assert bob.told("reuse.restored"), "the own store is used"
+    (done,) = push_records(bob.session, [made], public=False, replaces=False, dry_run=False)
+    assert "which it reuses" in done.refused[0].reason
+    assert record.state == "fetched"
+
+
+def test_a_record_of_the_team_goes_on_with_its_signatures(alice, user, place, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    other.chmod(0o777)
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    bob = user("bob", trust(ALICE), where=other)
+    (done,) = push_records(bob.session, list(bob.store.records()), public=False, replaces=False, dry_run=True)
+    assert done.signatures == (layout.signatures_path(alice.record.place),)
+    push_records(bob.session, list(bob.store.records()), public=False, replaces=False, dry_run=False)
+    carol = user("carol", trust(ALICE), where=other)
+    assert planned(carol).record == alice.record
+
+
+def test_a_push_of_what_is_there_changes_nothing(alice, place):
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
+    for _ in range(2):
+        (done,) = push_records(alice.session, [alice.record], public=False, replaces=False, dry_run=False)
+        assert (done.records, done.signatures, done.unchanged) == ((), (), 1)
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_signing_later_adds_the_signature_alone(user, place):
+    unsigned = user("alice", trust())
+    record = warm(unsigned.session, unsigned.prepare()).record
+    assert not signatures(place, record).exists()
+    alice = user("alice", trust(key=ALICE))
+    (done,) = push_records(alice.session, [record], public=False, replaces=False, dry_run=True)
+    assert (done.records, done.signatures) == ((), (layout.signatures_path(record.place),))
+    assert not signatures(place, record).exists()
+    push_records(alice.session, [record], public=False, replaces=False, dry_run=False)
+    assert planned(user("bob", trust(ALICE))).hit
+
+
+@needs_ssh_keygen
+def test_a_key_that_cannot_sign_costs_the_push_and_nothing_else(user, place, tmp_path):
+    said = trust()
+    table = structs.replace(said.table, key=str(tmp_path / "nowhere"))
+    alice = user("alice", structs.replace(said, table=table))
+    assert warm(alice.session, alice.prepare()).compiled > 0
+    (told,) = alice.told("push.failed")
+    assert "signing key" in told["reason"]
+
+
+def test_a_signature_costs_one_more_request_where_it_is_asked_for_and_none_elsewhere(alice, user, place, tmp_path):
+    def calls(name, said):
+        storage = Counted(FolderStorage(place))
+        watched = Watched(tmp_path / name, shared=[(storage, "r")], trust=said)
+        assert planned(watched).hit
+        return storage.calls
+
+    signed = calls("bob", trust(ALICE))
+    assert signed == ["revision", "read", "stranger", "read"]
+    close(place)
+    assert calls("carol", trust()) == calls("dan", trust(ALICE)) == ["revision", "read", "stranger"]

@@ -1,0 +1,160 @@
+"""Bundles and lock files come in by the same door as remotes."""
+
+import io
+
+import pytest
+from msgspec import structs
+
+from cachekit.errors import UntrustedError
+from cachekit.recipe.variant import Variant
+from cachekit.remotes import layout
+from cachekit.store.origin import Origin
+from cachekit.store.record import digest_of
+from cachekit.trust import envelope
+from cachekit.trust.statement import read_statement
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.lock import lock, pull_locked
+from cachekit.verbs.plan import plan
+from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.push import push_records
+from cachekit.verbs.warm import warm
+from tests.support.standins import make_record, publish
+from tests.trust.flow_cases import ALICE, BOB, place, put, shared, signatures, trust, user  # noqa: F401
+from tests.trust.trust_cases import key
+
+pytestmark = pytest.mark.feature("T2")
+
+
+@pytest.fixture
+def alice(user):
+    alice = user("alice", trust(key=ALICE))
+    alice.record = warm(alice.session, alice.prepare()).record
+    return alice
+
+
+def bundle(watched, path):
+    export_bundle(watched.session, list(watched.store.records()), path)
+    return path
+
+
+def taken(watched, path, **options):
+    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), "x.tar", **options)
+
+
+def test_a_signed_bundle_is_taken_by_those_who_know_its_signer(alice, user, tmp_path):
+    path = bundle(alice, tmp_path / "x.tar")
+    bob = user("bob", trust(ALICE), may="")
+    assert [one.state for one in taken(bob, path).records] == ["added"]
+    beside = bob.store.origins.of(alice.record)
+    assert beside.origin == Origin("x.tar", "signed", (key(ALICE).fingerprint,))
+    assert len(beside.envelopes) == 1
+    carol = user("carol", trust(BOB), may="")
+    (one,) = taken(carol, path, dry_run=True).records
+    assert one.untrusted == f"signed by nobody you trust ({key(ALICE).fingerprint})"
+    with pytest.raises(UntrustedError, match=r"x\.tar is not used") as raised:
+        taken(carol, path)
+    assert (raised.value.exit_code, "cachekit trust add" in raised.value.hint) == (5, True)
+    assert list(carol.store.records()) == []
+
+
+def test_what_came_by_trust_all_is_not_put_into_a_bundle(alice, user, tmp_path):
+    bob = user("bob", trust(everything=True), may="")
+    taken(bob, bundle(alice, tmp_path / "x.tar"))
+    bob = user("bob", trust(key=BOB), may="")
+    with pytest.raises(UntrustedError, match="is not put into a bundle"):
+        bundle(bob, tmp_path / "y.tar")
+    assert not (tmp_path / "y.tar").exists()
+
+
+def test_a_bundle_goes_on_with_the_signatures_that_it_came_with(alice, user, tmp_path):
+    bob = user("bob", trust(ALICE, key=BOB), may="")
+    taken(bob, bundle(alice, tmp_path / "x.tar"))
+    carol = user("carol", trust(ALICE), may="")
+    assert taken(carol, bundle(bob, tmp_path / "y.tar")).records
+    with pytest.raises(UntrustedError):
+        taken(user("dan", trust(BOB), may=""), tmp_path / "y.tar")
+
+
+def test_what_a_bundle_was_merged_with_says_so(alice, user, tmp_path):
+    path = bundle(alice, tmp_path / "x.tar")
+    bob = user("bob", trust(ALICE), may="")
+    made = warm(bob.session, bob.prepare()).record
+    (one,) = taken(bob, path).records
+    reused = {other.record for other in bob.store.origins.of(bob.lookup(bob.prepare())).origin.reused}
+    assert (one.state == "merged") == bool(reused)
+    assert bob.store.origins.of(made).origin.how == "here"
+
+
+def test_a_lock_file_opens_no_other_door(alice, user, place):
+    locked = lock(alice.session, alice.prepare(), Variant("toy"))
+    bob, carol = user("bob", trust(ALICE)), user("carol", trust())
+    assert pull_locked(bob.session, locked).state == "fetched"
+    for act in (
+        lambda: pull_locked(carol.session, locked),
+        lambda: lock(carol.session, carol.prepare(), Variant("toy")),
+    ):
+        with pytest.raises(UntrustedError) as raised:
+            act()
+        assert raised.value.exit_code == 5
+    assert carol.lookup(carol.prepare()) is None
+    put(place, layout.record_path(alice.record.place), None)
+    dan = user("dan", trust(ALICE))
+    with pytest.raises(UntrustedError):  # the files lie there still, and no record that somebody signed
+        pull_locked(dan.session, locked)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[" * 100_000, b'{"envelopes": [1]}', b"\xff"])
+def test_a_damaged_document_of_signatures_is_none(alice, user, place, damage):
+    put(place, layout.signatures_path(alice.record.place), damage)
+    bob = user("bob", trust(ALICE))
+    (why,) = plan(bob.prepare(), bob.store, bob.session.remotes).untrusted
+    assert "not signed" in why
+    again = user("alice", trust(key=ALICE))
+    push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False, recheck=True)
+    assert pull_recipe(bob.session, bob.prepare()).state == "fetched"
+
+
+def two_of_one_key():
+    """A record, and one of the same key that has another module as well."""
+    record, contents = make_record(1, ("a",))
+    other, more = make_record(1, ("b",))
+    module = structs.replace(other.modules[0], name="standin-1.0/MODULE_2")
+    return (record, contents), (structs.replace(record, modules=(*record.modules, module)), contents | more)
+
+
+def pushed(watched, record):
+    (done,) = push_records(watched.session, [record], public=False, replaces=False, dry_run=False)
+    return done
+
+
+def test_without_a_key_a_signed_record_of_others_stays(user, place):
+    """Who adds to it and cannot sign would take it from all who ask for a signature."""
+    first, second = two_of_one_key()
+    alice = user("alice", trust(key=ALICE))
+    record = publish(alice.store, first)
+    pushed(alice, record)
+    bob = user("bob", trust(ALICE))
+    assert pushed(bob, publish(bob.store, second)).records == ()
+    assert shared(place, record).record == record
+    carol = user("bob", trust(ALICE, key=BOB))
+    assert pushed(carol, second[0]).records == (layout.record_path(record.place),)
+    assert shared(place, record).record == second[0]
+
+
+def test_who_adds_to_anothers_record_names_it_in_the_statement(user, place):
+    first, (whole, contents) = two_of_one_key()
+    alice = user("alice", trust(key=ALICE))
+    record = publish(alice.store, first)
+    pushed(alice, record)
+    bob = user("bob", trust(ALICE, key=BOB))
+    half = structs.replace(whole, modules=whole.modules[1:])
+    held = {file.sha256 for file in half.files}
+    pushed(bob, publish(bob.store, (half, {one: raw for one, raw in contents.items() if one in held})))
+    merged = shared(place, record).record
+    assert merged.modules == whole.modules
+    signed = envelope.decode(signatures(place, record).read_bytes())
+    statement = read_statement(signed[0].payload).predicate
+    assert statement.record == digest_of(merged)
+    assert [(one.record, one.signers) for one in statement.reused] == [(digest_of(record), (key(ALICE).fingerprint,))]
+    assert len(signed) == 2, "the older signature stays for those who have read the older record"

@@ -1,0 +1,160 @@
+"""What is revoked is not used any more, where it lies and here, and neither is what was made with its help."""
+
+import pytest
+
+from cachekit.errors import UntrustedError
+from cachekit.store.record import digest_of, file_path
+from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.push import push_records
+from cachekit.verbs.warm import warm
+from tests.support.standins import recipe
+from tests.trust.flow_cases import ALICE, BOB, place, trust, user  # noqa: F401
+from tests.trust.trust_cases import key, line
+
+pytestmark = pytest.mark.feature("T5")
+
+LATER = "2100-01-01"
+
+
+@pytest.fixture
+def alice(user):
+    alice = user("alice", trust(key=ALICE))
+    alice.record = warm(alice.session, alice.prepare()).record
+    return alice
+
+
+def planned(watched, wanted=None, **options):
+    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, **options)
+
+
+def ways(record):
+    """What can be revoked of a record, and how the reason begins."""
+    return {
+        "record": ({"records": [digest_of(record)]}, "revoked by its digest"),
+        "key": ({"keys": [key(ALICE).fingerprint]}, f"signed with {key(ALICE).fingerprint}"),
+        "before": ({"before": LATER}, "made before 2100-01-01"),
+    }
+
+
+@pytest.mark.parametrize("way", ["record", "key", "before"])
+def test_on_a_remote_and_in_the_store(alice, user, place, way):
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    revoked, reason = ways(alice.record)[way]
+    bob = user("bob", trust(ALICE, revoked=revoked), may="")
+    found = planned(bob)
+    assert not found.hit
+    assert found.untrusted[0].startswith(f"local: it is there, {reason}")
+    assert (type(miss_error(found)), miss_error(found).exit_code) == (UntrustedError, 5)
+    (told,) = bob.told("store.refused")
+    assert told["key"] == alice.record.key
+    assert not bob.told("store.damaged")
+    assert len(list(bob.store.layout.quarantine.iterdir())) == 1
+    assert bob.store.read(alice.record.place) is None
+    there = planned(user("new", trust(ALICE, revoked=revoked)))
+    assert not there.hit
+    assert "revoked" in there.untrusted[0]
+
+
+def test_what_reuses_it_goes_with_it(alice, user):
+    bob = user("bob", trust(ALICE, key=BOB))
+    made = warm(bob.session, bob.prepare(recipe(16))).record
+    assert bob.store.origins.of(made).origin.reused
+    wary = user("bob", trust(ALICE, key=BOB, revoked={"records": [digest_of(alice.record)]}), may="")
+    planned(wary)
+    assert len(list(wary.store.layout.quarantine.iterdir())) == 2
+    assert list(wary.store.records()) == []
+
+
+@pytest.mark.parametrize("way", ["own", "everything"])
+def test_a_key_is_revoked_under_which_nobody_asked_for_a_signature(alice, user, place, way):
+    """Who signed what came into the store is kept, though the settings name nobody."""
+    if way == "own":
+        for made in (place, *place.rglob("*")):
+            made.chmod(made.stat().st_mode & ~0o022)
+    bob = user("bob", trust(everything=way == "everything"))
+    pull_recipe(bob.session, bob.prepare())
+    made = warm(bob.session, bob.prepare(recipe(16))).record
+    assert planned(user("bob", trust(), may="")).hit
+    gone = trust(revoked={"keys": [key(ALICE).fingerprint]})
+    wary = user("bob", gone, may="")
+    (why,) = planned(wary, recipe(16)).untrusted
+    assert f"by reuse of {alice.record.key[:12]}" in why
+    assert wary.store.read(alice.record.place) is wary.store.read(made.place) is None
+    told = {one["key"]: one["reason"] for one in wary.told("store.refused")}
+    assert told[alice.record.key] == f"signed with {key(ALICE).fingerprint}, which is revoked"
+
+
+def test_a_reuse_from_before_a_date_is_known_by_its_time(alice, user, place):
+    bob = user("bob", trust(ALICE, key=BOB))
+    made = warm(bob.session, bob.prepare(recipe(16))).record
+    between = made.provenance.created
+    assert alice.record.provenance.created < between
+    wary = trust(ALICE, BOB, revoked={"before": between})
+    (why,) = planned(user("bob", wary, may=""), recipe(16)).untrusted
+    assert f"by reuse of {alice.record.key[:12]}" in why
+    (why,) = planned(user("carol", wary), recipe(16)).untrusted
+    assert why.startswith(f"{place}: it is there, made by reuse of {alice.record.key[:12]}")
+
+
+def test_what_reuses_it_is_a_miss_by_itself(alice, user, place):
+    bob = user("bob", trust(ALICE, key=BOB))
+    warm(bob.session, bob.prepare(recipe(16)))
+    revoked = {"keys": [key(ALICE).fingerprint]}
+    wary = user("bob", trust(BOB, revoked=revoked), may="")
+    (why,) = planned(wary, recipe(16)).untrusted
+    assert "made by reuse of" in why
+    (why,) = planned(user("carol", trust(BOB, revoked=revoked)), recipe(16)).untrusted
+    assert why.startswith(f"{place}: it is there, made by reuse of")
+
+
+def test_a_revoked_record_is_not_given_on(alice, user, tmp_path):
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    other = tmp_path / "other"
+    other.mkdir()
+    wary = user("bob", trust(ALICE, revoked={"records": [digest_of(alice.record)]}), where=other)
+    assert push_records(wary.session, [alice.record], public=False, replaces=False, dry_run=False)[0].records == ()
+
+
+def test_nothing_is_remembered_of_a_distrust(alice, user, place):
+    assert not planned(user("bob", trust(BOB))).hit
+    assert planned(user("bob", trust(ALICE)), anew=True).hit
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    (why,) = planned(user("bob", trust(BOB), may="")).untrusted
+    assert why == f"local: it is there, from {place}, signed by nobody you trust any more"
+    ended = {"signers": {"alice": {"key": line(ALICE), "valid_before": "2026-01-01"}}}
+    assert not planned(user("bob", trust(**ended), may="")).hit
+    assert planned(user("bob", trust(ALICE), may="")).hit, "it stays where it is"
+
+
+@pytest.mark.feature("T2")
+def test_trust_signed_does_not_take_from_the_store_what_came_unsigned(alice, user, place):
+    bob = user("bob", trust(everything=True))
+    pull_recipe(bob.session, bob.prepare())
+    for only, why in (("signed", "not signed"), ("owner", "not signed, or from a place of yours,")):
+        strict = user("bob", trust(only=only), may="")
+        assert planned(strict).untrusted == (f"local: it is there, from {place}, {why} and --trust asks for that",)
+    assert planned(user("bob", trust(), may="")).hit, "it stays where it is, and somebody said so of it"
+
+
+def test_a_compilers_own_folder_loses_it_and_keeps_the_rest(alice, user, tmp_path):
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    own = tmp_path / "own"
+    restored = []
+    for module in alice.record.modules:
+        for file in module.files:
+            restored.append(own / file_path(module, file))
+            restored[-1].parent.mkdir(parents=True, exist_ok=True)
+            restored[-1].write_bytes(bob.store.layout.blob(file.sha256).read_bytes())
+    mine = own / "mine" / "model.neff"
+    mine.parent.mkdir()
+    mine.write_bytes(b"compiled here")
+    assert bob.store.refusal.withdraw(own) == {}
+    bob = user("bob", trust(ALICE, revoked=ways(alice.record)["key"][0]))
+    planned(bob)
+    assert bob.store.refusal.withdraw(own) == {module.name: "it is revoked" for module in alice.record.modules}
+    assert [path for path in own.rglob("*") if path.is_file()] == [mine]
