@@ -47,12 +47,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch, tmp_path):
-    """No setting of the person who runs the tests reaches them, and nothing of theirs is touched."""
+    """No setting of the person who runs the tests reaches them, and nothing of theirs is touched.
+
+    Nor does the CI service that runs them: a record says which one made it.
+    """
     for name in list(os.environ):
-        if name.startswith(("CACHEKIT_", "HF_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "OMP_")) and name not in {
-            "CACHEKIT_REAL_DIR",
-            "HF_HOME",
-        }:
+        ours = name.startswith(("CACHEKIT_", "HF_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "OMP_"))
+        service = name.startswith(("CI_", "GITHUB_", "GITLAB_")) or name == "CI"
+        if (ours and name not in {"CACHEKIT_REAL_DIR", "HF_HOME"}) or service:
             monkeypatch.delenv(name)
     monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "cachekit-home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "cachekit-config"))
