@@ -140,6 +140,11 @@ def _key(answer: SigningKey) -> list[str]:
         f"{'made' if answer.made else 'uses'} {answer.key}: {answer.fingerprint}",
         f"  {answer.file} {'would name' if answer.dry_run else 'names'} it: what this user publishes is signed with it",
         f'  for others: cachekit trust add NAME "{answer.public}"',
+        *(
+            [f"  what the key before signed is used as before: it is the signer {answer.former} there"]
+            if answer.former
+            else []
+        ),
     ]
 
 
