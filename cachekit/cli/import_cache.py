@@ -61,13 +61,15 @@ def bundle_human(answer: Unbundled) -> list[str]:
     }
     took = "" if answer.dry_run else f" in {out.duration(answer.seconds)}"
     what = f"{out.count(len(answer.records), 'record')}, file size {out.size(answer.size)}, whole"
-    lines = [f"{answer.bundle}: {what}; {out.size(answer.bytes)} {would}stored{took}"]
+    refused = any(record.untrusted for record in answer.records)
+    stored = "nothing would be stored" if refused else f"{out.size(answer.bytes)} {would}stored{took}"
+    lines = [f"{answer.bundle}: {what}; {stored}"]
     records = []
     for record in answer.records:
-        state = words[record.state]
+        state = "would be refused" if record.untrusted else words[record.state]
         records.append(f"  {record.key[:16]}  {out.size(record.bytes):>9}  {record.recipe}: {state}")
         why = f"it is {record.untrusted}; `cachekit trust add` its signer, or pass --trust-all"
-        records += out.labelled("    refused: ", why) if record.untrusted else []
+        records += out.labelled("    ", why) if record.untrusted else []
     return [*lines, *out.some(records, SHOWN), f"  sha256 {answer.sha256}"]
 
 

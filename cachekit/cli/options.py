@@ -136,7 +136,7 @@ Trust = Annotated[
 Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]
 Wait = Annotated[
     Optional[str],
-    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 600, 10m."),
+    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 90s, 10m."),
 ]
 RecipesOrKeys = Annotated[
     list[str],

@@ -28,9 +28,7 @@ Recipes = Annotated[
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
-Task = Annotated[
-    str, typer.Option("--task", metavar="TASK", help="Recipes of the zoo for this task: text-classification.")
-]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Recipes for this task: text-classification.")]
 ModelName = Annotated[
     str, typer.Option("--model", metavar="NAME", help="Recipes of the zoo for an id, part of one, or a type: bert.")
 ]

@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances or toolchains.")]
-Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only what is for this task: text-classification.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only for this task: text-classification.")]
 ModelName = Annotated[
     str, typer.Option("--model", metavar="NAME", help="Only this id, a part of one, or a type: bert.")
 ]

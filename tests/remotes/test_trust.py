@@ -267,7 +267,7 @@ def bob(tmp_path, strange):
 def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
     me = bob()
     planned = plan(me.prepare(), me.store, me.session.remotes)
-    sentence = f"{strange}: it is there, not signed; every user of this machine can write to {strange} (mode 777)"
+    sentence = f"{strange}: it is there, but not signed; every user of this machine can write to {strange} (mode 777)"
     assert (planned.hit, planned.untrusted) == (False, (sentence,))
     assert miss_error(planned).cause == sentence
     (told,) = me.told("remote.untrusted")
@@ -377,7 +377,7 @@ def test_the_command_line_says_it(command, machine, work, tmp_path, shared):
     shared.chmod(0o777)
     answer = command("plan", "tiny.yaml", "--cache", cache)
     assert answer.out.startswith("tiny: miss")
-    assert "it is there, not signed; every user of this machine" in " ".join(answer.out.split())
+    assert "it is there, but not signed; every user of this machine" in " ".join(answer.out.split())
     assert "a compiler cache is code" not in " ".join(answer.err.split()), "the warning is one sentence"
     code, message, _, hint = the_error(command("pull", "tiny.yaml", "--cache", cache, code=5), before=1)
     assert code == "untrusted"
