@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cachekit.cli import out
+from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
@@ -48,12 +48,11 @@ RemoteName = Annotated[
         show_default=False,
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; only say what would change.")]
 
 
 @app.command("init")
 @verb(answers="SigningKey")
-def init(cache: Cache, key: KeyFile = "", dry_run: DryRun = False) -> Shown:
+def init(cache: Cache, key: KeyFile = "", dry_run: options.DryRun = False) -> Shown:
     """Make a signing key, or name one of yours.
 
     From then on, what you publish is signed.
@@ -72,7 +71,7 @@ def add(
     valid_after: After = "",
     valid_before: Until = "",
     user: User = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
 ) -> Shown:
     """Name a signer whose records are used.
 
@@ -96,7 +95,9 @@ def ls(cache: Cache) -> Shown:
 
 @app.command("revoke")
 @verb("home", answers="ChangedTrust")
-def revoke(cache: Cache, what: What = None, before: Before = "", user: User = False, dry_run: DryRun = False) -> Shown:
+def revoke(
+    cache: Cache, what: What = None, before: Before = "", user: User = False, dry_run: options.DryRun = False
+) -> Shown:
     """Stop using signers, records, or all before a date.
 
     Copies in the store go to quarantine when they are met, with what was made with their help.
@@ -109,7 +110,7 @@ def revoke(cache: Cache, what: What = None, before: Before = "", user: User = Fa
 
 @app.command("sign")
 @verb("home", answers="list[SignedRecord]")
-def sign(cache: Cache, records: Records, dry_run: DryRun = False) -> Shown:
+def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Shown:
     """Vouch for records of the store.
 
     `cachekit push` gives the signatures to others.
