@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,36 +17,24 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # changes of one recipe, for people
 
-Recipes = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="RECIPE...",
-        help="Recipes; by default all that are locked already.",
-        autocompletion=options.complete_recipe,
-    ),
-]
 Check = Annotated[bool, typer.Option("--check", help="Only say whether recipes have changed since; exit 3 if so.")]
-File = Annotated[
-    Optional[Path],
-    typer.Option("--lock-file", metavar="FILE", help="Use this lock file instead of the nearest cachekit.lock."),
-]
 
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="LockFile, CheckedLock")
 def command(
     cache: Cache,
-    recipes: Recipes = None,
+    recipes: options.Recipes = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     check: Check = False,
-    file: File = None,
+    file: options.LockFile = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Pin the exact artifacts of recipes in cachekit.lock.
 
     Keep the file with the project's code. It has each key, its ingredients, and every compiled file with its SHA-256,
     as they are now in the store or on a remote. `cachekit pull --locked` then gives exactly these bytes, or exits 5.
-    Users and hosts are not in the file. Exits 3 if a recipe is not warm.
+    Users and hosts are not in the file. Exits 3 if a recipe is not warm. Without RECIPE, locks again what the file has.
 
     Example:  cachekit store lock bert
 
@@ -83,7 +70,7 @@ def human(answer: LockFile) -> list[str]:
 
 def check_human(answer: CheckedLock) -> list[str]:
     """A check for people: what changed, by recipe."""
-    from cachekit.cli.plan_text import change_text
+    from cachekit.cli.plan import change_text
 
     lines = []
     for one in answer.checked:

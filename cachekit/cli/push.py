@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,14 +15,6 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # files, for people
 
-Names = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="RECIPE|KEY...",
-        help="Recipes, or keys from `cachekit store ls`; all records by default.",
-        autocompletion=options.complete_recipe_or_key,
-    ),
-]
 Pending = Annotated[bool, typer.Option("--pending", help="Push only what could not be pushed before.")]
 Public = Annotated[bool, typer.Option("--public", help="Also push to a remote that anybody can read.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace other records of the same keys.")]
@@ -32,7 +24,7 @@ Recheck = Annotated[bool, typer.Option("--recheck", help="Also read what is ther
 @verb("home", "compiler", "cache", answers="Pushes")
 def command(
     cache: Cache,
-    names: Names = None,
+    names: options.RecipesOrKeys = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     pending: Pending = False,
@@ -43,8 +35,8 @@ def command(
 ) -> Shown:
     """Send new records of the store to the remotes.
 
-    Pushes to every writable remote. A remote that anybody can read needs --public; what the records reveal about this
-    machine is shown first.
+    Pushes to every writable remote: all records, where none is named. A remote that anybody can read needs --public;
+    what the records reveal about this machine is shown first.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
