@@ -94,6 +94,7 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     with suppress(OSError):  # which the import itself tells of
         why = "--trust asks for signatures" if mode == "signed" else trust.stranger_in_folder(folder)
     if why and mode != "all" and not dry_run:
+        _found(folder)  # what is no cache is refused as that
         raise trust.refusal(str(folder), why, trust.HINT_ONCE)
     journal, origin = session.journal, Origin(str(folder), "all" if why else "owner")
     tell = lambda event: journal.show(**event)  # noqa: E731
