@@ -169,7 +169,7 @@ def imported(answer: Imported) -> list[str]:
         key = f", key {record.key[:16]}" if record.key else ""
         lines.append(f"  {record.compiler}: {counts}{key}")
     lines += _some("left out", [(item.module, item.reason) for item in answer.left])
-    lines += _some("not modules", [(item.path, item.reason) for item in answer.unknown])
+    lines += _some("not modules", [(str(item.path), item.reason) for item in answer.unknown])
     return lines
 
 
