@@ -5,9 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from cachekit import redact
 from cachekit.compilers.cachedir import CacheDir
@@ -82,8 +81,7 @@ def new_record(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(Struct, frozen=True):
     """What a run had, and where it ran.
 
     Attributes:
@@ -104,7 +102,7 @@ class Keeping:
     cache_dir: CacheDir
     seed: Record | None = None
     replaces: bool = False
-    marks: Mapping[str, bool] = field(default_factory=dict)
+    marks: Mapping[str, bool] = {}
 
     def keep(self, seen: Observed) -> tuple[Record | None, str]:
         """Keep what compiled completely; never fails the run, which has worked.

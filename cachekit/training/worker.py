@@ -12,10 +12,10 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cachekit import private
 from cachekit.compilers.port import Runtime
@@ -105,7 +105,9 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         trainer.check_rows(training, len(work.features["train"]), used.copies, work.unit)
         if trial:
             # A trial's shapes are those of the real run, its rows don't matter.
-            work = replace(work, features={name: Resized(work.features[name], count) for name, count in most.items()})
+            work = structs.replace(
+                work, features={name: Resized(work.features[name], count) for name, count in most.items()}
+            )
     with CounterWatch(events, runtime.counters) as watch:
         outcome = used.run(processor, net, work, watch)
     runtime.finish()

@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
 from cachekit.compilers.neuron.entries import CacheEntry, read_entry, read_needed
@@ -39,16 +40,15 @@ SHOWN = 5  # failed modules that an error names
 Sink = Callable[[dict[str, Any]], None]
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """Compilers that run now, so that an interruption ends them, and what came of the others."""
 
     check: Check
-    processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    processes: set[subprocess.Popen[bytes]] = set()
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
-    seconds: dict[str, float] = field(default_factory=dict)
-    logs: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = {}
+    logs: dict[str, str] = {}
     """What the compiler said, by module that failed."""
 
     def stop(self) -> None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
 from cachekit.errors import CompileError
@@ -25,8 +26,7 @@ STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-witho
 OURS = ".cachekit-"  # how the names of our own unfinished work begin
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(Struct, frozen=True):
     """A module on disk, as it was when it was looked at."""
 
     compiler: str  # the compiler's folder, `neuronxcc-<version>`
@@ -65,16 +65,14 @@ class CacheEntry:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """Something in a cache that is no module."""
 
     path: Path  # where it lies
     reason: str  # what it is, or why it was not looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """What a cache holds, sorted by compiler and name."""
 
     root: Path
