@@ -29,6 +29,8 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from cachekit import redact
 from cachekit.text import one_line
 
@@ -48,6 +50,16 @@ EXIT_CODES = {
     75: "waited too long for another process",
     130: "interrupted (Ctrl-C, SIGTERM)",
 }
+
+
+class ErrorDocument(Struct, frozen=True):
+    """An error for programs."""
+
+    code: str
+    exit_code: int
+    message: str
+    cause: str
+    hint: str
 
 
 class CachekitError(Exception):
@@ -78,15 +90,10 @@ class CachekitError(Exception):
             text.append(f"  hint: {self.hint}")
         return [one_line(line) for line in text]
 
-    def as_dict(self) -> dict[str, str | int]:
+    @property
+    def document(self) -> ErrorDocument:
         """The same facts for programs."""
-        return {
-            "code": self.code,
-            "exit_code": self.exit_code,
-            "message": self.message,
-            "cause": self.cause,
-            "hint": self.hint,
-        }
+        return ErrorDocument(self.code, self.exit_code, self.message, self.cause, self.hint)
 
 
 class UsageError(CachekitError):

@@ -100,7 +100,8 @@ def _opener(path: str, flags: int) -> int:
 def replace(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: whoever reads sees what was there, or what is there now.
 
-    A power cut may lose it; `store.durable` is for what must not be lost.
+    Who may read what was there may read what is there now. A power cut may lose it; `store.durable` is for what must
+    not be lost.
 
     Raises:
         OSError: It cannot be written. What was there stays.
@@ -108,6 +109,8 @@ def replace(path: Path, data: bytes) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}")
     try:
         fresh.write_bytes(data)
+        with suppress(FileNotFoundError):
+            fresh.chmod(stat.S_IMODE(path.stat().st_mode))
         fresh.replace(path)
     except BaseException:
         with suppress(OSError):

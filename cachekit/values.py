@@ -57,5 +57,5 @@ def builtins(value: Any) -> Any:
 
 def _encoded(value: Any) -> Any:
     if isinstance(value, CachekitError):
-        return value.as_dict()
+        return value.document
     return dict(value) if isinstance(value, Mapping) else str(value)

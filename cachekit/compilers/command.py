@@ -21,6 +21,7 @@ from cachekit import redact
 from cachekit.compilers import Compiler, registry
 from cachekit.compilers.prepare import Prepared, salted
 from cachekit.errors import UsageError
+from cachekit.files import opened
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe
 from cachekit.recipe import code as local_modules
@@ -294,7 +295,7 @@ def _python(word: str) -> str:
     program = shutil.which(word) or ""
     if program and not PYTHON.match(Path(program).name):
         first = ""
-        with suppress(OSError), Path(program).open("rb") as stream:
+        with suppress(OSError), opened(program) as stream:
             first = stream.readline(400).decode("utf-8", "replace")
         words = first.removeprefix("#!").split() if first.startswith("#!") else []
         # `#!/usr/bin/env python` names a program, and `#!/usr/bin/python -E` a path.

@@ -24,7 +24,7 @@ from cachekit.process import die_with
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.failure import of_exception
-from cachekit.training.job import Failure, Job, Result
+from cachekit.training.job import Job, Result
 
 RESERVE = 64 << 10  # bytes; a result is smaller
 
@@ -43,11 +43,11 @@ def main() -> int:
         result = _run(job, events)
     except CachekitError as error:
         _trace()
-        result = Result(failure=Failure(error.code, error.message, error.cause, error.hint))
+        result = Result(failure=error.document)
     except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
         folders = [Path(job.output_dir)] if job.mode == "train" else []
         folders += [Path(job.events).parent, Path(tempfile.gettempdir())]
-        result = Result(failure=of_exception(error, events.failed_in, folders))
+        result = Result(failure=of_exception(error, events.failed_in, folders).document)
         _trace()
     with fresh.open("r+b") as stream:
         stream.write(msgspec.json.encode(result))

@@ -14,7 +14,7 @@ from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
-from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
+from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
@@ -46,8 +46,8 @@ class Plan(Struct, frozen=True):
 
     prepared: Prepared
     record: Record | None
-    nearest: Near | None = None
-    reuse: Near | None = None
+    nearest: Nearest | None = None
+    reuse: Nearest | None = None
     found: Found | None = None
     lacking: tuple[File, ...] = ()
     flaw: str = ""
