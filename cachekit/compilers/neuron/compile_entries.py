@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,14 +30,13 @@ from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.log.compiler import read_compiler_log
 from cachekit.compilers.neuron.processes import look
 from cachekit.compilers.neuron.remembered import DAYS, FailureMemory
+from cachekit.compilers.port import Sink
 from cachekit.errors import CompileError
 from cachekit.process import SUBREAPER
 
 POLL = 0.2  # seconds between two tries for somebody else's lock
 LOOK = 5.0  # and between two looks whether it is held at all
 SHOWN = 5  # failed modules that an error names
-
-Sink = Callable[[dict[str, Any]], None]
 
 
 class _Running(Struct):

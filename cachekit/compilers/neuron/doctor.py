@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
-from cachekit.compilers.neuron.entries import CacheEntry, scan
+from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import resolve, resolve_native, stranger, work_folder
@@ -233,10 +233,7 @@ def native(_: Config) -> Iterator[Finding]:
 
 def _entries() -> Sequence[CacheEntry]:
     place = resolve().path
-    try:
-        return scan(place).entries if place else ()
-    except FileNotFoundError:
-        return ()
+    return scan_if_there(place).entries if place else ()
 
 
 def _remove(path: Path) -> str:

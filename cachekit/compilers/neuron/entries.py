@@ -18,6 +18,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.host import public
 from cachekit.errors import CompileError
 from cachekit.text import cause_of
 
@@ -80,6 +81,11 @@ class Scan(Struct, frozen=True):
     unknown: tuple[Unknown, ...]  # the rest
     compilers: tuple[str, ...] = ()  # the compilers' folders, those without modules too
 
+    def of(self, version: str) -> list[CacheEntry]:
+        """The modules of one compiler version, with any commit."""
+        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{public(version)}"
+        return [entry for entry in self.entries if public(entry.compiler) == wanted]
+
 
 def classify(names: Iterable[str]) -> State:
     """The state of a module by its files' names."""
@@ -126,6 +132,14 @@ def scan(root: Path) -> Scan:
     entries.sort(key=lambda entry: (entry.compiler, entry.name))
     unknown.sort(key=lambda one: one.path)
     return Scan(root, tuple(entries), tuple(unknown), tuple(sorted(compilers)))
+
+
+def scan_if_there(root: Path) -> Scan:
+    """As `scan`; a root that nobody has made yet holds nothing."""
+    try:
+        return scan(root)
+    except FileNotFoundError:
+        return Scan(root, (), ())
 
 
 def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], unknown: list[Unknown]) -> None:
