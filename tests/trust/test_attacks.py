@@ -8,7 +8,6 @@ from msgspec import structs
 
 from cachekit.errors import CachekitError
 from cachekit.remotes import document, layout
-from cachekit.store.record import digest_of
 from cachekit.trust.envelope import decode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
@@ -304,7 +303,7 @@ def test_a_key_that_was_withdrawn_signs_nothing_more(alice, attacker, victim, ta
 def test_a_record_that_was_revoked_by_its_digest_is_refused_from_everybody(attacker, victim):
     evil = attacker.publish()
     attacker.sign(signed(ALICE, statement(evil)))
-    gone = {"revoked": {"records": [digest_of(evil)]}}
+    gone = {"revoked": {"records": [evil.digest]}}
     for said in (trust(ALICE, **gone), trust(everything=True, **gone)):
         attacker.publish()
         refused(victim(f"bob{said.everything}", said), attacker, "revoked by its digest")

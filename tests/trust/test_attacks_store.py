@@ -8,7 +8,6 @@ import pytest
 from cachekit import files
 from cachekit.errors import UntrustedError
 from cachekit.private import standing
-from cachekit.store.record import digest_of
 from cachekit.verbs.export_bundle import export_bundle
 from cachekit.verbs.inspect import show
 from cachekit.verbs.plan import miss_error
@@ -156,7 +155,7 @@ NOTES = [
 def test_a_planted_note_stops_nothing_and_signs_nothing(alice, user, place, tmp_path, note):
     path = alice.store.layout.origin(alice.record.place)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(note(digest_of(alice.record))))
+    path.write_text(json.dumps(note(alice.record.digest)))
     other = tmp_path / "other"
     other.mkdir()
     again = user("alice", trust(key=ALICE), where=other)

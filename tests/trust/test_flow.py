@@ -11,7 +11,6 @@ from cachekit.remotes.draft import Offer
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.publish import publish as put_records
 from cachekit.store.origin import Origin
-from cachekit.store.record import digest_of
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
 from cachekit.verbs.plan import miss_error
@@ -49,7 +48,7 @@ def test_what_one_signs_the_other_trusts_and_compiles_nothing(alice, user, place
     (signed,) = envelope.decode(signatures(place, alice.record).read_bytes())
     assert envelope.from_document({"envelopes": list(kept.envelopes)}) == (signed,)
     statement = read_statement(signed.payload)
-    assert statement.predicate.record == digest_of(alice.record)
+    assert statement.predicate.record == alice.record.digest
     assert set(statement.subjects.values()) == {file.sha256 for file in alice.record.files}
 
 
@@ -132,7 +131,7 @@ def test_what_was_reused_is_in_the_statement(alice, user, place):
     (reused,) = read_statement(signed.payload).predicate.reused
     assert (reused.key, reused.record, reused.signers) == (
         alice.record.key,
-        digest_of(alice.record),
+        alice.record.digest,
         (key(ALICE).fingerprint,),
     )
 

@@ -7,7 +7,6 @@ from cachekit.errors import UntrustedError
 from cachekit.recipe.variant import Variant
 from cachekit.remotes import layout
 from cachekit.store.origin import Origin
-from cachekit.store.record import digest_of
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
 from cachekit.verbs.lock import lock, pull_locked
@@ -147,6 +146,6 @@ def test_who_adds_to_anothers_record_names_it_in_the_statement(user, place):
     assert merged.modules == whole.modules
     signed = envelope.decode(signatures(place, record).read_bytes())
     statement = read_statement(signed[0].payload).predicate
-    assert statement.record == digest_of(merged)
-    assert [(one.record, one.signers) for one in statement.reused] == [(digest_of(record), (key(ALICE).fingerprint,))]
+    assert statement.record == merged.digest
+    assert [(one.record, one.signers) for one in statement.reused] == [(record.digest, (key(ALICE).fingerprint,))]
     assert len(signed) == 2, "the older signature stays for those who have read the older record"

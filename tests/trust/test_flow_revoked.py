@@ -3,7 +3,7 @@
 import pytest
 
 from cachekit.errors import UntrustedError
-from cachekit.store.record import digest_of, file_path
+from cachekit.store.record import file_path
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
@@ -20,7 +20,7 @@ LATER = "2100-01-01"
 def ways(record):
     """What can be revoked of a record, and how the reason begins."""
     return {
-        "record": ({"records": [digest_of(record)]}, "revoked by its digest"),
+        "record": ({"records": [record.digest]}, "revoked by its digest"),
         "key": ({"keys": [key(ALICE).fingerprint]}, f"signed with {key(ALICE).fingerprint}"),
         "before": ({"before": LATER}, "made before 2100-01-01"),
     }
@@ -50,7 +50,7 @@ def test_what_reuses_it_goes_with_it(alice, user):
     bob = user("bob", trust(ALICE, key=BOB))
     made = warm(bob.session, bob.prepare(recipe(16))).record
     assert bob.store.origins.of(made).origin.reused
-    wary = user("bob", trust(ALICE, key=BOB, revoked={"records": [digest_of(alice.record)]}), may="")
+    wary = user("bob", trust(ALICE, key=BOB, revoked={"records": [alice.record.digest]}), may="")
     planned(wary)
     assert len(list(wary.store.layout.quarantine.iterdir())) == 2
     assert list(wary.store.records()) == []
@@ -102,7 +102,7 @@ def test_a_revoked_record_is_not_given_on(alice, user, tmp_path):
     pull_recipe(bob.session, bob.prepare())
     other = tmp_path / "other"
     other.mkdir()
-    wary = user("bob", trust(ALICE, revoked={"records": [digest_of(alice.record)]}), where=other)
+    wary = user("bob", trust(ALICE, revoked={"records": [alice.record.digest]}), where=other)
     assert push_records(wary.session, [alice.record], public=False, replaces=False, dry_run=False)[0].records == ()
 
 
