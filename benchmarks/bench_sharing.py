@@ -75,7 +75,7 @@ SNAPSHOT = """
 def sent(pushes: list[Pushed]) -> Pushed:
     (done,) = pushes
     if done.error is not None:
-        sys.exit(f"a push failed: {done.error.message}")
+        sys.exit(f"a push failed: {done.error.as_dict()}")
     return done
 
 

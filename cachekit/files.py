@@ -17,7 +17,7 @@ from typing import IO, BinaryIO, TypeVar
 import msgspec
 
 T = TypeVar("T")
-LARGEST_NOTE = 16 << 20  # bytes
+LARGEST_NOTE = 32 << 20  # bytes
 PIECE = 1 << 20  # bytes
 CHUNK = 256 << 10  # bytes of a buffer that is used again: they stay in the processor's cache
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there

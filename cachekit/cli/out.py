@@ -192,7 +192,7 @@ def warning(line: str) -> None:
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json" and _style.answer is not None:
-        _print(_json({**_style.answer, "error": builtins(problem)}))
+        _print(_json({**_style.answer, "error": problem.as_dict()}))
     lines = problem.lines()
     lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
     if sys.stderr.isatty():  # a log keeps three lines; and messages and hints have what is copied

@@ -216,7 +216,7 @@ class Store:
             record = decode(raw)
         except DamagedRecordError as error:
             self._flaws[key] = f"its record is damaged: {error}"
-            self._quarantine.file(path, str(error), lambda: files.read(path) == raw)
+            self._quarantine.document(path, str(error), raw)
             return None
         if record is None:
             if check_blobs and self._quarantine.tell_once(path):
@@ -224,7 +224,7 @@ class Store:
             return None  # another schema: a miss, and none of our business
         if record.place != place:
             self._flaws[key] = "its record is damaged: it is another key's"
-            self._quarantine.file(path, "it is another key's record", lambda: files.read(path) == raw)
+            self._quarantine.document(path, "it is another key's record", raw)
             return None
         if self.refusal.refuses(record, raw):
             return None
@@ -243,7 +243,7 @@ class Store:
                 file, reason = damaged[0]
                 state = "is missing" if reason == MISSING else f"is damaged: {reason}"
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
-                self._quarantine.file(path, "a blob of it is damaged", lambda: files.read(path) == raw, quiet=True)
+                self._quarantine.document(path, "a blob of it is damaged", raw, quiet=True)
                 return None
         return record
 
