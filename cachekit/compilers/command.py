@@ -83,7 +83,6 @@ def prepare_command(
     declared: Mapping[str, str] | None = None,
     soft: Sequence[str] = (),
     cwd: Path | None = None,
-    source: str = "",
     salt: str = "",
 ) -> Prepared:
     """Make the key of a command.
@@ -94,7 +93,6 @@ def prepare_command(
         declared: Further ingredients, by name.
         soft: Names of arguments that reach no graph: they and their values are left out.
         cwd: Where the command will run.
-        source: For messages.
         salt: Of the settings; see `prepare.salted`.
 
     Raises:
@@ -137,7 +135,7 @@ def prepare_command(
     made = salted(Ingredients(hard, beside), salt)
     return Prepared(
         recipe,
-        source or command.name,
+        command.name,
         Shapes(),
         architecture,
         fingerprint,

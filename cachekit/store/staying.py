@@ -83,9 +83,14 @@ def over(layout: Layout) -> Iterator[Path]:
                 yield path
 
 
+def paths(layout: Layout) -> list[Path]:
+    """Where all notes lie, those that cannot be read among them."""
+    return sorted(layout.staying.glob("*/*.json"))
+
+
 def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
     """All notes that can be read, and where they lie."""
-    for path in sorted(layout.staying.glob("*/*.json")):
+    for path in paths(layout):
         if (one := files.noted(path, Staying)) is not None:
             yield path, one
 

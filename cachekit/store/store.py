@@ -152,12 +152,8 @@ class Store:
         self._in_use.add((file.sha256 for file in record.files), record.key)
         return self.read(record.place) == record
 
-    def missing(self, record: Record) -> list[File]:
-        """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
-        return self.lacking(record.files)
-
     def lacking(self, files: Iterable[File]) -> list[File]:
-        """Files that the store lacks, as `missing` finds those of a record."""
+        """Those of some files that the store lacks, each once; damaged ones are set aside, and lacking then."""
         lacking = []
         for file in {file.sha256: file for file in files}.values():
             reason = self.blobs.check(file, "noted")

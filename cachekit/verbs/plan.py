@@ -160,7 +160,7 @@ def plans(
             planned.append(Plan(one, record))
         elif one.key in found:
             shared = found[one.key].shared.record
-            planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
+            planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.lacking(shared.files))))
         else:
             others = [Known.of(other.shared.record) for other in found.values()]
             planned.append(_miss(one, store, remotes, others, reuse_bytes=reuse_bytes, everywhere=everywhere))
