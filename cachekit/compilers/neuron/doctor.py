@@ -147,7 +147,7 @@ def root(_: Config) -> Iterator[Finding]:
         wrong = Finding("problem", f"{found.path} is not used: somebody else can change it; {whose.why}", run=run)
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
-    repair = f"see `cachekit doctor`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    repair = f"{facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, repair)
     if wrong is not None:
@@ -202,7 +202,7 @@ def foreign(_: Config) -> Iterator[Finding]:
 def native(_: Config) -> Iterator[Finding]:
     """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
     found = resolve_native()
-    repair = f"see `cachekit doctor`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
+    repair = f"{facts.NATIVE_ROOT_VARIABLE} says where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, repair)
     if not found.folder:
