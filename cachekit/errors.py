@@ -56,10 +56,10 @@ class ErrorDocument(Struct, frozen=True):
     """An error for programs."""
 
     code: str
-    exit_code: int
     message: str
-    cause: str
-    hint: str
+    cause: str = ""
+    hint: str = ""
+    exit_code: int = 1
 
 
 class CachekitError(Exception):
@@ -93,7 +93,7 @@ class CachekitError(Exception):
     @property
     def document(self) -> ErrorDocument:
         """The same facts for programs."""
-        return ErrorDocument(self.code, self.exit_code, self.message, self.cause, self.hint)
+        return ErrorDocument(self.code, self.message, self.cause, self.hint, self.exit_code)
 
     def as_dict(self) -> dict[str, str | int]:
         """The same as JSON values."""
