@@ -227,7 +227,7 @@ def _sought(others: Iterable[str] = ()) -> tuple[str, ...]:
 @lru_cache(16)
 def _shapes(values: tuple[str, ...]) -> tuple[str, ...]:
     """Values as they are, and as texts have them: in JSON, addresses, quotes, base64, hex digits; longest first."""
-    found = {one for value in values for one in _encoded(value) if len(one) >= SHORTEST}
+    found = {one for value in values for one in _encoded(value) if len(one) >= SHORTEST or one == value}
     return tuple(sorted(found, key=lambda one: (-len(one), one)))
 
 

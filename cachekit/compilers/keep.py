@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from cachekit import redact
 from cachekit.compilers.cachedir import CacheDir
@@ -17,7 +15,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, StoreError
 from cachekit.events import bypass
 from cachekit.recipe.ingredients import worker_variables
-from cachekit.store import Store
+from cachekit.store import Store, leaks
 from cachekit.store.provenance import provenance
 from cachekit.store.record import Module, Record, Reuse, marked
 
@@ -35,8 +33,7 @@ def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
 def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     """The variables of this environment, and of the recipe's, whose secret values stand in what is kept.
 
-    Compilers write into their files what they find around them, and people into a recipe's name. What is packed inside
-    of a file is not seen.
+    Compilers write into their files what they find around them, and people into a recipe's name.
 
     Raises:
         OSError: A file cannot be read.
@@ -48,9 +45,7 @@ def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     said = json.dumps([prepared.recipe.name, made.hard, made.soft], ensure_ascii=False, default=str)
     found = {name for name, value in secrets.items() if json.dumps(value, ensure_ascii=False)[1:-1] in said}
     for path in harvest.files.values() if harvest and wanted else ():
-        if path.stat().st_size:
-            with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-                found |= {name for name, value in wanted.items() if raw.find(value) >= 0}
+        found |= leaks.holds(path, wanted)
     return frozenset(found)
 
 
@@ -87,8 +82,7 @@ def new_record(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(Struct, frozen=True):
     """What a run had, and where it ran.
 
     Attributes:
@@ -109,7 +103,7 @@ class Keeping:
     cache_dir: CacheDir
     seed: Record | None = None
     replaces: bool = False
-    marks: Mapping[str, bool] = field(default_factory=dict)
+    marks: Mapping[str, bool] = {}
 
     def keep(self, seen: Observed) -> tuple[Record | None, str]:
         """Keep what compiled completely; never fails the run, which has worked.

@@ -14,9 +14,10 @@ from cachekit.remotes.judging import HINT
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
+from cachekit.text import count
 from cachekit.values import Answer
 from cachekit.verbs.plan import plans
-from cachekit.verbs.planned import Planned, planned, shortened, together
+from cachekit.verbs.planned import Planned, planned, shortened, together, warm_it
 
 
 class Before(Struct, frozen=True):
@@ -94,8 +95,9 @@ class Forecast(Answer, frozen=True):
                 hint=HINT,
             )
         return MissError(
-            f"{len(missed)} of {len(self.plans)} are not warm: {shortened([row.name for row in missed])}",
-            hint=f"cachekit warm {missed[0].source}",
+            f"{len(missed)} of {count(len(self.plans), 'recipe')} {'is' if len(missed) == 1 else 'are'} not warm: "
+            + shortened([row.name for row in missed]),
+            hint=warm_it(missed[0].source, missed[0].elsewhere),
         )
 
 
@@ -186,7 +188,7 @@ def _former(store: Store, prepared: Prepared) -> Record | None:
     alike = [one.row for one in store.around(prepared.ingredients.hard).same_job() if one.row.key != prepared.key]
     youngest = sorted(alike, key=lambda row: row.created, reverse=True)
     records = (store.read(row.place) for row in youngest)
-    return next((record for record in records if record and not store.missing(record)), None)
+    return next((record for record in records if record and not store.lacking(record.files)), None)
 
 
 def _others(before: Callable[[Prepared], Sequence[Prepared]], prepared: Prepared) -> Sequence[Prepared]:

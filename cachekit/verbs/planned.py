@@ -22,7 +22,7 @@ from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.compilers.prepare import Prepared
-    from cachekit.remotes.nearest import Near
+    from cachekit.remotes.nearest import Nearest
     from cachekit.verbs.plan import Plan
     from cachekit.verbs.warm import WarmRun
 
@@ -132,8 +132,15 @@ class Planned(Answer, frozen=True, kw_only=True):
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
             cause=self.flaw or near,
-            hint="run it once without --require-warm" if self.model_type == COMMAND else f"cachekit warm {self.source}",
+            hint="run it once without --require-warm"
+            if self.model_type == COMMAND
+            else warm_it(self.source, self.elsewhere),
         )
+
+
+def warm_it(source: str, elsewhere: str) -> str:
+    """The hint of a miss: what to type, and on which machine where that is another one."""
+    return f"on a {elsewhere}: cachekit warm {source}" if elsewhere else f"cachekit warm {source}"
 
 
 def planned(plan: Plan, price: Price | None = None) -> Planned:
@@ -179,11 +186,11 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
     )
 
 
-def _nearest(near: Near, compiler: str) -> NearestRecord:
+def _nearest(near: Nearest, compiler: str) -> NearestRecord:
     return NearestRecord(near.known.key, near.known.recipe, near.place, explained(near.changes, compiler))
 
 
-def _reuse(near: Near) -> ReusedRecord:
+def _reuse(near: Nearest) -> ReusedRecord:
     known, differs = near.known, tuple(change.name for change in near.changes)
     return ReusedRecord(known.key, known.recipe, near.place, known.graphs, known.size, near.fetch, differs)
 
