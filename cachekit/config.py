@@ -368,7 +368,7 @@ def _read(name: str, raw: Any, origin: str) -> Any:
         said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
         raise UsageError(
             f"{said} is not usable",
-            cause=f"from {origin}: {redact.address(str(error))}",
+            cause=("" if origin == "flag" else f"from {origin}: ") + redact.address(str(error)),
             hint=_hint(name, declared, origin),
         ) from error
 
