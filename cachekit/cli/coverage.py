@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,22 +17,14 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # modules of a recipe that are named where there are more of a kind
 
-Recipes = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="[RECIPE...]", help="YAML files, or names from `cachekit zoo`.", autocompletion=options.complete_recipe
-    ),
-]
-Everything = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
-
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="CoverageOfAll")
 def command(
     cache: Cache,
-    recipes: Recipes = None,
+    recipes: options.Recipes = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
-    everything: Everything = False,
+    everything: options.EveryRecipe = False,
     require_warm: Annotated[bool, typer.Option("--require-warm", help="Exit 3 if anything is not cached.")] = False,
 ) -> Shown:
     """Show which modules of a recipe are cached, failed or missing.
@@ -43,7 +35,7 @@ def command(
 
     Example:  cachekit coverage bert
 
-    Example:  cachekit coverage --all --cache local:rw,hf://team/cache:r --require-warm
+    Example:  cachekit coverage --all --cache local:rw,team:r --require-warm
     """
     if bool(recipes) == everything:
         raise UsageError(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,36 +17,24 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # changes of one recipe, for people
 
-Recipes = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="RECIPE...",
-        help="Recipes; by default all that are locked already.",
-        autocompletion=options.complete_recipe,
-    ),
-]
 Check = Annotated[bool, typer.Option("--check", help="Only say whether recipes have changed since; exit 3 if so.")]
-File = Annotated[
-    Optional[Path],
-    typer.Option("--lock-file", metavar="FILE", help="Use this lock file instead of the nearest cachekit.lock."),
-]
 
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="LockFile, CheckedLock")
 def command(
     cache: Cache,
-    recipes: Recipes = None,
+    recipes: options.Recipes = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     check: Check = False,
-    file: File = None,
+    file: options.LockFile = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Pin the exact artifacts of recipes in cachekit.lock.
 
     Keep the file with the project's code. It has each key, its ingredients, and every compiled file with its SHA-256,
     as they are now in the store or on a remote. `cachekit pull --locked` then gives exactly these bytes, or exits 5.
-    Users and hosts are not in the file. Exits 3 if a recipe is not warm.
+    Users and hosts are not in the file. Exits 3 if a recipe is not warm. Without RECIPE, locks again what the file has.
 
     Example:  cachekit store lock bert
 
@@ -70,25 +57,25 @@ def command(
 
 def human(answer: LockFile) -> list[str]:
     """A lock for people."""
-    would = "would be " if answer.dry_run else ""
-    did = f"{would}written" if answer.changed else "up to date"
+    did = ("would write" if answer.dry_run else "wrote") if answer.changed else "nothing changes in"
     kept = f"; {answer.kept} more in it" if answer.kept else ""
-    lines = [f"{answer.file}: {out.count(len(answer.locked), 'recipe')} locked, {did}{kept}"]
+    lines = [f"{did} {answer.file}: {out.count(len(answer.locked), 'recipe')} locked{kept}"]
     for one in answer.locked:
-        where = f"{one.remote}{' at ' + one.revision[:12] if one.revision else ''}"
+        where = f"on {one.remote}{' at ' + one.revision[:12] if one.revision else ''}"
+        where = "in the local store" if one.remote == "local" else where
         what = f"{out.count(one.modules, 'module')}, {out.size(one.bytes)}, key {one.key[:16]}"
-        lines += [f"  {_name(one)}: {what}", f"    {one.directory}, on {where}"]
+        lines += [f"  {_name(one)}: {what}", f"    {one.directory}, {where}"]
     return lines
 
 
 def check_human(answer: CheckedLock) -> list[str]:
     """A check for people: what changed, by recipe."""
-    from cachekit.cli.plan_text import change_text
+    from cachekit.cli.plan import change_text
 
     lines = []
     for one in answer.checked:
         if one.status == "fits":
-            lines.append(f"{_name(one)}: fits  key {one.key[:16]}")
+            lines.append(f"{_name(one)}: unchanged  key {one.key[:16]}")
             continue
         lines.append(f"{_name(one)}: changed  key {one.key[:16]} → {one.key_now[:16]}")
         lines += out.some([f"  {change_text(change)}" for change in one.changes], SHOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -136,16 +137,41 @@ Trust = Annotated[
 Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]
 Wait = Annotated[
     Optional[str],
-    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 600, 10m."),
+    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 90s, 10m."),
+]
+Recipes = Annotated[
+    Optional[list[str]],
+    typer.Argument(
+        metavar="RECIPE...", help="YAML files, or names from `cachekit zoo`.", autocompletion=complete_recipe
+    ),
 ]
 RecipesOrKeys = Annotated[
-    list[str],
+    Optional[list[str]],
     typer.Argument(
         metavar="RECIPE|KEY...",
         help="Recipes, or keys by their first digits (`cachekit store ls`).",
-        show_default=False,
         autocompletion=complete_recipe_or_key,
     ),
+]
+EveryRecipe = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only for this task: text-classification.")]
+ModelName = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="Only this id, a part of one, or a type: bert.")
+]
+MaxPrice = Annotated[
+    Optional[float],
+    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Only what costs at most this per hour."),
+]
+Price = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--price",
+        metavar="[TYPE=]DOLLARS",
+        help="What you pay per hour, for a TYPE or any machine; a TYPE alone takes the registry's price. Repeatable.",
+    ),
+]
+LockFile = Annotated[
+    Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Use this file, not the nearest cachekit.lock.")
 ]
 RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 instead of compiling.")]
 Recache = Annotated[bool, typer.Option("--recache", help="Compile even if a record is stored, and replace it.")]

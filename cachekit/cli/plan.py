@@ -2,72 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Any
 
-import typer
+from msgspec import UNSET
 
 from cachekit import api
 from cachekit.api import Variant
-from cachekit.cli import options, out, plan_text
+from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.values import builtins
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Forecast, Planned
+    from cachekit.api.answers import Change, Forecast, Planned, Row
 
-
-Recipes = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="RECIPE...",
-        help="YAML files, or names from `cachekit zoo`.",
-        show_default=False,
-        autocompletion=options.complete_recipe,
-    ),
-]
-All = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
-Task = Annotated[
-    str, typer.Option("--task", metavar="TASK", help="Recipes of the zoo for this task: text-classification.")
-]
-ModelName = Annotated[
-    str, typer.Option("--model", metavar="NAME", help="Recipes of the zoo for an id, part of one, or a type: bert.")
-]
-MaxPrice = Annotated[
-    Optional[float],
-    typer.Option(
-        "--max-price", metavar="DOLLARS", help="Recipes of the zoo whose machine costs at most this per hour."
-    ),
-]
-HourPrice = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--price",
-        metavar="[TYPE=]DOLLARS",
-        help="What you pay per hour, for a TYPE or any machine; a TYPE alone takes the registry's price. Repeatable.",
-    ),
-]
+LOCAL = "local"  # the store, among places
+CHANGES = 12  # of one difference
+CAUSE = 160  # characters of one that is worth reading in a list
+METHODS = {"measured": "measured:", "scaled": "scaled from", "registry": "measured by"}  # before the source of a figure
+LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="Planned, Forecast")
 def command(
     cache: Cache,
-    recipes: Recipes = None,
-    every: All = False,
-    task: Task = "",
-    model: ModelName = "",
-    max_price: MaxPrice = None,
+    recipes: options.Recipes = None,
+    every: options.EveryRecipe = False,
+    task: options.Task = "",
+    model: options.ModelName = "",
+    max_price: options.MaxPrice = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     require_warm: options.RequireWarm = False,
-    price: HourPrice = None,
+    price: options.Price = None,
 ) -> Shown:
     """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
     on a miss. The compile time of a miss is estimated from records of the same compiler, and its cost from the price of
-    the machine.
+    the machine. --all, --task, --model and --max-price choose among the recipes of the zoo.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -94,7 +70,7 @@ def command(
     if chosen or len(names) > 1:
         found = cache.plan_all(options.variants(names, overrides, tiny=tiny), price=paid)
         missed = found.miss() if require_warm else None
-        return Shown(found, plan_text.several, _each, error=found.error() or missed)
+        return Shown(found, several, _each, error=found.error() or missed)
     return shown(cache.plan(Variant(names[0], overrides or (), tiny), price=paid), require_warm=require_warm)
 
 
@@ -107,7 +83,210 @@ def shown(planned: Planned, *, require_warm: bool) -> Shown:
     modules = out.wants_more()
     return Shown(
         planned,
-        partial(plan_text.one, modules=modules),
+        partial(one, modules=modules),
         lambda answer: str(answer.status),
         error=planned.miss() if require_warm else None,
     )
+
+
+# What people read
+
+
+def one(answer: Planned, *, modules: bool = False) -> list[str]:
+    """A plan.
+
+    Args:
+        answer: The plan.
+        modules: Each of them as well, with the remote that it comes from.
+    """
+    head = f"{answer.recipe}: {answer.status}  {answer.directory}  key {answer.key[:16]}"
+    layout = _layout(answer)
+    if answer.status == "hit":
+        count = out.count(len(answer.modules), "module")
+        graphs = out.count(answer.graphs or 0, "graph")
+        where = "in the local store"
+        if answer.remote != LOCAL:
+            where = f"on {answer.remote}; {out.size(answer.fetch_bytes)} to fetch"
+        saves = f"saves about {out.duration(answer.saved_seconds or 0)}"
+        return [
+            head,
+            f"  {graphs} in {count}, {out.size(answer.bytes)}, {where}",
+            f"  {answer.flaw}; {saves}" if answer.flaw else f"  nothing will compile; {saves}",
+            *layout,
+            *(_modules(answer) if modules else ()),
+        ]
+    lines = [head]
+    near = answer.nearest
+    if answer.flaw:
+        lines.append(f"  {answer.flaw}")
+    for sentence in answer.untrusted:
+        lines += out.labelled("", sentence, 2)
+    if near is None and answer.flaw:
+        pass  # the store has one, and it is useless
+    elif near is None:
+        lines.append("  the store has no record to compare with")
+    else:
+        where = "" if near.remote == LOCAL else f" on {near.remote}"
+        differs = out.count(len(near.changes), "ingredient")
+        nearest = f"nearest is {near.key[:16]} ({near.recipe}){where}; it differs in {differs}:"
+        lines += out.labelled("", nearest, 2)
+        for change in near.changes[:CHANGES]:
+            lines.append(f"    {change_text(change)}")
+            lines += [f"      {words}" for words in change.words]
+        if len(near.changes) > CHANGES:
+            lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
+    lines += [*_time(answer), *_reuse(answer), *layout]
+    where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
+    lines.append(f"  next{where}: cachekit warm {answer.source}")
+    return lines
+
+
+def _layout(answer: Planned) -> list[str]:
+    """How a model is split over cores, and what its training lacks."""
+    hard = answer.ingredients.hard  # a command's have no layout
+    share = hard.get("parallel.tensor_parallel_size", 1) * hard.get("parallel.pipeline_parallel_size", 1)
+    lines = []
+    if share > 1:
+        copies, nodes = hard["parallel.data_parallel_size"], hard["parallel.nodes"]
+        each = " on each node" if nodes > 1 else ""
+        lines.append(f"  {share} cores share a copy of the model; {out.count(copies, 'copy', 'copies')} train{each}")
+    for sentence in answer.lacks.values():
+        lines += out.labelled("", sentence, 2)
+    return lines
+
+
+def _modules(answer: Planned) -> list[str]:
+    rows = [[out.size(one.bytes), one.remote, one.name] for one in answer.modules]
+    return [f"    {line}" for line in out.table(rows, ["size", "where", "module"], right={0})]
+
+
+def _time(answer: Planned) -> list[str]:
+    """How long compiling takes, how sure that is, and what it costs."""
+    expected, price = answer.expected, answer.price
+    if expected is None:
+        return ["  compiling takes an unknown time"]
+    by = f"{METHODS[expected.method]} {expected.source}"
+    lines = [
+        f"  compiling takes about {out.duration(expected.seconds)}",
+        f"    {by}; {out.duration(expected.low)} to {out.duration(expected.high)}",
+    ]
+    if price is not None:
+        machine = f" of a {price.instance}" if price.instance else ""
+        lines.append(f"    {dollars(answer.dollars)} at {price.per_hour:.2f} an hour{machine}")
+    return lines
+
+
+def _reuse(answer: Planned) -> list[str]:
+    """What a warm begins with: how much of it fits, only the compiler knows."""
+    reuse, near = answer.reuse, answer.nearest
+    if reuse is None:
+        return []
+    nearest = near is not None and near.key == reuse.key
+    whose = "the nearest record's" if nearest else f"{reuse.key[:16]}'s ({reuse.recipe})"
+    there = f", {out.size(reuse.fetch_bytes)} to fetch" if reuse.fetch_bytes else ""
+    graphs = out.count(reuse.graphs, "graph")
+    words = f"warm begins with {whose} {graphs}{there}; those that fit need not compile"
+    return out.labelled("", words, 4)
+
+
+def change_text(change: Change) -> str:
+    """One difference: `name: old → new`, long values cut."""
+    return f"{change.name}: {_short(change.old)} → {_short(change.new)}"
+
+
+def _short(value: Any) -> str:
+    words = "(absent)" if value is UNSET else str(builtins(value))
+    return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
+
+
+def dollars(amount: float | None) -> str:
+    """Money for people, to the cent, and finer where that would be nothing; `?` where it is not known."""
+    if amount is None:
+        return "?"
+    return f"${amount:,.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.3f}"  # noqa: PLR2004
+
+
+def several(answer: Forecast) -> list[str]:
+    """Many plans: a line each, what it all comes to, and what could not be planned."""
+    planned = [row for row in answer.plans if row.status != "failed"]
+    lines = _table(planned) if planned else []
+    causes = set()
+    for row in answer.plans:
+        if (error := row.error) is not None:
+            told = error.cause if error.cause not in causes and len(error.cause) <= CAUSE else ""
+            causes.add(error.cause)
+            lines += out.labelled("failed  ", out.about(row.name, error.message) + (f": {told}" if told else ""))
+    return [*lines, "", *_totals(answer), *_next(planned)]
+
+
+def _table(planned: Sequence[Row]) -> list[str]:
+    names: dict[str, str] = {}  # of remotes, as the table has them
+    costs = any(row.price for row in planned)
+    header = ["recipe", "plan", "where", "to fetch", "compiling", *(["cost"] if costs else [])]
+    head, *rows = out.table([_row(row, names, costs=costs) for row in planned], header, right={3, 4, 5})
+    kinds: dict[str, list[str]] = {}  # of compilers and machines, in the order in which they come
+    for row, line in zip(planned, rows, strict=True):
+        machine = f" on {row.elsewhere}" if row.elsewhere else ""
+        kinds.setdefault(f"{row.directory}{machine}", []).append(line)
+    lines = [line for kind, found in kinds.items() for line in (f"{kind}:", *found)]
+    lines = [head, *(lines if len(kinds) > 1 else rows)]
+    if len(kinds) == 1:
+        lines.insert(0, f"{next(iter(kinds))}:")
+    lines += [f"{short} is {name}" for name, short in names.items() if short != name]
+    if any(row.same_as for row in planned):
+        lines.append("= has the same graphs as a recipe above it, and counts once")
+    return lines
+
+
+def _row(row: Row, names: dict[str, str], *, costs: bool) -> list[str]:
+    status = "goes cold" if row.goes_cold else row.status
+    missed = row.status == "miss"
+    seconds, same = row.expected_seconds, bool(row.same_as)
+    takes = "=" if same else "?" if seconds is None else f"about {out.duration(seconds)}"
+    fetch = "=" if same else out.size(row.fetch_bytes)
+    cells = [
+        row.name,
+        status,
+        "" if missed else _cache(row.remote, names),
+        fetch if not missed and row.fetch_bytes else "",
+        takes if missed else "",
+    ]
+    return [*cells, ("=" if same else dollars(row.dollars)) if missed else ""] if costs else cells
+
+
+def _cache(remote: str, names: dict[str, str]) -> str:
+    if remote not in names:
+        names[remote] = remote if len(remote) <= LONGEST else f"cache {1 + sum(s != n for n, s in names.items())}"
+    return names[remote]
+
+
+def _totals(answer: Forecast) -> list[str]:
+    sums = answer.totals
+    kinds = {"hit": sums.hit, "miss": sums.miss, "failed": sums.failed}
+    counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+    lines = [f"{out.count(sums.recipes, 'recipe')}: {counts}"]
+    if sums.fetch_bytes:
+        lines.append(f"  to fetch: {out.size(sums.fetch_bytes)}")
+    if sums.miss:
+        lines.append(f"  to compile: {_cost(sums.unknown_seconds, sums.expected_seconds, sums.dollars)}")
+    if sums.goes_cold:
+        cold = out.count(sums.goes_cold, "recipe goes", "recipes go")
+        costs = _cost(sums.goes_cold_unknown_seconds, sums.goes_cold_expected_seconds, sums.goes_cold_dollars)
+        lines.append(f"  {cold} cold with this toolchain: {costs}")
+    return lines
+
+
+def _cost(unknown: int, seconds: float, paid: float) -> str:
+    words = f"about {out.duration(seconds)}" if seconds else ""
+    if seconds and paid:
+        words += f", {dollars(paid)}"
+    left = f"{out.count(unknown, 'key')} of unknown time" if unknown else ""
+    return ", and ".join(part for part in (words, left) if part) or "nothing of its own"
+
+
+def _next(planned: Sequence[Row]) -> list[str]:
+    missed = next((row for row in planned if row.status == "miss" and not row.same_as), None)
+    if missed is None:
+        return []
+    where = f" on a {missed.elsewhere}" if missed.elsewhere else ""
+    return ["", f"next{where}: cachekit warm {missed.source}"]

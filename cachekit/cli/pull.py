@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # modules that were left, for people
 
-Recipes = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="RECIPE...", help="YAML files, or names from `cachekit zoo`.", autocompletion=options.complete_recipe
-    ),
-]
 ModuleNames = Annotated[
     Optional[list[str]],
     typer.Option("--module", metavar="NAME", help="Fetch a module by its name, without a record. Repeatable."),
@@ -40,21 +33,18 @@ AllOf = Annotated[
 LockedOnly = Annotated[
     bool, typer.Option("--locked", help="Fetch exactly what cachekit.lock says; exit 5 if it cannot be fetched.")
 ]
-LockFile = Annotated[
-    Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Use this file, not the nearest cachekit.lock.")
-]
 
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="Pulls")
 def command(
     cache: Cache,
-    recipes: Recipes = None,
+    recipes: options.Recipes = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     module: ModuleNames = None,
     all_of: AllOf = None,
     locked: LockedOnly = False,
-    lock_file: LockFile = None,
+    lock_file: options.LockFile = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Fetch what recipes need, so that they run without the network. Exits 3 if no remote has a record.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,14 +15,6 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # files, for people
 
-Names = Annotated[
-    Optional[list[str]],
-    typer.Argument(
-        metavar="RECIPE|KEY...",
-        help="Recipes, or keys from `cachekit store ls`; all records by default.",
-        autocompletion=options.complete_recipe_or_key,
-    ),
-]
 Pending = Annotated[bool, typer.Option("--pending", help="Push only what could not be pushed before.")]
 Public = Annotated[bool, typer.Option("--public", help="Also push to a remote that anybody can read.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace other records of the same keys.")]
@@ -32,7 +24,7 @@ Recheck = Annotated[bool, typer.Option("--recheck", help="Also read what is ther
 @verb("home", "compiler", "cache", answers="Pushes")
 def command(
     cache: Cache,
-    names: Names = None,
+    names: options.RecipesOrKeys = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     pending: Pending = False,
@@ -43,8 +35,8 @@ def command(
 ) -> Shown:
     """Send new records of the store to the remotes.
 
-    Pushes to every writable remote. A remote that anybody can read needs --public; what the records reveal about this
-    machine is shown first.
+    Pushes to every writable remote: all records, where none is named. A remote that anybody can read needs --public;
+    what the records reveal about this machine is shown first.
 
     Example:  cachekit push bert --cache local:rw,hf://team/cache:rw --dry-run
     """
@@ -68,14 +60,20 @@ def human(answer: Pushes) -> list[str]:
     lines = []
     for one in answer.pushed:
         if one.error:
-            lines.append(f"{one.remote}: failed: {one.error.message}")
+            lines += out.labelled("", f"{one.remote}: {'nothing sent' if one.refused else one.error.message}")
             lines += _refused(one)
             lines += [f"  would tell: {leak}" for leak in one.leaks]
             continue
         would = "would be " if answer.dry_run else ""
-        new = f"{out.count(len(one.records), 'record')} and {out.count(len(one.files), 'file')} {would}sent"
-        signed = f", {out.count(len(one.signatures), 'record')} {would}signed" if one.signatures else ""
-        lines.append(f"{one.remote}: {new}{signed}, {out.size(one.bytes)}; {one.unchanged} there already")
+        done = []
+        if one.records or one.files:
+            new = f"{out.count(len(one.records), 'record')} and {out.count(len(one.files), 'file')}"
+            done.append(f"{new} {would}sent, {out.size(one.bytes)}")
+        if one.signatures:
+            done.append(f"{out.count(len(one.signatures), 'record')} {would}signed")
+        if one.unchanged:
+            done.append(f"{out.count(one.unchanged, 'record')} there already")
+        lines.append(f"{one.remote}: {'; '.join(done) or 'nothing to send'}")
         lines += _refused(one)
         if answer.dry_run:
             lines += [f"  tells: {leak}" for leak in one.leaks]
@@ -88,4 +86,5 @@ def human(answer: Pushes) -> list[str]:
 
 def _refused(one: Pushed) -> list[str]:
     """The records that are not given to others."""
-    return out.some([f"  not given: {it.recipe} ({it.key[:12]}): {it.reason}" for it in one.refused], SHOWN)
+    refused = out.some([f"{it.recipe} ({it.key[:12]}): {it.reason}" for it in one.refused], SHOWN)
+    return [line for words in refused for line in out.labelled("  not given: ", words)]

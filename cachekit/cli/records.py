@@ -1,4 +1,4 @@
-"""`cachekit store ls`, `show` and `rm`: what records the store has, one of them whole, and away with some."""
+"""`cachekit store ls`, `show`, `rm`, `pin` and `unpin`: the records of the store, one whole, and which go or stay."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Builder, Deleted, Listed, Source, StoredModule, StoredRecord
+    from cachekit.api.answers import Builder, Deleted, Listed, Pinned, Source, StoredModule, StoredRecord
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")  # whole in the JSON
 
@@ -26,6 +27,7 @@ Key = Annotated[
         autocompletion=options.complete_key,
     ),
 ]
+List = Annotated[bool, typer.Option("--list", "-l", help="Only list what is pinned.")]
 Force = Annotated[bool, typer.Option("--force", help="Remove pinned records too, and those in use.")]
 
 
@@ -42,7 +44,7 @@ def ls(cache: Cache) -> Shown:
 def listed(found: list[Listed], home: str) -> list[str]:
     """Records as a table; they are taken out of the list, so that of 100,000 no two forms lie in memory."""
     if not found:
-        return [f"the store at {home} has no records; next: cachekit warm RECIPE"]
+        return [f"the store at {home} has no records", "next: cachekit warm RECIPE"]
     found.reverse()
     rows, same = [], dict[str, str]()
     while found:
@@ -72,11 +74,16 @@ def show(cache: Cache, key: Key) -> Shown:
 def shown(answer: StoredRecord) -> list[str]:
     """A record for people."""
     made = answer.provenance
-    agrees = "hashing them gives this key" if answer.key_of_ingredients == answer.key else "THEY DO NOT GIVE IT"
+    agrees = (
+        "hashing them gives this key"
+        if answer.key_of_ingredients == answer.key
+        else "hashing them does NOT give this key"
+    )
+    took = out.duration(answer.compile_seconds)
     lines = [
         f"key        {answer.key}",
         f"recipe     {answer.recipe}",
-        f"compiler   {answer.directory}, {answer.graphs} graphs, {out.duration(answer.compile_seconds)}",
+        f"compiler   {answer.directory}, {out.count(answer.graphs, 'graph')}, compiled in {took}",
         f"made       {out.moment(made.created)} by {made.user}@{made.host} {made.instance}".rstrip(),
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
         *_origin(answer),
@@ -146,7 +153,7 @@ def _cut(digest: re.Match[str]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value)) or "(none)"
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    return json.dumps(value) if value is None or value == "" or isinstance(value, bool) else str(value)
 
 
 @verb("home", "compiler", answers="list[Deleted]")
@@ -174,7 +181,87 @@ def removed(found: list[Deleted]) -> list[str]:
         name = " ".join(filter(None, [one.key[:12], one.recipe, f"({one.directory})"]))
         lines.append(f"{would} {name}: {out.count(len(one.files), 'file')}, {out.size(one.bytes)}")
         if one.shared_bytes:
-            lines.append(f"  {out.size(one.shared_bytes)} stay: other records name them, or a process uses them")
+            lines.append(f"  {out.size(one.shared_bytes)} stay: other records name these files, or a process uses them")
         if one.unpinned:
             lines.append("  it was pinned, and is no longer")
     return lines
+
+
+@verb("home", "compiler", answers="list[Pinned]")
+def pin(
+    cache: Cache,
+    names: options.RecipesOrKeys = None,
+    overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
+    listing: List = False,
+) -> Shown:
+    """Keep a recipe's record, whatever limits `cachekit store gc` has.
+
+    Pins the recipe's current key: after an upgrade or an edit the recipe has another key. If the key is not warm yet,
+    what is made for it later is kept.
+
+    Example:  cachekit store pin bert
+
+    Example:  cachekit store pin --list
+    """
+    if not names and not listing:
+        raise UsageError("nothing to pin", hint="name a recipe or a key, or --list")
+    if names and listing:
+        raise UsageError("names and --list were both given", hint="leave out one of them")
+    if listing:
+        return Shown(cache.pins(), pinned_now, keys)
+    return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny)), pinned, keys)
+
+
+def keys(found: list[Pinned]) -> str:
+    """Keys for scripts."""
+    return "\n".join(one.key for one in found)
+
+
+def pinned_now(found: list[Pinned]) -> list[str]:
+    """All pins, for people."""
+    if not found:
+        return ["nothing is pinned; next: cachekit store pin RECIPE"]
+    rows = [
+        [
+            "-" if one.bytes is None else out.size(one.bytes),
+            one.key[:12],
+            one.recipe,
+            one.directory or "(no record yet)",
+            one.pinned[:10],
+        ]
+        for one in found
+    ]
+    return out.table(rows, ["size", "key", "recipe", "compiler", "pinned"], right=(0,), cut=(2, 3))
+
+
+def pinned(found: list[Pinned]) -> list[str]:
+    """What was pinned, for people."""
+    lines = []
+    for one in found:
+        name = " ".join(filter(None, [one.key[:12], one.recipe]))
+        size = "no record yet: it is kept once it is made" if one.bytes is None else out.size(one.bytes)
+        lines.append(f"{'pinned' if one.changed else 'was pinned already:'} {name}, {size}")
+    return lines
+
+
+@verb("home", "compiler", answers="list[Pinned]")
+def unpin(
+    cache: Cache,
+    names: options.RecipesOrKeys,
+    overrides: options.Overrides = None,
+    tiny: options.Tiny = False,
+) -> Shown:
+    """Let `cachekit store gc` remove a pinned record again.
+
+    Example:  cachekit store unpin bert
+    """
+    return Shown(cache.unpin(*options.variants(names, overrides, tiny=tiny)), unpinned, keys)
+
+
+def unpinned(found: list[Pinned]) -> list[str]:
+    """What was let go, for people."""
+    names = (" ".join(filter(None, [one.key[:12], one.recipe])) for one in found)
+    return [
+        f"{'unpinned' if one.changed else 'was not pinned:'} {name}" for name, one in zip(names, found, strict=True)
+    ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from cachekit import api
-from cachekit.cli import options, out, plan_text
+from cachekit.cli import options, out
+from cachekit.cli.plan import one
 from cachekit.cli.stop import CommandExit
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -93,7 +94,7 @@ def _declared(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _plan(answer: Planned) -> list[str]:
-    lines = plan_text.one(answer)
+    lines = one(answer)
     return [line for line in lines if not line.startswith("  next")]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from cachekit.cli import out
+from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 from cachekit.text import dollars
@@ -37,10 +37,6 @@ Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine
 Instance = Annotated[
     str, typer.Option("--instance", metavar="TYPE", help="Add dollars, at the price of this machine type.")
 ]
-OwnPrice = Annotated[
-    Optional[list[str]],
-    typer.Option("--price", metavar="[TYPE=]DOLLARS", help="Add dollars, at what you pay per hour. Repeatable."),
-]
 Html = Annotated[
     Optional[Path], typer.Option("--html", metavar="FILE", help="Also write an HTML page with small charts.")
 ]
@@ -60,7 +56,7 @@ def command(
     by: By = "day",
     cost: Cost = False,
     instance: Instance = "",
-    price: OwnPrice = None,
+    price: options.Price = None,
     html: Html = None,
     trace: Trace = None,
 ) -> Shown:

@@ -10,9 +10,10 @@ import typer
 
 from cachekit import api
 from cachekit.api import Variant
-from cachekit.cli import options, out, why_text
-from cachekit.cli import plan as plan_verb
+from cachekit.cli import options, out
+from cachekit.cli.plan import shown
 from cachekit.cli.verb import Shown, verb
+from cachekit.cli.warm import bypassed
 from cachekit.text import typed
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def command(
 ) -> Shown:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
 
-    What is not warm is warmed first. The figures also go to cachekit-result.json in the output folder.
+    What is not warm is warmed first.
+
+    The figures also go to cachekit-result.json in the output folder.
 
     Example:  cachekit train recipes/bert.yaml --resume auto
     """
@@ -66,7 +69,7 @@ def command(
         out.note(f"training {typed(recipe, last.overrides, {}, tiny=tiny)}")
     variant = Variant(recipe, changes, tiny)
     if dry_run:
-        return plan_verb.shown(cache.plan(variant), require_warm=require_warm)
+        return shown(cache.plan(variant), require_warm=require_warm)
     done = cache.train(
         variant,
         output_dir=output_dir,
@@ -95,4 +98,4 @@ def human(answer: Trained) -> list[str]:
         f"cachekit itself took {out.duration(answer.overhead_seconds)}"
     )
     lines.append(f"  took {out.duration(answer.seconds)} in all; the model is in {answer.output_dir}")
-    return [*lines, *why_text.bypassed(answer)]
+    return [*lines, *bypassed(answer)]

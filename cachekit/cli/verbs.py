@@ -62,11 +62,13 @@ STORE = {
     "show": Verb("records", "Show a record: its ingredients, its modules, and who made it.", "show"),
     "verify": Verb("verify", "Check every record and every file of the store."),
     "gc": Verb("gc", "Remove what is no longer needed from the store."),
-    "pin": Verb("pin", "Keep a recipe's record, whatever limits `cachekit store gc` has."),
-    "unpin": Verb("pin", "Let `cachekit store gc` remove a pinned record again.", "unpin"),
+    "pin": Verb("records", "Keep a recipe's record, whatever limits `cachekit store gc` has.", "pin"),
+    "unpin": Verb("records", "Let `cachekit store gc` remove a pinned record again.", "unpin"),
     "rm": Verb("records", "Remove records from the store, with the files that only they name.", "rm"),
-    "export": Verb("export", "Write records as one file for a machine without a network, or as a Neuron cache."),
-    "import": Verb("import_cache", "Take a bundle, or the finished modules of a Neuron cache."),
+    "export": Verb(
+        "export_import", "Write records as one file for a machine without a network, or as a Neuron cache.", "export"
+    ),
+    "import": Verb("export_import", "Take a bundle, or the finished modules of a Neuron cache.", "take"),
     "lock": Verb("lock", "Pin the exact artifacts of recipes in cachekit.lock."),
     "neff": Verb("neff", "Describe NEFFs: what they are, whether they are whole, and what they leak."),
 }

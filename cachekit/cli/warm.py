@@ -10,16 +10,17 @@ import typer
 
 from cachekit import api
 from cachekit.api import Variant
-from cachekit.cli import options, out, why_text
-from cachekit.cli import plan as plan_verb
+from cachekit.cli import options, out
+from cachekit.cli.plan import shown
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import CheckedBuild, Warmed, WarmedAll
+    from cachekit.api.answers import CheckedBuild, Trained, Warmed, WarmedAll
 
 SHOWN = 12  # parts that differ, for people
+CHOSEN = frozenset({"recache", "remote-offline", "remote-read-only", "remote-write-only"})  # by who gave the command
 
 Recipe = Annotated[
     Optional[str],
@@ -74,7 +75,7 @@ def command(
     variant = Variant(recipe, changes, tiny)
     if dry_run:
         api.check_contradiction(require_warm=require_warm, recache=recache)
-        return plan_verb.shown(cache.plan(variant), require_warm=require_warm)
+        return shown(cache.plan(variant), require_warm=require_warm)
     if check_build:
         done = cache.check_build(variant)
         return Shown(done, human_checked, lambda answer: str(answer.status))
@@ -138,4 +139,11 @@ def human(answer: Warmed) -> list[str]:
         lines.append(f"  {what} came from the nearest record, {near.key[:16]}")
     waited = f", of which {out.duration(answer.waited_seconds)} waiting" if answer.waited_seconds >= 1 else ""
     lines.append(f"  took {out.duration(answer.seconds)} in all{waited}")
-    return [*lines, *why_text.bypassed(answer), f"  next: {answer.next}"]
+    return [*lines, *bypassed(answer), f"  next: {answer.next}"]
+
+
+def bypassed(answer: Warmed | Trained) -> list[str]:
+    """A line of a run's summary, where the run bypassed the cache or a part of it, and nobody wanted that."""
+    found = {reason: count for reason, count in answer.bypassed.items() if reason not in CHOSEN}
+    told = ", ".join(reason if count == 1 else f"{reason} ({count} times)" for reason, count in found.items())
+    return out.labelled("bypassed the cache: ", told, 2) if told else []

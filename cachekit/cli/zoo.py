@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from msgspec import structs
 
 from cachekit import api
-from cachekit.cli import options, out, zoo_new, zoo_text
+from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import cause_of
+from cachekit.values import builtins
+
+if TYPE_CHECKING:
+    from cachekit.api.answers import (
+        Checked,
+        InstanceRow,
+        ModelRow,
+        NewRecipe,
+        Note,
+        RecipeEntry,
+        RecipeRow,
+        ToolchainRow,
+        ZooExpected,
+        ZooModel,
+    )
 
 app = typer.Typer(
     add_completion=False,
@@ -22,17 +40,13 @@ app = typer.Typer(
     invoke_without_command=True,
 )
 
+# What follows the command's first word is the command's, whatever it looks like.
+WORDS_FOLLOW = {"allow_interspersed_args": False}
+PACKAGES = ("neuronx-cc", "torch-neuronx")  # of a toolchain's; the JSON has them all
+
 Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances or toolchains.")]
-Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only what is for this task: text-classification.")]
-ModelName = Annotated[
-    str, typer.Option("--model", metavar="NAME", help="Only this id, a part of one, or a type: bert.")
-]
 InstanceName = Annotated[
     str, typer.Option("--instance", metavar="TYPE", help="Only this type or family: trn1.2xlarge, or trn1.")
-]
-MaxPrice = Annotated[
-    Optional[float],
-    typer.Option("--max-price", metavar="DOLLARS", min=0, help="Only what costs at most this per hour."),
 ]
 OwnPrice = Annotated[
     Optional[list[str]],
@@ -48,6 +62,18 @@ Name = Annotated[
     ),
 ]
 Files = Annotated[Optional[list[Path]], typer.Argument(metavar="[FILE...]", help="Recipes; by default all of the zoo.")]
+Words = Annotated[
+    Optional[list[str]],
+    typer.Argument(metavar="[COMMAND...]", help="A call of run_glue.py or a similar script, as you would type it."),
+]
+Source = Annotated[
+    Optional[Path],
+    typer.Option("--from", metavar="FILE", help="A script that has such a call, or another trainer's YAML."),
+]
+Goal = Annotated[
+    Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Where the recipe goes; stdout by default.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 @app.callback()
@@ -72,10 +98,10 @@ def _top(
 @verb(answers="list[RecipeRow], list[ModelRow], list[InstanceRow], list[ToolchainRow]")
 def ls(
     topic: Topic = "recipes",
-    task: Task = "",
-    model: ModelName = "",
+    task: options.Task = "",
+    model: options.ModelName = "",
     instance: InstanceName = "",
-    max_price: MaxPrice = None,
+    max_price: options.MaxPrice = None,
     price: OwnPrice = None,
 ) -> Shown:
     """List recipes, models, instances or toolchains, by task and price.
@@ -85,7 +111,7 @@ def ls(
     Example:  cachekit zoo ls models --model roberta
     """
     rows = api.zoo_rows(topic, task=task, model=model, instance=instance, max_price=max_price, price=price or ())
-    return Shown(rows, partial(zoo_text.listed, topic), lambda found: "\n".join(row.name for row in found))
+    return Shown(rows, partial(listed, topic), lambda found: "\n".join(row.name for row in found))
 
 
 @app.command("show")
@@ -96,7 +122,7 @@ def show(name: Name, price: OwnPrice = None) -> Shown:
     Example:  cachekit zoo show bert --price trn1.2xlarge=0.40
     """
     found = api.zoo_entry(name, price=price or ())
-    return Shown(found, zoo_text.in_full, lambda found: found.path if found.kind == "recipe" else found.name)
+    return Shown(found, in_full, lambda found: found.path if found.kind == "recipe" else found.name)
 
 
 @app.command("check")
@@ -109,7 +135,44 @@ def check(files: Files = None) -> Shown:
 
     Example:  cachekit zoo check my-recipe.yaml
     """
-    return Shown(api.check_recipes(files or ()), zoo_text.checked, lambda found: str(found.status))
+    return Shown(api.check_recipes(files or ()), checked, lambda found: str(found.status))
+
+
+@app.command("new", context_settings=WORDS_FOLLOW)
+@verb(answers="NewRecipe")
+def new(
+    words: Words = None,
+    source: Source = None,
+    goal: Goal = None,
+    force: Force = False,
+) -> Shown:
+    """Turn a command line or another trainer's YAML into a recipe.
+
+    What could not be carried over is listed on stderr, and in the recipe as comments.
+
+    Example:  cachekit zoo new -o my.yaml -- python run_glue.py --task_name mrpc
+
+    Example:  cachekit zoo new --from train.sh --output recipe.yaml
+    """
+    if bool(words) is (source is not None):
+        raise UsageError(
+            "give a command line or --from FILE",
+            cause="both were given" if words else "neither was given",
+            hint="cachekit zoo new --from train.sh, or cachekit zoo new -- COMMAND",
+        )
+    if goal is not None and goal.exists() and not force:
+        raise UsageError(f"{goal} exists already", hint="name another file with --output, or add --force")
+    done = api.new_recipe(source or words or ())
+    if goal is not None:
+        try:
+            goal.write_text(done.text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"{goal} cannot be written", cause=cause_of(error), hint="name another file with --output"
+            ) from error
+    done = structs.replace(done, path=str(goal or ""))
+    notes = [*_grouped("to be done", done.to_do), *_grouped("not carried over", done.not_carried_over)]
+    return Shown(done, made, lambda found: found.path or found.recipe.name, notes=tuple(notes))
 
 
 @app.command("schema")
@@ -123,4 +186,131 @@ def schema() -> int:
     return 0
 
 
-app.command(zoo_new.NAME, context_settings=zoo_new.CONTEXT)(zoo_new.command)
+# What people read
+
+
+def _recipe(row: RecipeRow) -> list[str]:
+    price = "" if row.price_per_hour is None else f"{row.price_per_hour:.2f}"
+    return [row.name, row.task, (row.instances or ("",))[0], price]
+
+
+def _model(row: ModelRow) -> list[str]:
+    return [row.type, _parameters(row), row.licence, row.name]
+
+
+def _instance(row: InstanceRow) -> list[str]:
+    cores = f"{row.chips} x {row.cores // row.chips}"
+    return [row.name, row.accelerator, cores, f"{row.device_memory_gib:.0f} GiB", _price(row, month=True)]
+
+
+def _toolchain(row: ToolchainRow) -> list[str]:
+    versions = (row.packages.get(name, "").partition("+")[0] for name in PACKAGES)
+    return [row.name, row.released, *versions, " ".join(row.targets)]
+
+
+# Of each topic: the header, and the cells of a row.
+TABLES: dict[str, tuple[list[str], Callable[[Any], list[str]]]] = {
+    "recipes": (["recipe", "task", "instance", "$ an hour"], _recipe),
+    "models": (["type", "size", "licence", "model"], _model),
+    "instances": (["instance", "accelerator", "cores", "memory", "price per hour"], _instance),
+    "toolchains": (["toolchain", "released", *PACKAGES, "targets"], _toolchain),
+}
+
+
+def listed(topic: str, rows: Sequence[RecipeRow | ModelRow | InstanceRow | ToolchainRow]) -> list[str]:
+    """Rows of a topic."""
+    if not rows:
+        return [f"no {topic} of that kind"]
+    header, cells = TABLES[topic]
+    lines = out.table([cells(row) for row in rows], header)
+    if topic == "recipes":
+        lines += ["", "next: cachekit zoo show RECIPE, cachekit plan RECIPE, cachekit warm RECIPE"]
+    return lines
+
+
+def _parameters(model: ModelRow) -> str:
+    return f"{model.parameters / 1e6:.0f}M"
+
+
+def _price(row: InstanceRow, *, month: bool = False) -> str:
+    """What an hour costs, and who says so; in a table only where and in which month."""
+    quoted, paid = row.price, row.price_per_hour
+    if paid is None:
+        return "unknown"
+    if quoted is None or quoted.per_hour != paid:
+        return f"{paid:.2f} {quoted.currency if quoted else 'USD'} (yours)"
+    said = f"{paid:.2f} {quoted.currency} ({quoted.region}, {quoted.date[:7] if month else quoted.date})"
+    return said if month else f"{said}, {quoted.terms}; {quoted.source}"
+
+
+def in_full(entry: RecipeEntry | ZooModel | InstanceRow | ToolchainRow) -> list[str]:
+    """One entry; of a recipe its file, which is made to be read."""
+    lines = [f"{entry.kind} {entry.name}"]
+    if entry.kind == "recipe":
+        if (model := entry.model) is not None:
+            size = f"{_parameters(model)} parameters"
+            lines += out.labelled("  model    ", f"{model.name}, {model.type}, {size}, {model.licence}")
+        for expected in entry.expect:
+            lines += _expected(expected)
+        return [*lines, f"  file     {entry.path}", "", *entry.text.rstrip("\n").split("\n")]
+    if entry.kind == "instance":
+        lines += out.labelled("  price per hour ", _price(entry))
+    fields = builtins(entry)
+    width = max(map(len, fields)) + 2
+    for field, value in fields.items():
+        if field not in {"kind", "name", "price", "price_per_hour"} and value not in (None, [], (), {}, ""):
+            lines += _field(field, value, width)
+    return lines
+
+
+def _field(field: str, value: Any, width: int, indent: int = 2) -> list[str]:
+    if isinstance(value, dict):
+        inner = max(map(len, value)) + 2
+        deeper = (line for name, item in value.items() for line in _field(name, item, inner, indent + 2))
+        return [" " * indent + field, *deeper]
+    words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return out.labelled(field.ljust(width), words, indent)
+
+
+def _expected(expected: ZooExpected) -> list[str]:
+    said = [f"{name} {value:g}" for name, value in expected.metrics.items()]
+    if expected.train_seconds is not None:
+        said.append(out.duration(expected.train_seconds))
+    if expected.dollars is not None:
+        said.append(f"${expected.dollars:.2f}")
+    if expected.cost is not None:
+        said.append(f"${expected.cost:.2f} at ${expected.price_per_hour:.2f} an hour")
+    elif expected.price_per_hour is not None:
+        said.append(f"${expected.price_per_hour:.2f} an hour")
+    source = ", ".join(part for part in (expected.source, expected.note) if part)
+    return out.labelled(f"  {expected.instance.ljust(16)} ", "; ".join([*said, source]))
+
+
+def checked(answer: Checked) -> list[str]:
+    """What a check found."""
+    lines = []
+    for finding in answer.findings:
+        lines.append(f"{'note' if finding.note else 'WRONG'}  {out.about(finding.where, finding.problem)}")
+        if finding.hint:
+            lines.append(f"         {finding.hint}")
+    looked = ", ".join(out.count(number, what.removesuffix("s")) for what, number in answer.looked_at.items())
+    return [*lines, f"{looked} checked: {'nothing is wrong' if answer.status == 'ok' else 'see above'}"]
+
+
+def _grouped(title: str, notes: Sequence[Note]) -> list[str]:
+    """Notes for people: those with one reason together."""
+    groups: dict[str, list[str]] = {}
+    for note in notes:
+        groups.setdefault(note.why, []).append(note.what)
+    return [f"{title}: {', '.join(whats)}: {why}" for why, whats in groups.items()]
+
+
+def made(answer: NewRecipe) -> list[str]:
+    """A new recipe: its text, or where it was written."""
+    if not answer.path:
+        return answer.text.rstrip("\n").split("\n")
+    left = out.count(len(answer.not_carried_over), "thing")
+    lines = [f"{answer.path}: {answer.recipe.task}, {left} not carried over"]
+    if answer.to_do:
+        lines.append(f"  to be done first: {', '.join(note.what for note in answer.to_do)}")
+    return [*lines, f"  next: cachekit plan {answer.path}"]

@@ -30,9 +30,11 @@ _NAME = 80  # characters of a stranger's name that are shown
 Mode = Literal["owner", "signed", "all"]
 MODES: tuple[Mode, ...] = ("owner", "signed", "all")
 HINT = (
-    f"{CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`); "
-    'or, for everybody who may write there, put trust = "all" beside its url in cachekit.toml, or pass --trust-all'
+    f"{CODE}: let its maker sign it (`cachekit trust init`, then `cachekit push`), and name the signer "
+    "(`cachekit trust add NAME KEY`); or, if you trust everybody who may write there, "
+    'put trust = "all" beside its url in cachekit.toml, or pass --trust-all'
 )
+OWN = "compile it here: `cachekit warm RECIPE --recache`; then it is yours"  # for a record that others made
 
 
 class Trust(Struct, frozen=True):
@@ -98,8 +100,10 @@ class Trust(Struct, frozen=True):
         if self.only:
             enough = {"here", "signed", self.only}
             if lacking := [remote for remote, how in sources if how not in enough]:
-                wanted = "" if self.only == "signed" else ", or from a place of yours,"
-                return Refused(f"from {lacking[0]}, not signed{wanted} and --trust asks for that", revoked=False)
+                lacks = " and not signed, which --trust signed asks for"
+                if self.only == "owner":
+                    lacks = ", no place of yours, and not signed: --trust owner asks for one of the two"
+                return Refused(f"from {lacking[0]}{lacks}", revoked=False)
         if origin.how == "signed" and not self.everything and not self.policy.believes(origin.signers):
             return Refused(f"from {origin.remote}, signed by nobody you trust any more", revoked=False)
         return None
@@ -119,14 +123,14 @@ class Trust(Struct, frozen=True):
             keys = ", ".join(origin.signers[:2]) or "nobody"
             return f"it came from {origin.remote}, signed by nobody you trust ({keys})"
         if origin.how == "owner" and self.said.get(origin.remote) == "signed":
-            return f"it came from {origin.remote} unsigned, which now asks for signatures"
+            return f"it came unsigned from {origin.remote}, which now asks for signatures"
         sources = {"it": (origin.remote, origin.how)}
         sources |= {f"{one.key[:12]}, which it reuses,": (one.remote, one.how) for one in origin.reused}
         for what, (remote, how) in sources.items():
             if not how:
                 return f"nobody knows where {what} came from"
             if how == "all" and self.said.get(remote) != "all":
-                return f"{what} came from {remote}, whoever made it there"
+                return f"{what} came from {remote}, and nobody asked who made it there"
         return ""
 
     def signed(self, record: Record, origin: Origin) -> Envelope:
@@ -186,10 +190,10 @@ def untrusted(remote: str, record: Record, reason: str, demands: str) -> Untrust
     Args:
         remote: Its name.
         record: The record.
-        reason: Words that go on after "there,".
+        reason: Words that go on after "there, but".
         demands: Why it needs a signature; empty where only what is revoked counts.
     """
-    cause = f"it is there, {reason}" + (f"; {demands}" if demands else "")
+    cause = f"it is there, but {reason}" + (f"; {demands}" if demands else "")
     return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=HINT)
 
 

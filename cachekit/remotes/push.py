@@ -15,6 +15,7 @@ from cachekit.events import bypass
 from cachekit.files import read
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
+from cachekit.remotes.judging import OWN
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
@@ -257,7 +258,7 @@ def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
         return UntrustedError(
             f"{record.recipe} ({record.key[:12]}) is not given to {remote.name}",
             cause=reason,
-            hint="compile it here: `cachekit warm RECIPE --recache`; then it is yours",
+            hint=OWN,
         )
     return None
 

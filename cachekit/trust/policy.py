@@ -53,7 +53,7 @@ class Judgement(Struct, frozen=True):
         keys: The fingerprints of their keys.
         created: When the newest statement that counts was made, in one form that sorts; empty without one.
         reused: What that statement says the record reuses.
-        reason: Why the record is not trusted: words that go on after "it is" or "there,".
+        reason: Why the record is not trusted: words that go on after "it is" or "there, but".
         revoked: Whether that is because the settings revoke something.
     """
 

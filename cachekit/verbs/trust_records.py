@@ -12,7 +12,7 @@ from msgspec import Struct
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, document, layout
 from cachekit.remotes.document import RECORD_LIMIT
-from cachekit.remotes.judging import envelopes_of, name_of
+from cachekit.remotes.judging import HINT, OWN, envelopes_of, name_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
 from cachekit.store.record import DamagedRecordError, Record
@@ -85,8 +85,8 @@ class CheckedRemote(Answer, frozen=True):
             return None
         return UntrustedError(
             f"no record on {self.remote} is used",
-            cause=f"of {len(self.records)}: {self.records[0].reason or self.demands}",
-            hint="name a signer whom you trust: cachekit trust add NAME KEY",
+            cause=self.records[0].reason or self.demands,
+            hint=HINT,
         )
 
 
@@ -115,7 +115,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
     for record in [find(store, name) for name in names]:
         beside = store.origins.of(record)
         if reason := trust.unpublishable(record, beside.origin):
-            raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason)
+            raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason, hint=OWN)
         known = envelopes_of(beside)
         new = signed_by(own, record, known) is None
         if new and not dry_run:

@@ -124,7 +124,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
         )
     new = not path.exists()
     if new and key:
-        raise UsageError(f"there is no key {path}", hint="omit --key to make a new one, or `ssh-keygen -t ed25519`")
+        raise UsageError(f"there is no key file {path}", hint="correct --key, or leave it out: then a new key is made")
     said = {"key": str(path.absolute())}
     text = config_files.edited(
         config_files.text_of(file), file, ("trust",), said, f'[trust] with key = "{path.absolute()}"'
@@ -167,6 +167,12 @@ def add(
             f"{file} knows another key of {name}",
             cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
+        )
+    if valid_after and valid_before and valid_after >= valid_before:
+        raise UsageError(
+            f"the key of {name} would never count",
+            cause=f"it counts from {valid_after} on, and from {valid_before} on no longer",
+            hint="exchange --valid-after and --valid-before, or leave one of them out",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
     return _written(file, made, (f"{name}: {public.fingerprint}",), dry_run=dry_run)
@@ -226,13 +232,18 @@ def revoke(
         UnknownNameError: No record has a key that begins so, or several have.
     """
     if not what and not before:
-        raise UsageError("nothing to revoke is named", hint="cachekit trust revoke SHA256:…, or --before 2026-11-01")
+        raise UsageError(
+            "nothing to revoke was named",
+            hint="cachekit trust revoke NAME (`cachekit trust ls` has the names), or --before 2026-11-01",
+        )
     keys, records = [], []
+    names: dict[str, str] = {}
     for one in what:
         signer = session.config.trust.signers.get(one)
         if signer is not None:
             policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
             keys.append(public_key(signer.key).fingerprint)
+            names[keys[-1]] = f" ({one})"
         elif is_fingerprint(one):
             keys.append(one)
         elif config_trust.is_digest(one) and not session.store.by_prefix(one):
@@ -240,8 +251,8 @@ def revoke(
         elif not re.fullmatch("[0-9a-f]{4,64}", one.lower()) and not one.startswith("SHA256:"):
             raise UsageError(
                 f"no signer is called {one!r}",
-                cause=f"there are {', '.join(session.config.trust.signers) or 'no signers'}",
-                hint="name a signer, a key's fingerprint, a record's digest, or a record of the store by its key",
+                cause=f"the settings name {', '.join(session.config.trust.signers) or 'no signers'}",
+                hint="name one of these, a key's fingerprint, a record's digest, or a record of the store by its key",
             )
         elif one.startswith("SHA256:"):
             raise UsageError(
@@ -260,7 +271,7 @@ def revoke(
     if before:
         values["before"] = before
     made = config_files.edited(text, file, ("trust", "revoked"), values, wanted)
-    said = [f"key {one}" for one in keys] + [f"record {one}" for one in records]
+    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
     return _written(file, made, (*said, *([f"all before {before}"] if before else [])), dry_run=dry_run)
 
 
@@ -295,7 +306,7 @@ def _written(file: Path, text: str, said: tuple[str, ...], *, dry_run: bool) -> 
         config_trust.read(config_files.parse(text, file).get("trust", {}))
     except ValueError as error:  # no file is left that no run can read
         raise UsageError(
-            f"{file} would not be usable", cause=str(error), hint="correct what was said, or that file"
+            f"nothing was written to {file}", cause=str(error), hint="correct the command, or the file if it says so"
         ) from error
     if not dry_run:
         config_files.write(file, text)
@@ -314,7 +325,7 @@ def _given(key: str) -> PublicKey:
         return public_key(files.read(Path(key).expanduser(), LARGEST_FILE).decode("ascii"))
     except (OSError, ValueError, RuntimeError) as error:  # the last one: nobody is called so, in ~nobody
         raise UsageError(
-            "this is not a public key",
+            f"{key[:80]} is not a public key",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
             hint='give a .pub file, or its line in quotes: "ssh-ed25519 AAAA…"',
         ) from error

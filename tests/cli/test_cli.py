@@ -115,7 +115,7 @@ def test_what_to_run_next_names_the_store_that_was_given(command, machine, worke
 
 def test_ls_of_an_empty_store(command, work):
     assert steady(command("store", "ls").out, work.parent / "store") == (
-        "the store at <store> has no records; next: cachekit warm RECIPE\n"
+        "the store at <store> has no records\nnext: cachekit warm RECIPE\n"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.cli import why_text
+from cachekit.cli import why as screen
 from cachekit.remotes.folder import FolderStorage
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
@@ -117,7 +117,7 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
     other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    (line,) = why_text.of_recipe(why(other.session, wanted))
+    (line,) = screen.of_recipe(why(other.session, wanted))
     assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import structs
 
-from cachekit.cli.why_text import of_recipe as human
+from cachekit.cli.why import of_recipe as human
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import shapes_of

@@ -8,7 +8,7 @@ import json
 import pytest
 from msgspec import structs
 
-from cachekit.cli.why_text import of_run
+from cachekit.cli.why import of_run
 from cachekit.compilers.neuron.explain import module_name
 from cachekit.events import Journal
 from cachekit.store import Store
