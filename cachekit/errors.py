@@ -138,7 +138,7 @@ class AuthError(CachekitError):
 
 
 class UntrustedError(AuthError):
-    """What somebody else may have made is not used: a compiler cache is code. See `remotes.trust`."""
+    """What somebody else may have made is not used: a compiler cache is code. See `remotes.judging`."""
 
     code = "untrusted"
     exit_code = 5

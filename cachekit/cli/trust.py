@@ -152,6 +152,10 @@ def _key(answer: SigningKey) -> list[str]:
     lines += out.labelled("  named in     ", f"{answer.file}: what you publish {'would be' if dry else 'is'} signed")
     if answer.public:
         lines.append(f'  for others   cachekit trust add NAME "{answer.public}"')
+    if answer.former:
+        lines += out.labelled(
+            "  before       ", f"what the key before signed is used still: it is {answer.former} there"
+        )
     return lines
 
 

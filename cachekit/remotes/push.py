@@ -20,6 +20,7 @@ from cachekit.remotes.lease import Lease
 from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
+from cachekit.remotes.signing import Signing
 from cachekit.store import Store, divergent
 from cachekit.store.record import Record, check_shareable
 from cachekit.text import cause_of
@@ -172,7 +173,7 @@ def _push(
             mine.settled(removed=False)
         time.sleep(seconds)
 
-    signing = remote.signing(dry_run=dry_run)
+    signing = Signing(remote.trust, remote, dry_run=dry_run)
     try:
         with remote.call() as storage:
             done = publish(

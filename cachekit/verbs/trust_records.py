@@ -17,7 +17,7 @@ from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
 from cachekit.store.record import DamagedRecordError, Record
 from cachekit.trust import envelope
-from cachekit.trust.signer import key_of
+from cachekit.trust.signer import key_of, signer_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import using_store
@@ -105,7 +105,8 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
         UntrustedError: A record may not be given to others.
         StoreError: The store cannot be written.
     """
-    from cachekit.trust.sign import signed_by
+    from cachekit.trust.statement import holding
+    from cachekit.trust.statement import sign as signed
 
     trust, store = session.remotes.trust, session.store
     if not trust.table.key:
@@ -117,9 +118,9 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
         if reason := trust.unpublishable(record, beside.origin):
             raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason, hint=OWN)
         known = envelopes_of(beside)
-        new = signed_by(own, record, known) is None
+        new = not any(holding(record, known, own))
         if new and not dry_run:
-            known = envelope.union([trust.signed(record, beside.origin)], known)
+            known = envelope.union([signed(record, signer_of(trust.table.key), beside.origin)], known)
             store.publish(record, {}, beside=Beside(beside.origin, tuple(envelope.to_document(known)["envelopes"])))
         keys = dict.fromkeys(one.keyid for each in known for one in each.signatures)
         signers = tuple(keys) if own.fingerprint in keys or dry_run else (*keys, own.fingerprint)

@@ -15,7 +15,7 @@ from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
 from cachekit.trust.keys import LARGEST_FILE, PublicKey, is_fingerprint, public_key
-from cachekit.trust.policy import policy_of
+from cachekit.trust.policy import YOU, policy_of
 from cachekit.trust.signer import key_of, make_key
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
@@ -37,6 +37,7 @@ class SigningKey(Answer, frozen=True):
         file: The settings that name the key.
         made: The key was made now.
         dry_run: Nothing was written.
+        former: What the settings call the key that signed before, which they go on to believe; empty where none did.
     """
 
     key: str
@@ -45,6 +46,7 @@ class SigningKey(Answer, frozen=True):
     file: Path
     made: bool
     dry_run: bool = False
+    former: str = ""
 
 
 class NamedSigner(Struct, frozen=True):
@@ -105,6 +107,9 @@ class ChangedTrust(Answer, frozen=True):
 def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     """Make a signing key, or take one, and name it in the user's settings.
 
+    The key that signed before becomes a signer there: what other machines of this user fetched, and what lies on
+    remotes, is signed with it.
+
     Args:
         config: The settings.
         key: The path of a key that is there: of OpenSSH, without or with its passphrase in an agent. By default the
@@ -134,9 +139,25 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     if new:
         make_key(path, f"{getpass.getuser()}@{socket.gethostname()}")
     public = key_of(str(path))
+    former = ""
+    if (before := _former(config)) and before != public:
+        former = f"{YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
+        wanted = f'[trust.signers.{former}] with key = "{before.line}"'
+        text = config_files.edited(text, file, ("trust", "signers", former), {"key": before.line}, wanted)
     if not dry_run:
         config_files.write(file, text)
-    return SigningKey(str(path), public.line, public.fingerprint, file, made=new, dry_run=dry_run)
+    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former)
+
+
+def _former(config: Config) -> PublicKey | None:
+    """The key that signs so far, unless it is revoked, or named as a signer; None where there is none to be read."""
+    table = config.trust
+    try:
+        found = key_of(table.key) if table.key else None
+        named = [public_key(one.key) for one in table.signers.values()]
+    except (UsageError, ValueError):
+        return None
+    return None if found is None or found in named or found.fingerprint in table.revoked.keys else found
 
 
 def add(

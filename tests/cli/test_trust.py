@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit import config_files
 from cachekit.trust.keys import public_key
 from tests.support.cli_session import publish, publish_record, small_record, the_error
-from tests.trust.trust_cases import line
+from tests.trust.trust_cases import key_file, line
 
 pytest_plugins = ["tests.support.cli_session"]
 MARKET = "local:rw,market:rw"
@@ -48,6 +48,25 @@ def test_a_key_is_made_once_for_this_user_alone(command, own_settings):
     again = command("trust", "init", "--format", "json").json
     assert (again["made"], again["fingerprint"]) == (False, made["fingerprint"])
     assert command("trust", "ls", "--format", "json").json["key"] == made["fingerprint"]
+
+
+@pytest.mark.feature("T1")
+def test_what_the_key_before_signed_is_used_as_before(command, market, home, work, own_settings):
+    record = publish(home)
+    before = command("trust", "init", "--format", "json").json
+    command("push")
+    new = key_file(work, 2, "new")
+    dry = command("trust", "init", "--key", new, "--dry-run", "--format", "json").json
+    assert config_files.read_toml(own_settings) == {"trust": {"key": before["key"]}}
+    said = command("trust", "init", "--key", new).out
+    (signer,) = command("trust", "ls", "--format", "json").json["signers"]
+    assert (signer["name"], signer["fingerprint"]) == (dry["former"], before["fingerprint"])
+    assert f"it is {dry['former']} there" in " ".join(said.split())
+    assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
+    command("trust", "revoke", dry["former"])
+    assert "revoked" in command("trust", "check", code=5).out
+    command("trust", "init", "--key", before["key"])
+    assert not command("trust", "init", "--key", new, "--format", "json").json["former"], "a key that was revoked"
 
 
 @pytest.mark.feature("T1")

@@ -10,6 +10,7 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.draft import Offer
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.publish import publish as put_records
+from cachekit.remotes.signing import Signing
 from cachekit.store.origin import Origin
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
@@ -164,7 +165,8 @@ def test_two_signers_of_one_record_both_count(alice, user, place):
     from cachekit.store.origin import MADE_HERE
 
     offer = Offer(shared(place, record), {}, beside=MADE_HERE)
-    put_records(FolderStorage(place), [offer], signing=bob.session.remotes.writable[0].signing())
+    (remote,) = bob.session.remotes.writable
+    put_records(FolderStorage(place), [offer], signing=Signing(remote.trust, remote))
     assert len(envelope.decode(signatures(place, record).read_bytes())) == 2
     for seed in (ALICE, BOB):
         assert planned(user(f"of{seed}", trust(seed))).hit
