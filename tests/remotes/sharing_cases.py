@@ -13,7 +13,7 @@ from tests.remotes.lease_cases import SORTS
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import serve
 from tests.support.standins import Watched
-from tests.verbs.action_cases import log  # noqa: F401 - a fixture
+from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
 # For what the kind of remote makes no difference to.
 ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)

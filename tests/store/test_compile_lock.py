@@ -18,7 +18,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import alive, ended, side_by_side, until
 from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, garbage_of, recipe, runs
-from tests.verbs.action_cases import home, log  # noqa: F401 - fixtures
+from tests.verbs.verb_cases import home, log  # noqa: F401 - fixtures
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
 

@@ -19,7 +19,7 @@ from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.support.processes import memory_folder
 from tests.support.standins import Watched, compiles, overwrite, recipe, tree
-from tests.verbs.action_cases import log  # noqa: F401 - a fixture
+from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
 ROOTS = (
     "/home/ann/.cache/cachekit/v1/cache_dirs/246f295a3c7bbb5c-1365-50c3584d9184/root",

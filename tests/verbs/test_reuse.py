@@ -18,7 +18,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import memory_folder
 from tests.support.standins import StandIn, Watched, module_files, overwrite, recipe, runs
-from tests.verbs.action_cases import home, log  # noqa: F401 - fixtures
+from tests.verbs.verb_cases import home, log  # noqa: F401 - fixtures
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}

@@ -18,8 +18,8 @@ from cachekit.verbs.warm import warm
 from cachekit.verbs.why_run import why_run
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.standins import PROVENANCE, StandIn, Watched, make_record, publish
-from tests.verbs.action_cases import home  # noqa: F401 - a fixture
 from tests.verbs.test_run import TRAIN, User
+from tests.verbs.verb_cases import home  # noqa: F401 - a fixture
 
 V26 = "neuronxcc-2.26.0.0+6f180f47"
 A = f"{V26}/MODULE_10000000000000000001+aaaaaaaa"
