@@ -76,7 +76,7 @@ def test_a_hit_that_compiled_nothing_says_so(home, journaled, tmp_path):
     train(watched.session, watched.prepare(), output_dir=tmp_path / "out")
     found = why_run(watched.store)
     assert (found.verb, found.recipe, found.planned, found.compiled, found.found) == ("train", "toy", "hit", 0, 3)
-    assert of_run(found) == [f"train of toy, {found.run}: compiled nothing; 3 found"]
+    assert of_run(found) == [f"train of toy, {found.run}: compiled nothing; 3 graphs found"]
 
 
 def test_a_miss_that_compiled_says_that_it_was_a_miss(journaled):
