@@ -11,7 +11,7 @@ from cachekit.trust.envelope import MalformedError
 from cachekit.trust.signer import signer_of
 from cachekit.trust.statement import holding, is_about, moment, read_statement, sign, statement_of
 from tests.store.record_cases import HARD, digest, record
-from tests.trust.trust_cases import ME, TODAY, _forgets, blob, envelope, key, key_file, only  # noqa: F401 - fixtures
+from tests.trust.trust_cases import ME, TODAY, _forgets, envelope, key, key_file  # noqa: F401 - fixtures
 
 REUSING = Origin(reused=(ReusedOrigin(digest("k"), digest("r"), "team", "signed", (key(1).fingerprint,)),))
 NEURON = Module("neuronxcc-2/MODULE_1", (File("model.neff", 9, digest("n")), File("flags.json", 2, digest("f"))))
