@@ -11,6 +11,9 @@ from msgspec import Struct
 from cachekit.compilers.port import Harvest, Restored, Sink
 from cachekit.store.record import File, Module
 
+# Opens a file to be read as `os.open` does: its path, and flags. Refuses what somebody else can have made.
+Opener = Callable[[Path, int], int]
+
 
 class Unfit(Struct, frozen=True):
     """A unit of a foreign cache that is not taken.
@@ -102,11 +105,14 @@ class ForeignCache(Protocol):
             tell: Told of the progress: `import.reading`.
         """
 
-    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
+    def take(self, group: Units, workspace: Path | None, tell: Sink, opener: Opener) -> Taken:
         """Take the fresh units of a group; without a workspace, a private folder, only look at them.
+
+        Every file that is taken is opened by `opener`: no record says what is in it.
 
         Raises:
             OSError: The workspace cannot be written.
+            UntrustedError: As `opener` has it.
         """
 
     def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:

@@ -53,7 +53,9 @@ class _Digesting(io.RawIOBase):
         return self.size
 
 
-def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]:
+def pack(
+    root: Path, names: Iterable[str], target: IO[bytes], opener: Callable[[Path, int], int] = os.open
+) -> tuple[str, int]:
     """Write the named files of `root` as a tar.
 
     Owner, times and order do not depend on the machine: two equal trees give equal bytes.
@@ -62,6 +64,7 @@ def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]
         root: The tree.
         names: Paths of regular files, relative to it, with `/`.
         target: Where the bytes go.
+        opener: Opens a file to be read, by its path and flags.
 
     Returns:
         SHA-256 in hex, and size in bytes.
@@ -69,8 +72,7 @@ def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]
     out = _Digesting(target)
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(names):
-            path = root / name
-            with path.open("rb") as source:
+            with os.fdopen(opener(root / name, os.O_RDONLY | os.O_CLOEXEC), "rb") as source:
                 status = os.fstat(source.fileno())
                 member = tarfile.TarInfo(name)
                 member.size = status.st_size
