@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -14,7 +13,9 @@ from cachekit.errors import CachekitError
 
 def by_value(self: object) -> int:
     """Equal values have equal hashes. For classes: `__hash__ = by_value`."""
-    return hash((type(self), *(_hash(value) for value in _parts(self))))
+    if not isinstance(self, Struct):
+        raise TypeError(f"unhashable type: {type(self).__name__!r}")
+    return hash((type(self), *(_hash(getattr(self, name)) for name in self.__struct_fields__)))
 
 
 def _hash(value: object) -> int:
@@ -29,14 +30,6 @@ def _hash(value: object) -> int:
     if isinstance(value, set):
         return hash(frozenset(value))
     return by_value(value)
-
-
-def _parts(value: object) -> list[object]:
-    if isinstance(value, Struct):
-        return [getattr(value, name) for name in value.__struct_fields__]
-    if is_dataclass(value):
-        return [getattr(value, field.name) for field in fields(value) if field.compare]
-    raise TypeError(f"unhashable type: {type(value).__name__!r}")
 
 
 class Answer(Struct, frozen=True):
@@ -57,5 +50,5 @@ def builtins(value: Any) -> Any:
 
 def _encoded(value: Any) -> Any:
     if isinstance(value, CachekitError):
-        return value.as_dict()
+        return value.document
     return dict(value) if isinstance(value, Mapping) else str(value)

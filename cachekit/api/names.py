@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cachekit.errors import CachekitError, UsageError
+from cachekit.errors import CachekitError, ErrorDocument, UsageError
 
 SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
 
@@ -59,6 +59,6 @@ def schema(title: str, answers: Sequence[Any]) -> dict[str, Any]:
 
 def _of(kind: type) -> dict[str, Any]:
     if issubclass(kind, CachekitError):
-        texts = {name: {"type": "string"} for name in ("code", "message", "cause", "hint")}
-        return {"type": "object", "properties": {**texts, "exit_code": {"type": "integer"}}, "required": [*texts]}
+        parts = msgspec.json.schema_components([ErrorDocument])[1]
+        return dict(parts[ErrorDocument.__name__])
     return {"type": "string"}  # a path

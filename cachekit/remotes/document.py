@@ -13,18 +13,33 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
 
 from msgspec import Struct, structs
 
+from cachekit.errors import IntegrityError
 from cachekit.remotes import layout
-from cachekit.store.record import DamagedRecordError, File, Record, from_document, marked, parse, serialise, to_document
+from cachekit.remotes.port import Storage
+from cachekit.store.record import (
+    LARGEST,
+    DamagedRecordError,
+    File,
+    Record,
+    file_path,
+    from_document,
+    is_archive,
+    marked,
+    parse,
+    serialise,
+    to_document,
+)
 
-RECORD_LIMIT = 64 << 20  # bytes of a document that are read
 TINY = 4096  # bytes of a file that travels inside of the record
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
 
-class Shared(Struct, frozen=True):
+class Shared(Struct, frozen=True, dict=True):
     """A record on a remote.
 
     Attributes:
@@ -37,22 +52,23 @@ class Shared(Struct, frozen=True):
     inline: Mapping[str, bytes] = {}
     places: Mapping[str, str] = {}
 
+    @cached_property
     def paths(self) -> dict[str, tuple[File, str]]:
         """Each file, once, and the path where it lies, by SHA-256."""
         return {
-            file.sha256: (file, self.places.get(file.sha256) or layout.file_path(module, file))
+            file.sha256: (file, self.places.get(file.sha256) or file_path(module, file))
             for module in self.record.modules
             for file in module.files
         }
 
-
-def write(shared: Shared) -> bytes:
-    """The document's bytes; equal ones for equal records."""
-    document = to_document(shared.record)
-    wanted = {file.sha256 for file in shared.record.files}
-    inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in shared.inline.items() if sha256 in wanted}
-    places = {sha256: path for sha256, path in shared.places.items() if sha256 in wanted}
-    return serialise(document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {}))
+    @cached_property
+    def raw(self) -> bytes:
+        """The document's bytes; equal ones for equal records."""
+        document = to_document(self.record)
+        wanted = {file.sha256 for file in self.record.files}
+        inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in self.inline.items() if sha256 in wanted}
+        places = {sha256: path for sha256, path in self.places.items() if sha256 in wanted}
+        return serialise(document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {}))
 
 
 def read(raw: bytes) -> Shared | None:
@@ -77,6 +93,26 @@ def read(raw: bytes) -> Shared | None:
         if sha256 not in sizes or path != layout.blob_path(sha256):
             raise DamagedRecordError("it names a place where no file may lie")
     return Shared(record, _inline(inline, sizes), places)
+
+
+def listed(storage: Storage, path: str, revision: str, limit: int = LARGEST) -> Shared | None:
+    """The record at a path where a remote lists one; None where that is no record of this path, which a fetch reports.
+
+    Args:
+        storage: The remote.
+        path: The path.
+        revision: The remote's state.
+        limit: The largest document to read, in bytes.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    with suppress(DamagedRecordError, IntegrityError):  # the latter of a document without end, say
+        found = storage.read(path, revision, limit)
+        shared = read(found.data) if found else None
+        if shared is not None and layout.record_path(shared.record.place) == path:
+            return shared
+    return None
 
 
 def _inline(inline: Mapping[str, object], sizes: Mapping[str, int]) -> dict[str, bytes]:
@@ -105,7 +141,7 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     there = {module.name: module for module in theirs.record.modules}
     if mine.keys() <= there.keys():
         return theirs
-    if not there.keys() <= mine.keys() and any(map(layout.is_archive, (*mine.values(), *there.values()))):
+    if not there.keys() <= mine.keys() and any(map(is_archive, (*mine.values(), *there.values()))):
         return theirs
     modules = tuple(module for _, module in sorted({**mine, **there}.items()))
     # The larger record's figures stand for the whole.

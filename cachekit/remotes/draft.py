@@ -14,12 +14,12 @@ from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout
-from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.document import Shared
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
 from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
-from cachekit.store.record import DamagedRecordError, File, Record
+from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path
 
 
 class Offer(Struct, frozen=True):
@@ -118,15 +118,13 @@ class Comparison:
 
         Anybody may overwrite or remove a file there: optimum-neuron does.
         """
-        documents = {
-            layout.record_path(offer.shared.record.place): document.write(offer.shared) for offer in self._offers
-        }
+        documents = {layout.record_path(offer.shared.record.place): offer.shared.raw for offer in self._offers}
         documents |= {
             layout.signatures_path(offer.shared.record.place): self._signing.noted(offer.shared.record.key)
             for offer in self._offers
             if self._signing.concerns(offer.beside)
         }
-        files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths().values()}
+        files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths.values()}
         wanted = list(files)
         random.shuffle(wanted)  # where there are more than fit in, other ones at the next push
         wanted = wanted if self._read else wanted[: max(0, self._storage.batch - len(documents))]
@@ -153,7 +151,7 @@ class Comparison:
         records, rows = [], []
         for one in merged:
             final = self._placed(one, lying, uploads)
-            records.append(Write(one.path, document.write(final), one.token))
+            records.append(Write(one.path, final.raw, one.token))
             rows.append(final)
         signatures, signed = self._signatures(merged, same, revision)
         return Draft(
@@ -203,10 +201,10 @@ class Comparison:
             reused: tuple[ReusedOrigin, ...] = ()
             try:
                 if entry is not None:
-                    if not self._losses(offer) and entry.equals(document.write(offer.shared)):
+                    if not self._losses(offer) and entry.equals(offer.shared.raw):
                         same.append(offer)
                         continue
-                    found = self._storage.read(path, revision, RECORD_LIMIT)
+                    found = self._storage.read(path, revision, LARGEST)
                     token = found.token if found else ABSENT
                     shared, reused = self._merged(offer, found, revision, damaged, same)
             except TooLargeError as error:  # a document without end must not keep a team from its key
@@ -218,7 +216,7 @@ class Comparison:
 
     def _lying(self, merged: Sequence[_Merged], revision: str) -> dict[str, Entry]:
         """What lies at the places of these records' files, and at those named by their digests where one is taken."""
-        files = [found for one in merged for found in one.shared.paths().values()]
+        files = [found for one in merged for found in one.shared.paths.values()]
         lying = self._storage.stat(sorted({path for _, path in files}), revision) if files else {}
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
         return lying | (self._storage.stat(sorted(spare), revision) if spare else {})
@@ -234,7 +232,7 @@ class Comparison:
         places = dict(one.shared.places)
         for module in one.shared.record.modules:
             for file in module.files:
-                place = places.get(file.sha256) or layout.file_path(module, file)
+                place = places.get(file.sha256) or file_path(module, file)
                 entry, other = lying.get(place), uploads.get(place)
                 if self._is_taken(place, entry, file) or (other and other.sha256 != file.sha256):
                     place = places[file.sha256] = layout.blob_path(file.sha256)
@@ -252,7 +250,7 @@ class Comparison:
         Raises:
             DamagedRecordError: Nobody can use what is there.
         """
-        if found and found.data == document.write(offer.shared):  # a remote that knows no digests did not tell before
+        if found and found.data == offer.shared.raw:  # a remote that knows no digests did not tell before
             if lost := self._losses(offer):
                 raise DamagedRecordError(f"{lost} of its files are gone, or overwritten by others")
             same.append(offer)
@@ -270,7 +268,7 @@ class Comparison:
             self._others[theirs.record.key] = theirs.record
         usable = self._usable(theirs, revision) if theirs and origin and not offer.replaces else None
         merged = document.merge(offer.shared, usable)
-        if theirs is not None and document.write(merged) == document.write(theirs):
+        if theirs is not None and merged.raw == theirs.raw:
             same += [offer] if theirs.record == mine else []
             return None, ()
         reused: tuple[ReusedOrigin, ...] = ()
@@ -300,7 +298,7 @@ class Comparison:
         Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A
         record that names what is gone is refused as a whole by everybody, so that it goes.
         """
-        paths = theirs.paths()
+        paths = theirs.paths
         if any(path in self._spoiled for _, path in paths.values()):
             return None  # who found that stopped there: the rest may be no better
         lying = self._storage.stat(sorted({path for _, path in paths.values()}), revision)
@@ -315,7 +313,7 @@ class Comparison:
 
     def _losses(self, offer: Offer) -> int:
         """How many files of a record are lost."""
-        return sum(path in self._lost for _, path in offer.shared.paths().values())
+        return sum(path in self._lost for _, path in offer.shared.paths.values())
 
     def _in_use(self, entry: Entry, file: File) -> bool | None:
         holds = entry.holds(file.size, file.sha256)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError, UnknownNameError, UntrustedError
+from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
-from cachekit.remotes.nearest import Known, Near, Wanted, settled
+from cachekit.remotes.nearest import Known, Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry, Storage
 from cachekit.store import Store
@@ -117,15 +117,13 @@ class Catalogue:
         Raises:
             RemoteError, AuthError: It cannot be asked.
         """
-        with suppress(DamagedRecordError, TooLargeError, IntegrityError):
-            found = storage.read(path, revision, largest)
-            shared = document.read(found.data) if found else None
-            if shared is not None and layout.record_path(shared.record.place) == path:
-                known = Known.of(shared.record)
-                if not self._remote.picks:  # else what anybody wrote would be told of another remote's record
-                    self._records.write(f"{known.key}.json", known)
-                return known
-        return None
+        shared = document.listed(storage, path, revision, largest)
+        if shared is None:
+            return None
+        known = Known.of(shared.record)
+        if not self._remote.picks:  # else what anybody wrote would be told of another remote's record
+            self._records.write(f"{known.key}.json", known)
+        return known
 
 
 def key_in(path: str) -> str:
@@ -149,8 +147,8 @@ class RemoteSearch:
         self._left = budget.read, budget.size
         self._judged: dict[str, Known | None] = {}  # those that may be used, by their keys
         self._deadline = time.monotonic() + budget.seconds
-        self.nearest: Near | None = None
-        self.reuse: Near | None = None
+        self.nearest: Nearest | None = None
+        self.reuse: Nearest | None = None
         self.listed: set[str] = set()
         self.compared = 0
         self.problem = ""
@@ -255,7 +253,7 @@ class RemoteSearch:
                 self.reuse = reuse
         return spoilt
 
-    def _nearest(self, candidates: dict[str, Known]) -> tuple[Near | None, set[str]]:
+    def _nearest(self, candidates: dict[str, Known]) -> tuple[Nearest | None, set[str]]:
         """The nearest of some, and the keys of those whose ingredients do not give them, which are taken out."""
         spoilt: set[str] = set()
         while near := nearest(self._wanted.hard, {key: one.hard for key, one in candidates.items()}):
@@ -265,7 +263,7 @@ class RemoteSearch:
             elif (judged := self._trusted(one)) is None:
                 candidates.pop(one.key)
             else:
-                return Near(judged, tuple(near[1]), remote=self._remote), spoilt
+                return Nearest(judged, tuple(near[1]), remote=self._remote), spoilt
         return None, spoilt
 
     def _trusted(self, one: Known) -> Known | None:

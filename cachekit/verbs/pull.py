@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -113,8 +112,7 @@ def fetched(name: str, key: str, done: Pulled, *, dry_run: bool = False) -> Outc
 # Modules by their names
 
 
-@dataclass(frozen=True, slots=True)
-class _Looked:
+class _Looked(Struct, frozen=True):
     """What a remote has: finished modules, and why the others are left."""
 
     revision: str

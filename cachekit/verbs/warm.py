@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
-from cachekit.remotes.nearest import Near
+from cachekit.remotes.nearest import Nearest
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
@@ -42,8 +41,7 @@ if TYPE_CHECKING:  # a hit needs none of these
     from cachekit.training import Result
 
 
-@dataclass(frozen=True, slots=True)
-class WarmRun:
+class WarmRun(Struct, frozen=True):
     """What a warm did.
 
     Attributes:
@@ -63,7 +61,7 @@ class WarmRun:
     seconds: float
     waited_seconds: float = 0.0
     worker: Result | None = None
-    bypassed: Mapping[str, int] = field(default_factory=dict)
+    bypassed: Mapping[str, int] = {}
     reused: Reused | None = None
 
 
@@ -140,7 +138,7 @@ def warm(
                 remote = ""
                 done = _compile(session, prepared, planned, mine, replaces=recache)
         seconds = time.monotonic() - start
-        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
+        return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
 
 
 def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
@@ -181,7 +179,7 @@ def _try(
     session: Session,
     prepared: Prepared,
     planned: Plan,
-    near: Near | None,
+    near: Nearest | None,
     shared: Path | None,
     *,
     begun: float,
@@ -235,7 +233,7 @@ def _try(
     return WarmRun(planned, record, compiled, 0.0, worker=result, reused=reused)
 
 
-def _fetched(session: Session, planned: Plan) -> Near | None:
+def _fetched(session: Session, planned: Plan) -> Nearest | None:
     """The record that the plan begins with, whole and in the store; None where there is none, or it cannot be fetched.
 
     Raises:
@@ -248,7 +246,7 @@ def _fetched(session: Session, planned: Plan) -> Near | None:
     return structs.replace(near, record=record) if record is not None else None
 
 
-def _assess(session: Session, near: Near, cache_dir: CacheDir, seen: Observed) -> Reused | None:
+def _assess(session: Session, near: Nearest, cache_dir: CacheDir, seen: Observed) -> Reused | None:
     """What a run took over from what was restored; None where that is nothing."""
     kernels = 0
     if seen.modules:  # the compiler names what it used, also what lay there already
@@ -325,4 +323,4 @@ def _done(session: Session, warmed: WarmRun, remote: str) -> WarmRun:
         cold_seconds=warmed.record.cold_seconds,
         bytes=warmed.record.size,
     )
-    return replace(warmed, bypassed=bypassed(session.journal))
+    return structs.replace(warmed, bypassed=bypassed(session.journal))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cachekit import recipe
 from cachekit.errors import UnknownNameError, UsageError
@@ -116,8 +115,7 @@ ZooRow = RecipeRow | ModelRow | InstanceRow | ToolchainRow
 ZooEntry = RecipeEntry | ZooModel | InstanceRow | ToolchainRow
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Which rows are wanted; an empty field wants all.
 
     Attributes:
@@ -290,7 +288,9 @@ def show(name: str, wanted: Filter) -> ZooEntry:
     raise UnknownNameError(
         f"the zoo has nothing that is called {said!r}",
         cause="it has recipes, models, instances and toolchains",
-        hint=f"did you mean {near[0]}?" if near else f"`cachekit zoo ls {{{'|'.join(FILTERS)}}}`",
+        hint=f"did you mean {near[0]}?"
+        if near
+        else " and ".join(f"`cachekit zoo ls {topic}`" for topic in FILTERS) + " list them",
     )
 
 
