@@ -9,10 +9,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from cachekit.compilers.port import Harvest, Restored, Sink
+from cachekit.files import Opener
 from cachekit.store.record import File, Module
-
-# Opens a file to be read as `os.open` does: its path, and flags. Refuses what somebody else can have made.
-Opener = Callable[[Path, int], int]
 
 
 class Unfit(Struct, frozen=True):

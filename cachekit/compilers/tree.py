@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers.foreign import Opener
 from cachekit.compilers.port import ComparedBuilds, Compiler, Harvest, Observed, Restored
+from cachekit.files import Opener
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.blobs import Blob
 from cachekit.store.record import File, Module

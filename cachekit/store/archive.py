@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
-from cachekit.files import Sink, pour
+from cachekit.files import Opener, Sink, opened, pour
 
 MAX_MEMBERS = 200_000
 MAX_HEADER = 1 << 20  # bytes of a member's own header: a name that no file system takes is shorter
@@ -53,9 +53,7 @@ class _Digesting(io.RawIOBase):
         return self.size
 
 
-def pack(
-    root: Path, names: Iterable[str], target: IO[bytes], opener: Callable[[Path, int], int] = os.open
-) -> tuple[str, int]:
+def pack(root: Path, names: Iterable[str], target: IO[bytes], opener: Opener = os.open) -> tuple[str, int]:
     """Write the named files of `root` as a tar.
 
     Owner, times and order do not depend on the machine: two equal trees give equal bytes.
@@ -64,7 +62,7 @@ def pack(
         root: The tree.
         names: Paths of regular files, relative to it, with `/`.
         target: Where the bytes go.
-        opener: Opens a file to be read, by its path and flags.
+        opener: Opens the files.
 
     Returns:
         SHA-256 in hex, and size in bytes.
@@ -72,7 +70,7 @@ def pack(
     out = _Digesting(target)
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(names):
-            with os.fdopen(opener(root / name, os.O_RDONLY | os.O_CLOEXEC), "rb") as source:
+            with opened(root / name, opener=opener) as source:
                 status = os.fstat(source.fileno())
                 member = tarfile.TarInfo(name)
                 member.size = status.st_size

@@ -26,6 +26,7 @@ def _said(words: str) -> Meta:
     return Meta(description=words)
 
 
+UPKEEP = frozenset({"gc", "rm", "verify"})  # verbs that write journals, and neither find nor compile
 Number = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -146,7 +147,7 @@ def stats(
         raise UsageError("--run and --since are both given", hint="a run has one time: leave --since out")
     known = history(layout)
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
-    youngest = next(reversed(known.runs), None)
+    youngest = _last(known)
     if run:
         name = run_named(known, run)
         chosen = _cells({name: known.runs[name]})
@@ -214,8 +215,8 @@ def run_named(known: History, wanted: str) -> str:
         UnknownNameError: There is no such run, or there are several.
     """
     if wanted == LAST:
-        if known.runs:
-            return next(reversed(known.runs))
+        if name := _last(known):
+            return name
         raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
     found = [name for name in known.runs if name.startswith(wanted)]
     if len(found) == 1:
@@ -230,6 +231,11 @@ def run_named(known: History, wanted: str) -> str:
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
         hint="cachekit stats --run last",
     )
+
+
+def _last(known: History) -> str | None:
+    """The latest run that used the cache: what looks after the store hides none."""
+    return next((name for name in reversed(known.runs) if known.runs[name].verb not in UPKEEP), None)
 
 
 def _run(name: str, counted: Counted, price: Price | None) -> RunFigures:

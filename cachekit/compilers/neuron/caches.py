@@ -15,12 +15,13 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
-from cachekit.compilers.foreign import Opener, Scanned, Taken, Unfit, Units
+from cachekit.compilers.foreign import Scanned, Taken, Unfit, Units
 from cachekit.compilers.neuron import entries as on_disk
 from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, place
 from cachekit.compilers.neuron.entries import CacheEntry
 from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
+from cachekit.files import Opener
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module

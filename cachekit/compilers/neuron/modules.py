@@ -17,14 +17,14 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from cachekit.compilers.foreign import Opener, Unfit
+from cachekit.compilers.foreign import Unfit
 from cachekit.compilers.neuron import facts, place
 from cachekit.compilers.neuron.entries import CacheEntry, classify, read_entry
 from cachekit.compilers.neuron.fit import Check, Claimed, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
 from cachekit.errors import IntegrityError
-from cachekit.files import digest_of, pieces, written
+from cachekit.files import Opener, digest_of, pieces, written
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
 from cachekit.text import cause_of

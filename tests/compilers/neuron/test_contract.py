@@ -289,7 +289,7 @@ def test_without_neuron_there_is_nothing_to_prove_and_the_exit_code_is_1(command
     answer = command("doctor", "--neuron-contract", code=1)
     words = " ".join(answer.out.split())
     assert answer.err == ""
-    assert "There is no Neuron to prove: the Neuron compiler is not available: neuronx-cc" in words
+    assert "nothing can be proved here: the Neuron compiler is not available: neuronx-cc" in words
     assert "--extra-index-url https://pip.repos.neuron.amazonaws.com" in words
     document = command("doctor", "--neuron-contract", "--format", "json", code=1).json
     assert (document["compiler"], document["counts"]) == ("", {"ok": 0, "differs": 0, "unknown": 0})
