@@ -188,6 +188,8 @@ class Storage(Protocol):
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
+        untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
+            out. Empty where that can.
     """
 
     name: str
@@ -195,6 +197,7 @@ class Storage(Protocol):
     scarce: bool = False
     batch: int = 1
     public: bool = False
+    untold: str = ""
 
     @abstractmethod
     def revision(self) -> str:

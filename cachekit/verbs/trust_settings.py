@@ -60,10 +60,17 @@ class NamedSigner(Struct, frozen=True):
 
 
 class AskedOf(Struct, frozen=True):
-    """What is asked of the records of one remote: `owner`, `signed` or `all`."""
+    """What is asked of the records of one remote.
+
+    Attributes:
+        mode: `owner`, `signed` or `all`.
+        untold: Why they need a signature as long as the settings do not say who may write there; empty where that can
+            be asked.
+    """
 
     remote: str
     mode: str
+    untold: str = ""
 
 
 class Signers(Answer, frozen=True):
@@ -232,8 +239,8 @@ def listed(config: Config, modes: Sequence[AskedOf]) -> Signers:
 def modes(session: Session) -> list[AskedOf]:
     """What is asked of the records of each remote, before anybody was asked who may write there."""
     remotes = session.remotes
-    names = dict.fromkeys(one.name for one in (*remotes.readable, *remotes.writable))
-    return [AskedOf(name, remotes.trust.mode(name)) for name in names]
+    found = {one.name: one for one in (*remotes.readable, *remotes.writable)}
+    return [AskedOf(name, remotes.trust.mode(name), one.untold) for name, one in found.items()]
 
 
 def revoke(

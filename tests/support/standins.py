@@ -211,7 +211,9 @@ class Watched:
             "home": home, "compiler_cache_dir": cache_dirs, "wait_seconds": wait, "lease_seconds": lease,
             "push_seconds": push,
         }  # fmt: skip
-        trust = trust or Trust(everything=trust_all)
+        # What a team writes beside the url of its bucket.
+        said = {storage.name: "owner" for storage, _ in shared if storage.untold}
+        trust = trust or Trust(said=said, everything=trust_all)
         self.store = Store(Path(home), self.journal, trust.asked)
         settings = config.load(flags, environ={}, cwd=HERE)
         settings = structs.replace(settings, trust_all=trust.everything, trust=trust.table)
