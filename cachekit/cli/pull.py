@@ -102,7 +102,7 @@ def human(answer: Pulls) -> list[str]:
         modules = f"{out.count(len(one.modules), 'module')}, " if one.modules else ""
         words = {
             "fetched": f"{modules}{out.count(one.files, 'file')}, {out.size(one.bytes)} from {one.remote} "
-            f"in {out.duration(one.seconds)}; {out.size(one.present)} was here",
+            f"in {out.duration(one.seconds)}" + (f"; {out.size(one.present)} were here" if one.present else ""),
             "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
             "present": f"in the store already, {out.size(one.present)}",
             "absent": "in no remote",
