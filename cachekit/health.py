@@ -59,12 +59,12 @@ class Check(Struct, frozen=True):
     installed: bool = False
 
 
-def trouble(path: Path, kind: str) -> Finding | None:
+def trouble(path: Path, kind: str = "") -> Finding | None:
     """Why a folder that must be written to cannot be; None where it can.
 
     Args:
         path: The folder; where it is not there yet, what is above it counts.
-        kind: `store`, `cache_dirs`, `temporary` or `neuron`: what says where it is.
+        kind: `store`, `cache_dirs` or `temporary`: what says where it is; empty for a compiler's own.
     """
     place = disk.existing(path)
     repair = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
@@ -92,7 +92,7 @@ def exposed(path: Path, kind: str) -> Finding | None:
 
 
 def full(path: Path, kind: str) -> list[Finding]:
-    """What is short on the disk of a folder: bytes, or room for files."""
+    """What is short on the disk of a folder: bytes, or room for files; for the arguments see `trouble`."""
     place = disk.existing(path)
     state = os.statvfs(place)
     repair = f"free some space, or set {VARIABLES[kind]} to another disk" if kind in VARIABLES else "free some space"

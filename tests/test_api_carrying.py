@@ -233,13 +233,15 @@ def test_pull_locked_gives_what_is_locked(stored, tmp_path, work, box):
     mine, theirs = cachekit.Cache(cache=remotes), cachekit.Cache(home=box.home, cache=remotes)
     mine.push([stored])
     assert mine.lock("tiny.yaml").unshared == ()
-    assert [one.state for one in theirs.pull_locked(dry_run=True)] == ["would-fetch"]
+    assert [one.state for one in theirs.pull_locked(dry_run=True).pulled] == ["would-fetch"]
     assert theirs.records() == []
-    assert [one.state for one in theirs.pull_locked("tiny.yaml")] == ["fetched"]
+    assert [one.state for one in theirs.pull_locked("tiny.yaml").pulled] == ["fetched"]
     assert [record.key for record in theirs.records()] == [stored.key]
-    assert [one.state for one in theirs.pull_locked()] == ["present"]
+    assert [one.state for one in theirs.pull_locked().pulled] == ["present"]
+    failed = cachekit.Cache(home=tmp_path / "other").pull_locked()
+    assert [one.state for one in failed.pulled] == ["failed"]
     with pytest.raises(cachekit.IntegrityError, match="cannot be found"):
-        cachekit.Cache(home=tmp_path / "other").pull_locked()
+        raise failed.error()
     with pytest.raises(cachekit.UsageError, match="cannot be read"):
         theirs.pull_locked(lock_file="none.lock")
     with pytest.raises(cachekit.UsageError, match="locks nothing"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cachekit import redact
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
 from cachekit.store.record import Record
@@ -127,9 +128,10 @@ class Opened:
         ) as opened:
             yield opened
 
-    def _config(self) -> Config:
+    def _config(self, **said: Any) -> Config:
+        """The settings, with what this cache says, and what a verb is told of others by their names."""
         return opening.load_config(
-            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all
+            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all, **said
         )
 
     def _node(self) -> Node | None:
@@ -170,10 +172,14 @@ class Opened:
 
     def _source(self, recipe: AnyRecipe, *, machine: bool = False) -> str:
         """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
-        said = {"--home": self.home, "--compiler": self.compiler}
+        said = {**self._where(), "--compiler": self.compiler}
         if machine:
             said |= {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
         return self._variant(recipe).typed(said)
+
+    def _where(self) -> dict[str, object]:
+        """The options that say which store and which remotes are meant, for a command that goes on from here."""
+        return {"--home": self.home, "--cache": redact.printed(self.cache or "")}
 
     @contextmanager
     def _prepared(

@@ -184,9 +184,10 @@ def note(line: str) -> None:
         _tell(plain(line))
 
 
-def warning(line: str) -> None:
-    """Tell something on stderr that must not be missed; quiet does not silence it."""
-    _tell(f"{_colour('warning:', 33)} {one_line(line)}")
+def warning(line: str, *, minor: bool = False) -> None:
+    """Tell something on stderr that must not be missed; quiet does not silence it, unless it is minor."""
+    if not (minor and _style.quiet):
+        _tell(f"{_colour('warning:', 33)} {one_line(line)}")
 
 
 def error(problem: CachekitError) -> int:

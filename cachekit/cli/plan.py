@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cachekit.api.answers import Change, Forecast, Planned, Row
 
 LOCAL = "local"  # the store, among places
+COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
@@ -134,8 +135,9 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         if len(near.changes) > CHANGES:
             lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
     lines += [*_time(answer), *_reuse(answer), *layout]
-    where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
-    lines.append(f"  next{where}: cachekit warm {answer.source}")
+    if answer.model_type != COMMAND:
+        where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
+        lines.append(f"  next{where}: cachekit warm {answer.source}")
     return lines
 
 

@@ -82,6 +82,7 @@ def shown(answer: StoredRecord) -> list[str]:
         f"made       {out.moment(made.created)} by {made.user}@{made.host} {made.instance}".rstrip(),
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
         *_origin(answer),
+        *(out.labelled("refused    ", f"it is {answer.refused}") if answer.refused else ()),
         f"bytes      {out.size(answer.bytes)}, {'whole' if answer.whole else 'DAMAGED: will compile again'}",
         "modules",
         *(line for module in answer.modules for line in _module(module)),

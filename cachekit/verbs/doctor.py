@@ -228,7 +228,7 @@ def disk(config: Config) -> Iterator[Finding]:
     for adapter in registry.every():
         for place in adapter.places().values():
             if place.path is not None and place.exists:
-                places.setdefault(place.path, "neuron")
+                places.setdefault(place.path, "")
     told: set[str] = set()
     for folder, kind in places.items():
         for finding in full(folder, kind):

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cachekit.errors import UnknownNameError, UsageError
+from cachekit.errors import UnknownNameError, UntrustedError, UsageError
 from cachekit.key.canonical import FEWEST_DIGITS
 from cachekit.recipe import zoo
+from cachekit.remotes.judging import HINT
 
 if TYPE_CHECKING:
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.config import Config
     from cachekit.recipe.variant import Variant
-    from cachekit.store import Store
+    from cachekit.store import IndexRow, Store
     from cachekit.store.record import Record
+
+
+HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def check_contradiction(*, require_warm: bool, recache: bool) -> None:
@@ -46,9 +50,9 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
     try:
         zoo.recipe_path(name)
     except UnknownNameError as error:
-        if name and not set(name.lower()) - set("0123456789abcdef"):
-            if len(name) >= FEWEST_DIGITS:
-                return name.lower()
+        if is_key(name):
+            return name.lower()
+        if name and HEXADECIMAL.issuperset(name.lower()):
             raise UnknownNameError(
                 error.message,
                 hint=f"if it is meant as a key, give {FEWEST_DIGITS} digits or more: `cachekit store ls`",
@@ -61,6 +65,11 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
     return prepare(loaded, compiler, name, salt=config.trust.salt).key
 
 
+def is_key(name: str) -> bool:
+    """Whether a name can be the beginning of a key."""
+    return len(name) >= FEWEST_DIGITS and HEXADECIMAL.issuperset(name.lower())
+
+
 def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
     """The one key that begins so.
 
@@ -71,8 +80,10 @@ def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
         hint: Where to look them up, where none begins so.
 
     Raises:
-        UnknownNameError: None does, or several do.
+        UnknownNameError: None does, or several do; or there are too few digits to say so.
     """
+    if len(beginning) < FEWEST_DIGITS:
+        raise UnknownNameError(f"{beginning!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
     found = [name for name in names if name.startswith(beginning.lower())]
     if len(found) == 1:
         return found[0]
@@ -88,14 +99,25 @@ def find(store: Store, beginning: str) -> Record:
 
     Raises:
         UnknownNameError: None does, or several do.
+        UntrustedError: It is there, and the settings do not let it be used.
     """
-    if len(beginning) < FEWEST_DIGITS:
-        raise UnknownNameError(f"{beginning!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
-    rows = {row.key: row for row in store.by_prefix(beginning)}
-    hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
-    record = store.read(rows[one_of(rows, beginning, "record", hint)].place)
+    row = row_of(store.by_prefix(beginning), beginning)
+    record = store.read(row.place)
+    if record is None and (reason := store.refusal.reason(row.key)):
+        raise UntrustedError(f"the store's record {row.key[:12]} is not used", cause=f"it is {reason}", hint=HINT)
     if record is None:
         raise UnknownNameError(
             f"no record begins with {beginning!r}", cause="it is damaged, or was removed a moment ago"
         )
     return record
+
+
+def row_of(rows: Iterable[IndexRow], beginning: str) -> IndexRow:
+    """The one row of the store's index whose key begins so.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    found = {row.key: row for row in rows}
+    hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
+    return found[one_of(found, beginning, "record", hint)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from msgspec import Struct
 
 from cachekit.key.canonical import DIGITS
 from cachekit.store import Store
@@ -15,8 +16,7 @@ from cachekit.values import Answer
 from cachekit.verbs.entry import one_of
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """What a person means.
 
     Attributes:

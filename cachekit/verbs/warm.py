@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
@@ -21,6 +20,7 @@ from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
 from cachekit.store.record import Record, Reuse
+from cachekit.values import by_value
 from cachekit.verbs.plan import (
     Plan,
     as_miss,
@@ -42,8 +42,7 @@ if TYPE_CHECKING:  # a hit needs none of these
     from cachekit.training import Result
 
 
-@dataclass(frozen=True, slots=True)
-class WarmRun:
+class WarmRun(Struct, frozen=True):
     """What a warm did.
 
     Attributes:
@@ -63,8 +62,10 @@ class WarmRun:
     seconds: float
     waited_seconds: float = 0.0
     worker: Result | None = None
-    bypassed: Mapping[str, int] = field(default_factory=dict)
+    bypassed: Mapping[str, int] = {}
     reused: Reused | None = None
+
+    __hash__ = by_value
 
 
 @using_store
@@ -140,7 +141,7 @@ def warm(
                 remote = ""
                 done = _compile(session, prepared, planned, mine, replaces=recache)
         seconds = time.monotonic() - start
-        return _done(session, replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
+        return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
 
 
 def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
@@ -325,4 +326,4 @@ def _done(session: Session, warmed: WarmRun, remote: str) -> WarmRun:
         cold_seconds=warmed.record.cold_seconds,
         bytes=warmed.record.size,
     )
-    return replace(warmed, bypassed=bypassed(session.journal))
+    return structs.replace(warmed, bypassed=bypassed(session.journal))

@@ -179,15 +179,8 @@ def _modules(store: Store, record: Record | None, event: Event) -> list[Unforese
 
 
 def _counted(numbers: Mapping[str, int]) -> tuple[str, ...]:
-    """Inductor's own counters, where there are any."""
-    missed = max(numbers.get("fxgraph_cache_miss", 0), numbers.get("autograd_cache_miss", 0))
-    refused = max(numbers.get("fxgraph_cache_bypass", 0), numbers.get("autograd_cache_bypass", 0))
-    said = []
-    if missed:
-        said.append(f"Inductor looked for {missed} and had none: another shape or other code than in the trial run")
-    if refused:
-        said.append(f"Inductor refused to cache {refused}: they compile in every run")
-    return tuple(said)
+    """What compilers say of their counters: each knows its own."""
+    return tuple(words for adapter in registry.every() for words in adapter.explain_counters(numbers))
 
 
 def _numbers(event: Event) -> dict[str, int]:

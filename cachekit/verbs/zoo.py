@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from cachekit import recipe
 from cachekit.errors import UnknownNameError, UsageError
@@ -116,8 +115,7 @@ ZooRow = RecipeRow | ModelRow | InstanceRow | ToolchainRow
 ZooEntry = RecipeEntry | ZooModel | InstanceRow | ToolchainRow
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """Which rows are wanted; an empty field wants all.
 
     Attributes:
@@ -132,7 +130,7 @@ class Filter:
     model: str = ""
     instance: str = ""
     max_price: float | None = None
-    prices: Prices = field(default_factory=lambda: Prices({}))
+    prices: Prices = Prices({})
 
     def price(self, instance: str) -> float | None:
         """What an hour of an instance costs; None is unknown."""

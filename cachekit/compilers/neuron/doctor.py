@@ -141,7 +141,7 @@ def root(_: Config) -> Iterator[Finding]:
     if found.origin == "default" and not host.available() and not found.folder:
         yield Finding("ok", "no Neuron cache on this host")
         return
-    wrong = trouble(found.folder, "neuron") if found.folder else None
+    wrong = trouble(found.folder) if found.folder else None
     if wrong is None and found.path and (whose := standing(found.path)).whose != "own":
         run = ("" if stranger(found.path) else whose.mend) or new_folder(facts.CACHE_URL)
         wrong = Finding("problem", f"{found.path} is not used: somebody else can change it; {whose.why}", run=run)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compilers.neuron.neuron_cases import place  # noqa: F401 - fixture
 from tests.compilers.neuron.neuron_machine import Machine
+from tests.compilers.neuron.test_run import run
+from tests.support.neuron_sdk import neuron_host
 
 
 @pytest.mark.feature("T5")
@@ -23,3 +26,15 @@ def test_modules_that_anybody_made_are_named_until_they_are_compiled_here(tmp_pa
     assert theirs[:12] in user("store", "show", other["key"])["untrusted"]
     done = user("warm", "tiny.yaml", "--recache")
     assert (done["compiled"], user("store", "show", done["key"])["untrusted"]) == (2, "")
+
+
+@pytest.mark.feature("T5")
+def test_a_command_that_compiles_anew_finds_nothing_of_strangers(place):
+    shared = place / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    stranger, user = (Machine(place / name, host=neuron_host(place / f"{name}-host")) for name in ("stranger", "user"))
+    run(stranger, "1", "2", options=("--cache", f"local:rw,{shared}:rw"))
+    taken = run(user, "1", "2", options=("--trust-all", "--cache", f"local:rw,{shared}:r"))
+    assert (taken["compiled"], taken["found"]) == (0, 2)
+    assert run(user, "1", "2", options=("--recache",))["compiled"] == 2
