@@ -6,7 +6,7 @@ import shutil
 import pytest
 from msgspec import structs
 
-from cachekit.cli import app, out
+from cachekit.cli import out
 from cachekit.cli.verb import Shown
 from cachekit.compilers.neuron.entries import scan
 from cachekit.errors import UsageError
@@ -14,23 +14,15 @@ from tests.compilers.neuron.neuron_trees import COMPILER, check, make, module_na
 from tests.support.standins import Watched, make_record, publish
 
 pytestmark = pytest.mark.versions
+pytest_plugins = ["tests.support.cli_session"]
 
 EVIL = "a\x1b[31mb\x07\x9b2J\u202ec\udcff\x7f"
 
 
-@pytest.fixture
-def command(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(out, "_style", out._Style())
+@pytest.fixture(autouse=True)
+def judge(monkeypatch):
+    """The NEFFs made here have a container and nothing in it, which the real judge refuses."""
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
-    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments, code=0):
-        capsys.readouterr()
-        assert app.run([str(argument) for argument in arguments]) == code
-        return capsys.readouterr()
-
-    return run
 
 
 def harmless(words: str) -> bool:
@@ -56,10 +48,10 @@ def test_no_answer_controls_a_terminal(capsys, monkeypatch, form):
 
 
 @pytest.mark.feature("S7")
-def test_records_of_others_are_listed_harmlessly(command, tmp_path):
+def test_records_of_others_are_listed_harmlessly(command, home):
     made, contents = make_record()
     evil = structs.replace(made, recipe="x\x1b]0;title\x07\nfake")
-    record = publish(Watched(tmp_path / "home").store, (evil, contents))
+    record = publish(Watched(home).store, (evil, contents))
     for words in (
         ["store", "ls"],
         ["store", "ls", "--format", "json"],
@@ -80,11 +72,11 @@ def test_a_folder_with_a_name_that_no_compiler_has_is_no_module(command, tmp_pat
     """One of them ended the whole import."""
     folder = make(tmp_path / "cache")
     shutil.copytree(folder, tmp_path / "cache" / name / module_name(1))
-    answer = command("store", "import", tmp_path / "cache")
+    answer = command("store", "import", str(tmp_path / "cache"))
     assert "1 module added" in answer.out
     assert "not of Neuron's cache" in answer.out
     assert harmless(answer.out)
-    assert harmless(command("store", "import", tmp_path / "cache", "--format", "json").out)
+    assert harmless(command("store", "import", str(tmp_path / "cache"), "--format", "json").out)
     assert scan(tmp_path / "cache").compilers == (COMPILER,)
     assert harmless(command("doctor", code=0).out)
 
@@ -106,20 +98,21 @@ def test_a_folder_may_be_named_as_neurons_variables_name_it(command, tmp_path, s
 @pytest.mark.parametrize("words", [["store", "import"], ["store", "export", "--all"]])
 def test_a_place_that_is_no_folder_is_refused(command, tmp_path, url, words):
     make(tmp_path / "cache")
-    command("store", "import", tmp_path / "cache")
+    command("store", "import", str(tmp_path / "cache"))
+    before = sorted(command.work.parent.iterdir())
     answer = command(*words, url, code=UsageError.exit_code)
     assert "is not a local folder" in answer.err
     assert "hint:" in answer.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "home"]
+    assert sorted(command.work.parent.iterdir()) == before
 
 
 def test_an_export_that_puts_nothing_anywhere_fails(command, tmp_path):
     make(tmp_path / "cache")
-    command("store", "import", tmp_path / "cache")
+    command("store", "import", str(tmp_path / "cache"))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / COMPILER).symlink_to(tmp_path / "elsewhere")
-    answer = command("store", "export", tmp_path / "out", "--all", code=2)
+    answer = command("store", "export", str(tmp_path / "out"), "--all", code=2)
     assert "none of 1 modules could be put" in answer.err
     assert "is a link" in answer.err
 
@@ -130,6 +123,6 @@ def test_an_import_says_how_far_it_is(command, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
     for seed in range(3):
         make(tmp_path / "cache", seed=seed)
-    said = command("store", "import", tmp_path / "cache").err
+    said = command("store", "import", str(tmp_path / "cache")).err
     assert f"reading {COMPILER}: module 3 of 3" in said
     assert "storing 3 modules" in said

@@ -50,6 +50,7 @@ def canonical(value: Any) -> Any:
 
 _FLAT = frozenset((str, int, bool, type(None)))  # each is written in one way only
 _TEXT = frozenset((str,))
+_LISTS = frozenset((list, tuple))  # alike in JSON; msgspec has tuples
 
 
 def _form(value: Any) -> Any:
@@ -62,7 +63,7 @@ def _form(value: Any) -> Any:
         return value
     if kind is dict and _FLAT.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
         return value
-    if kind is list:
+    if kind in _LISTS:
         return [_form(item) for item in value]
     if kind is dict and _TEXT.issuperset(map(type, value)):
         return {name: _form(item) for name, item in value.items()}

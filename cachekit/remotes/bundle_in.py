@@ -26,7 +26,7 @@ from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.store.partial import Partial
-from cachekit.store.record import DamagedRecordError, File, Record, digest_of
+from cachekit.store.record import DamagedRecordError, File, Record
 from cachekit.text import cause_of
 from cachekit.values import by_value
 
@@ -285,5 +285,5 @@ def _beside(store: Store, theirs: Record, record: Record, beside: Beside) -> Bes
     origin = beside.origin
     mine = store.origins.made(record, store.read(record.place), ()).origin
     created = theirs.provenance.created
-    reused = ReusedOrigin(theirs.key, digest_of(theirs), origin.remote, origin.how, origin.signers, created)
+    reused = ReusedOrigin(theirs.key, theirs.digest, origin.remote, origin.how, origin.signers, created)
     return Beside(Origin(reused=tuple(dict.fromkeys((*mine.reused, reused, *origin.reused)))))

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
-import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from pathlib import Path
+
+from msgspec import structs
 
 from cachekit import redact
 from cachekit.calls import Calls
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
-from cachekit.disk import POOR, file_system
 from cachekit.errors import CachekitError
 from cachekit.health import Check, Finding, age
 from cachekit.remotes.address import Link, make, needs_network, parse
 from cachekit.remotes.judging import HINT
+from cachekit.remotes.port import Storage
 
 SKEW = 300.0  # seconds; S3 refuses requests that are 15 minutes off
 TIMEOUT = 4.0  # seconds for a question
 # The client's own switches [huggingface_hub, datasets, transformers].
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
-HUB = "https://huggingface.co"
-_TOKEN = re.compile(r"(hf|api_org|hf_oauth|hf_jwt)_[A-Za-z0-9_.-]{20,}")
 
 
 def remotes(config: Config) -> Iterator[Finding]:
@@ -37,35 +34,21 @@ def remotes(config: Config) -> Iterator[Finding]:
         if _is_offline() and needs_network(link):
             yield Finding("unknown", f"{link.name}: not asked, {_is_offline()} is set")
             continue
+        stranger = ""
         try:
             storage = make(link)
-            storage.revision()
-            stranger = "" if link.trust in {"all", "signed"} else storage.stranger()
+            trouble = storage.trouble(writable=link.writable)
+            if trouble is None:
+                storage.revision()
+                stranger = "" if link.trust in {"all", "signed"} else storage.stranger()
         except CachekitError as error:
-            said = "; ".join(filter(None, (f"{link.name}: {error.message}", error.cause)))
-            yield Finding("problem", said, error.hint, _making(link))
-            continue
-        if (stranger or link.trust == "signed") and not (config.trust.signers or config.trust.key):
-            said = f"{link.name}: nothing there is used, as the settings name no signer: {stranger or 'trust = signed'}"
-            yield Finding("problem", said, HINT)
-            continue
-        if not needs_network(link):
-            folder = _folder(link)
-            if link.writable and not os.access(folder, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
-                run = f"sudo chmod g+ws {shlex.quote(str(folder))}"
-                yield Finding(
-                    "problem", f"{link.name}: {folder} cannot be written by this user", "use it with :r, or run:", run
-                )
-                continue
-            if (kind := file_system(folder).kind) in POOR:
-                yield Finding(
-                    "problem", f"{link.name}: {folder} lies on {kind}, which has no links", "name another folder"
-                )
-                continue
-        yield Finding("ok", f"{link.name}: {link.address}")
-
-
-_EFFECTIVE = os.access in os.supports_effective_ids
+            said = "; ".join(filter(None, (error.message, error.cause)))
+            trouble = Finding("problem", said, error.hint)
+        if trouble is None and (stranger or link.trust == "signed") and not (config.trust.signers or config.trust.key):
+            said = f"nothing there is used, as the settings name no signer: {stranger or 'trust = signed'}"
+            trouble = Finding("problem", said, HINT)
+        found = trouble or Finding("ok", link.address)
+        yield structs.replace(found, said=f"{link.name}: {found.said}")
 
 
 def offline(config: Config) -> Iterator[Finding]:
@@ -85,32 +68,14 @@ def offline(config: Config) -> Iterator[Finding]:
 
 
 def token(config: Config) -> Iterator[Finding]:
-    """The Hub's token exists, has the right form, and only this user can read it. The token is not shown."""
-    links = [link for link in _links(config) if link.address.startswith("hf://")]
-    if not links:
-        yield Finding("ok", "not needed: no remote is on the Hub")
-        return
-    variable = next((name for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if os.environ.get(name)), "")
-    path = _token_path()
-    text, where = (os.environ[variable], variable) if variable else (_read(path), str(path))
-    if not text.strip():
-        names = ", ".join(link.name for link in links)
-        need = "cannot be written" if any(link.writable for link in links) else "cannot be read unless it is public"
-        yield Finding("problem", f"no token: {names} {need}", run="hf auth login")
-    elif not _TOKEN.fullmatch(text.strip()):
-        run = "hf auth login" if not variable else f"unset {variable} && hf auth login"
-        yield Finding(
-            "problem", f"{where} does not hold a token: a token begins with hf_ and has no quotes or spaces", run=run
-        )
-    elif not variable and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield Finding("problem", f"others can read the token in {path}", run=f"chmod 600 {shlex.quote(str(path))}")
-    else:
-        yield Finding("ok", f"from {where}")
+    """What a remote needs is there to log in with, and only this user can read it. It is not shown."""
+    found = [storage.login(writable=link.writable) for link, storage in _made(config)]
+    yield from dict.fromkeys(filter(None, found)) or [Finding("ok", "no remote needs a token")]
 
 
 def clocks(config: Config) -> Iterator[Finding]:
     """Compare this host's clock with those of the remotes: TLS and S3 refuse a clock that is far off."""
-    addresses = dict.fromkeys(filter(None, map(_server, _links(config))))
+    addresses = dict.fromkeys(filter(None, (storage.server() for _, storage in _made(config))))
     if not addresses:
         yield Finding("ok", "not needed: no remote has a clock")
     for address in addresses:
@@ -131,38 +96,15 @@ def _links(config: Config) -> tuple[Link, ...]:
     return parse(config.cache, config.remotes)[1:]
 
 
-def _folder(link: Link) -> Path:
-    return Path(link.address.removeprefix("file://")).expanduser()
-
-
-def _making(link: Link) -> str:
-    if needs_network(link) or _folder(link).exists():
-        return ""
-    return f"mkdir -p -m 2775 {shlex.quote(str(_folder(link)))}"
+def _made(config: Config) -> Iterator[tuple[Link, Storage]]:
+    """The remotes that can be made; of the others `remotes` tells."""
+    for link in _links(config):
+        with suppress(CachekitError):
+            yield link, make(link)
 
 
 def _is_offline() -> str:
     return next((name for name in OFFLINE[:1] if os.environ.get(name, "").strip().lower() in TRUE_WORDS), "")
-
-
-def _token_path() -> Path:
-    """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH, HF_HOME]."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    return Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _server(link: Link) -> str:
-    if link.address.startswith("hf://"):
-        return link.options.get("endpoint") or os.environ.get("HF_ENDPOINT") or HUB
-    return link.options.get("endpoint", "") if link.address.startswith("s3://") else ""
 
 
 def _skew(address: str) -> float | None:

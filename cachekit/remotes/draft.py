@@ -19,7 +19,7 @@ from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Writ
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
 from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
-from cachekit.store.record import DamagedRecordError, File, Record, digest_of
+from cachekit.store.record import DamagedRecordError, File, Record
 
 
 class Offer(Struct, frozen=True):
@@ -275,7 +275,7 @@ class Comparison:
             return None, ()
         reused: tuple[ReusedOrigin, ...] = ()
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:
-            digest = digest_of(theirs.record)
+            digest = theirs.record.digest
             created = theirs.record.provenance.created
             reused = (
                 ReusedOrigin(mine.key, digest, self._storage.name, origin.how, origin.signers, created),

@@ -15,7 +15,7 @@ from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.lock_file import Locked
-from cachekit.store.record import DamagedRecordError, Record, digest_of
+from cachekit.store.record import DamagedRecordError, Record
 
 
 def covers(record: Record, wanted: Record) -> bool:
@@ -108,7 +108,7 @@ def _candidates(remotes: Remotes, remote: Remote, locked: Locked, reasons: list[
                 reasons.append(f"{remote.name}: {error.cause}")
                 continue
             # That of the remote may have grown by what others added; what is taken is what is locked.
-            same = digest_of(shared.record) == locked.digest
+            same = shared.record.digest == locked.digest
             yield found if same else structs.replace(found, shared=structs.replace(shared, record=locked.record))
 
 

@@ -14,11 +14,14 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from cachekit import files
+
+if TYPE_CHECKING:
+    from cachekit.health import Finding
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
 ABSENT = ""  # the token of a document that is not there
@@ -265,6 +268,28 @@ class Storage(Protocol):
         Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
         """
         return ""
+
+    # For `cachekit doctor`; none of these asks the remote.
+
+    def server(self) -> str:
+        """The address of the server with whose clock this host's must agree; empty where there is none."""
+        return ""
+
+    def login(self, *, writable: bool) -> Finding | None:
+        """How it stands with the token that this host has for the remote; None where it needs no token.
+
+        Args:
+            writable: It is to be written as well.
+        """
+        return None
+
+    def trouble(self, *, writable: bool) -> Finding | None:
+        """What is wrong with it on this host, with the repair; None where nothing is.
+
+        Args:
+            writable: It is to be written as well.
+        """
+        return None
 
 
 def reads_as(storage: Storage, path: str, sha256: str) -> bool:

@@ -17,7 +17,7 @@ from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.remotes.port import ABSENT, Storage, Write
 from cachekit.store.origin import HERE, Beside, Origin, ReusedOrigin
-from cachekit.store.record import Record, digest_of
+from cachekit.store.record import Record
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Signing:
         return bool(self._trust.table.key) and beside.origin.how == "here"
 
     def _own(self, todo: ToSign) -> Envelope:
-        digest = digest_of(todo.record)
+        digest = todo.record.digest
         if digest not in self._made:
             origin = todo.beside.origin
             origin = structs.replace(origin, reused=tuple(dict.fromkeys((*origin.reused, *todo.reused))))

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cachekit import files
 from cachekit.store.layout import Layout
-from cachekit.store.record import Digest, Record, digest_of
+from cachekit.store.record import Digest, Record
 
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
 # signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
@@ -98,7 +98,7 @@ class Origins:
         if not path.exists():  # as for most: then nothing is hashed
             return MADE_HERE
         note = _read(path)
-        return UNKNOWN if note is None else note.of.get(digest_of(record), MADE_HERE)
+        return UNKNOWN if note is None else note.of.get(record.digest, MADE_HERE)
 
     def made(self, record: Record, before: Record | None, reused: Iterable[Record]) -> Beside:
         """What belongs beside a record that is made here.
@@ -129,16 +129,16 @@ class Origins:
         Returns:
             The bytes; empty where there is nothing to be said.
         """
-        of = {digest_of(record): beside} if beside != MADE_HERE else {}
+        of = {record.digest: beside} if beside != MADE_HERE else {}
         if before is not None and before != record and (kept := self.of(before)) != MADE_HERE:
-            of[digest_of(before)] = kept
+            of[before.digest] = kept
         return msgspec.json.encode(_Note(of)) if of else b""
 
     def _chain(self, record: Record, beside: Beside | None = None) -> Iterator[ReusedOrigin]:
         """A record as one that is reused, and after it those that it reuses itself."""
         origin = (beside or self.of(record)).origin
         created = record.provenance.created
-        yield ReusedOrigin(record.key, digest_of(record), origin.remote, origin.how, origin.signers, created)
+        yield ReusedOrigin(record.key, record.digest, origin.remote, origin.how, origin.signers, created)
         yield from origin.reused
 
     def _path(self, record: Record) -> Path:

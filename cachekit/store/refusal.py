@@ -21,7 +21,7 @@ from cachekit.store import access, staying
 from cachekit.store.layout import Layout, Place
 from cachekit.store.origin import MADE_HERE, Beside, Origins
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.record import DamagedRecordError, File, Record, decode, digest_of, file_path
+from cachekit.store.record import DamagedRecordError, File, Record, decode, file_path
 
 
 class Refused(Struct, frozen=True):
@@ -93,7 +93,7 @@ class Refusal:
             bypass(self._journal, "store-refused", record.key)
         if refused.revoked:
             self._quarantine.file(path, refused.reason, partial(_is_still, path, raw), quiet=True)
-            self._set_aside_reuse(digest_of(record))
+            self._set_aside_reuse(record.digest)
         return True
 
     def withdraw(self, tree: Path, anew: Place | None = None) -> dict[str, str]:

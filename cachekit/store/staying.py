@@ -21,7 +21,7 @@ from cachekit import files
 from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.origin import Beside, reuses
-from cachekit.store.record import DamagedRecordError, Record, decode, digest_of, encode, file_path
+from cachekit.store.record import DamagedRecordError, Record, decode, encode, file_path
 
 LARGEST = 32 << 20  # bytes of a note
 YOUNG = 86_400.0  # seconds
@@ -121,4 +121,4 @@ def _is_over(path: Path, one: Staying) -> bool:
 
 
 def _path(layout: Layout, tree: Path, record: Record) -> Path:
-    return layout.staying / hashlib.sha256(str(tree).encode()).hexdigest()[:16] / f"{digest_of(record)}.json"
+    return layout.staying / hashlib.sha256(str(tree).encode()).hexdigest()[:16] / f"{record.digest}.json"

@@ -19,7 +19,7 @@ from cachekit import redact
 from cachekit.config_trust import TrustTable
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin
-from cachekit.store.record import Record, digest_of
+from cachekit.store.record import Record
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError
 from cachekit.trust.keys import PublicKey, public_key
@@ -167,7 +167,7 @@ class Policy(Struct, frozen=True):
         gone = self.table.revoked
         if gone.before and _time(record.provenance.created) < gone.before:
             return f"made before {gone.before:%Y-%m-%d %H:%M} UTC, and all of that is revoked"
-        if gone.records and digest_of(record) in gone.records:
+        if gone.records and record.digest in gone.records:
             return "revoked by its digest"
         if origin is None:
             return ""

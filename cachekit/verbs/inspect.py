@@ -16,7 +16,7 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
 from cachekit.store.origin import Beside, How
-from cachekit.store.record import Record, digest_of
+from cachekit.store.record import Record
 from cachekit.text import one_line
 from cachekit.trust.builder import Builder
 from cachekit.trust.statement import read_statement
@@ -106,7 +106,7 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
         key_of_ingredients=key_of(record.hard),
         whole=store.lookup(record.place) is not None,
         origin=(
-            Source(record.key, digest_of(record), origin.remote, origin.how, _names(trust, origin.signers)),
+            Source(record.key, record.digest, origin.remote, origin.how, _names(trust, origin.signers)),
             *(Source(one.key, one.record, one.remote, one.how, _names(trust, one.signers)) for one in origin.reused),
         ),
         vouched=tuple(_vouched(trust, record, beside)),

@@ -22,7 +22,7 @@ from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
 from cachekit.store.layout import LOCAL
 from cachekit.store.lock_file import Locked, anonymous, chosen, from_here, in_file
-from cachekit.store.record import check_shareable, digest_of
+from cachekit.store.record import check_shareable
 from cachekit.values import Answer
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.planned import explained
@@ -278,7 +278,7 @@ def lock(
     return Locked(
         variant.name,
         tuple(variant.words),
-        digest_of(record),
+        record.digest,
         anonymous(record),
         remote=place,
         revision=revision,

@@ -15,7 +15,7 @@ from cachekit.remotes.document import RECORD_LIMIT
 from cachekit.remotes.judging import envelopes_of, name_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
-from cachekit.store.record import DamagedRecordError, Record, digest_of
+from cachekit.store.record import DamagedRecordError, Record
 from cachekit.trust import envelope
 from cachekit.trust.signer import key_of
 from cachekit.values import Answer
@@ -123,7 +123,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
             store.publish(record, {}, beside=Beside(beside.origin, tuple(envelope.to_document(known)["envelopes"])))
         keys = dict.fromkeys(one.keyid for each in known for one in each.signatures)
         signers = tuple(keys) if own.fingerprint in keys or dry_run else (*keys, own.fingerprint)
-        done.append(SignedRecord(record.key, record.recipe, digest_of(record), signers, new, dry_run))
+        done.append(SignedRecord(record.key, record.recipe, record.digest, signers, new, dry_run))
     return done
 
 
@@ -178,7 +178,7 @@ def _judged(remote: Remote, paths: Sequence[str], revision: str) -> Iterator[Jud
 
 
 def _row(record: Record, *, used: bool, how: str = "", signers: tuple[str, ...] = (), reason: str = "") -> JudgedRecord:
-    return JudgedRecord(record.key, name_of(record), record.directory, digest_of(record), used, how, signers, reason)
+    return JudgedRecord(record.key, name_of(record), record.directory, record.digest, used, how, signers, reason)
 
 
 def _remote(session: Session, name: str) -> Remote:

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
-from cachekit.store.record import digest_of
 from cachekit.text import cause_of
 from cachekit.trust.keys import LARGEST_FILE, PublicKey, is_fingerprint, public_key
 from cachekit.trust.policy import policy_of
@@ -248,7 +247,7 @@ def revoke(
                 f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`"
             )
         else:
-            records.append(digest_of(find(session.store, one)))
+            records.append(find(session.store, one).digest)
     wanted = f"[trust.revoked] with keys = {keys}, records = {records}, before = {before!r}"
     text, there = _text(file, wanted)
     trust = there.get("trust", {})

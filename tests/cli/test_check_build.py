@@ -46,7 +46,3 @@ def test_it_says_what_it_does_meanwhile(command, warmed):
 @pytest.mark.parametrize("other", ["--recache", "--require-warm", "--dry-run"])
 def test_what_it_does_not_go_with(command, warmed, other):
     assert the_error(command("warm", "tiny.yaml", "--check-build", other, code=2))[0] == "usage"
-
-
-def test_what_is_not_warm_has_nothing_to_compare_with(command, home, machine, worker):
-    assert the_error(command("warm", "tiny.yaml", "--check-build", code=3))[0] == "not-warm"

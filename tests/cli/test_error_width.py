@@ -4,7 +4,7 @@ import pytest
 
 from cachekit.cli import out
 from cachekit.errors import UsageError
-from tests.cli.test_terminal import Terminal
+from tests.cli.cli_cases import Terminal
 from tests.support.cli_session import the_error
 
 pytestmark = pytest.mark.versions

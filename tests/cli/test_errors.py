@@ -59,24 +59,13 @@ def test_a_key_that_two_records_begin_with(command, home):
     assert hint == "give more digits"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("wait = 1\n", ("unknown setting 'wait'", "wait_seconds", "")),
-        ("hom = 'x'\n", ("unknown setting 'hom'", "home", "did you mean 'home'?")),
-        ("home = \n", ("not valid TOML", "line 1", "correct or remove")),
-        ("wait_seconds = 'soon'\n", ("wait_seconds", "cachekit.toml", "")),
-        ("keep_logs = -1\n", ("keep_logs", "cachekit.toml", "")),
-    ],
-    ids=["unknown", "misspelt", "no TOML", "no number", "negative"],
-)
 @pytest.mark.parametrize("verb", [("config",), ("plan", "tiny.yaml"), ("store", "ls")], ids=" ".join)
-def test_a_bad_settings_file(command, work, verb, text, expected):
-    (work / "cachekit.toml").write_text(text)
-    found = the_error(command(*verb, code=2))
-    assert found[0] == "usage"
-    for part, said in zip(expected, found[1:], strict=True):
-        assert part in said
+def test_a_bad_settings_file(command, work, verb):
+    (work / "cachekit.toml").write_text("hom = 'x'\n")
+    code, message, cause, hint = the_error(command(*verb, code=2))
+    assert (code, hint) == ("usage", "did you mean 'home'?")
+    assert "unknown setting 'hom'" in message
+    assert "home" in cause
 
 
 def test_a_bad_variable(command, machine, monkeypatch):

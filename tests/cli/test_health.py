@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from cachekit.events import Journal
-from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.push import push
 from cachekit.store import Store
 from cachekit.store.notes import Last, note_last
 from tests.support.cli_session import publish, publish_record, small_record, the_error
@@ -55,28 +53,6 @@ def test_verify_exits_5_and_names_what_is_bad(command, home):
     assert document["error"]["exit_code"] == 5
     assert command("store", "verify", "--format", "quiet", code=5).out.strip() == made[1].key
     assert max(map(len, answer.out.splitlines())) <= 120
-
-
-@pytest.mark.feature("S6")
-def test_verify_repairs_from_a_shared_folder(command, home, tmp_path):
-    from tests.support.standins import Watched
-
-    made = several(home)
-    (tmp_path / "team").mkdir()
-    watched = Watched(home, shared=[(FolderStorage(tmp_path / "team"), "rw")])
-    push(watched.store, watched.session.remotes, made[:2])
-    for record in made[1:]:
-        spoil(blob(home, record))
-    answer = command("store", "verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r", code=5)
-    assert "repaired" in answer.out
-    assert "no remote has it" in answer.out.replace("\n", " ").replace("  ", "")
-    assert the_error(answer, before=len(answer.err.splitlines()) - 3)[0] == "damaged"
-    command("store", "rm", made[2].key)
-    assert (
-        command("store", "verify", "--repair", "--cache", f"local:rw,{tmp_path / 'team'}:r")
-        .out.splitlines()[0]
-        .endswith("all good")
-    )
 
 
 @pytest.mark.feature("G1", "G4")

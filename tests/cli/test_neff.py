@@ -10,38 +10,24 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cachekit.cli import app, out
 from tests.compilers.neuron.neuron_files import make_neff
+from tests.support.cli_session import golden, the_error
 from tests.support.places import real_dir
 
-GOLDEN = Path(__file__).parent / "golden"
+pytest_plugins = ["tests.support.cli_session"]
 
 
 @pytest.fixture
-def command(capsys, tmp_path, monkeypatch):
-    """Runs `cachekit store neff` in a folder of its own; gives exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(out, "_style", out._Style())
+def neff(command):
+    """Runs `cachekit store neff`; gives stdout. Whatever is not 0 has its error, which may be asked for."""
 
-    def _command(*arguments: object, code: int = 0, error: str = "") -> str:
-        assert app.run(["store", "neff", *map(str, arguments)]) == code
-        printed, said = capsys.readouterr()
-        lines = said.splitlines()
-        assert [line.split(":")[0].split("[")[0].strip() for line in lines] == (
-            ["error", "cause", "hint"] if code else []
-        )
-        assert error in said
-        return printed
+    def run(*arguments: object, code: int = 0, error: str = "") -> str:
+        answer = command("store", "neff", *map(str, arguments), code=code)
+        assert answer.err == "" if not code else the_error(answer)
+        assert error in answer.err
+        return answer.out
 
-    return _command
-
-
-def golden(name: str, text: str) -> None:
-    path = GOLDEN / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    return run
 
 
 def make_all() -> list[str]:
@@ -65,20 +51,20 @@ def make_all() -> list[str]:
 
 
 @pytest.mark.feature("U2")
-def test_what_people_see(command):
-    shown = command(*make_all(), code=5)
+def test_what_people_see(neff):
+    shown = neff(*make_all(), code=5)
     assert [line for line in shown.splitlines() if len(line) > 80] == []
     golden("neff", shown)
-    whole = command("whole.neff", "-v")
+    whole = neff("whole.neff", "-v")
     assert whole.count("bfloat16[8,128,1024]") == 11
     assert "more" not in whole
 
 
 @pytest.mark.feature("U2")
-def test_what_programs_read(command):
+def test_what_programs_read(neff):
     files = make_all()
-    found = json.loads(command(*files, "--format", "json", code=5))
-    jsonschema.validate(found, json.loads(command("--schema")))
+    found = json.loads(neff(*files, "--format", "json", code=5))
+    jsonschema.validate(found, json.loads(neff("--schema")))
     assert [one["file"] for one in found] == files
     states = ["verified", "verified", "damaged", "damaged", "unknown", "absent", "absent"]
     assert [one["state"] for one in found] == states
@@ -87,7 +73,7 @@ def test_what_programs_read(command):
     assert found[0]["graph"]["chip"] == "trn2"
     assert found[0]["graph"]["inputs"][11] == {"name": "step", "dtype": "int32", "shape": [], "bytes": 4}
     assert found[0]["graph"]["leaks"]["users"] == ["ann"]
-    quiet = command(*files, "--format", "quiet", code=5)
+    quiet = neff(*files, "--format", "quiet", code=5)
     assert quiet == "".join(f"{state} {file}\n" for state, file in zip(states, files, strict=True))
 
 
@@ -105,31 +91,31 @@ def test_what_programs_read(command):
         (["words.neff"], 5, "words.neff is not a NEFF that is known\n"),
     ],
 )
-def test_exit_codes(command, files, code, error):
+def test_exit_codes(neff, files, code, error):
     """Whatever is not 0 has its error, beside the states of all files."""
     make_all()
-    command(*files, code=code, error=error)
+    neff(*files, code=code, error=error)
 
 
-def test_a_damaged_module_is_named_by_its_folder(command):
+def test_a_damaged_module_is_named_by_its_folder(neff):
     path = Path("neuronxcc-2.26/MODULE_42+00112233/model.neff")
     make_neff(path)
     path.write_bytes(path.read_bytes()[:-1])
-    assert json.loads(command(path, "-f", "json", code=5))[0]["module"] == "MODULE_42+00112233"
+    assert json.loads(neff(path, "-f", "json", code=5))[0]["module"] == "MODULE_42+00112233"
 
 
-def test_odd_file_names_are_escaped(command):
+def test_odd_file_names_are_escaped(neff):
     for name in (b"a\x1b[2Jb.neff", b"\xff.neff"):
         make_neff(Path(os.fsdecode(name)))
-        shown = command(os.fsdecode(name))
+        shown = neff(os.fsdecode(name))
         assert shown.replace("\n", "").isprintable()
         assert "verified" in shown
 
 
 @pytest.mark.feature("U2")
-def test_real_files_fit_the_screen(command):
+def test_real_files_fit_the_screen(neff):
     files = sorted(real_dir("neff").glob("*.neff"))
-    shown = command(*files)
+    shown = neff(*files)
     lines = [line for line in shown.splitlines() if not line.startswith("file ")]
     assert max(map(len, lines)) <= 80
     assert shown.count("verified by its md5") == len(files)

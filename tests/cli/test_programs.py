@@ -177,7 +177,7 @@ def test_each_error_has_its_exit_code(command, machine, monkeypatch, cls):
     assert answer.out == ""
 
 
-@pytest.mark.feature("U2")
+@pytest.mark.feature("U2", "M3")
 def test_require_warm_exits_3(command, home, machine, worker):
     for verb in ("plan", "warm", "train"):
         answer = command(verb, "tiny.yaml", "--require-warm", code=3)

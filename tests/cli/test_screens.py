@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
-import subprocess
-import sys
 
 import pytest
 from msgspec import structs
 
 from cachekit.recipe import zoo
-from tests.support.cli_session import DEADLINE, environment, publish_record, small_record
+from tests.cli.cli_cases import Terminal
+from tests.support.cli_session import publish_record, small_record
 
 pytestmark = pytest.mark.versions
 
 pytest_plugins = ["tests.support.cli_session"]
 
 
-def on_a_terminal(*arguments: str, columns: int, **changes: str | None) -> list[str]:
+def on_a_terminal(*arguments: str, columns: int) -> list[str]:
     """The lines of a command whose stdout and stderr are a terminal of that width."""
-    screen, side = pty.openpty()
-    variables = environment(COLUMNS=str(columns), TERM="xterm", **changes)
-    run = subprocess.Popen([sys.executable, "-m", "cachekit", *arguments], stdout=side, stderr=side, env=variables)
-    os.close(side)
-    text = b""
-    while True:
-        if select.select([screen], [], [], 0.1)[0]:
-            try:
-                block = os.read(screen, 65536)
-            except OSError:
-                break
-            if not block:
-                break
-            text += block
-        elif run.poll() is not None:
-            break
-    run.wait(timeout=DEADLINE)
-    os.close(screen)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode()).replace("\r\n", "\n").split("\n")
+    terminal = Terminal("-m", "cachekit", *arguments, whole=True, COLUMNS=str(columns), TERM="xterm")
+    terminal.end()
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.text).replace("\r\n", "\n").split("\n")
 
 
 @pytest.mark.feature("U2")

@@ -151,41 +151,17 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
 
 
 @pytest.mark.parametrize(
-    "listed",
-    ["hub:rw", "local:rw,nobody:r", "local:rw,hf://one-word:r", "local:r", "local,local", "local:rw,s3://:r", ""],
-)
-def test_a_list_of_remotes_that_cannot_be(join, listed):
-    bob = join("bob")
-    if listed:
-        code, *_ = the_error(bob("plan", "tiny.yaml", "--cache", listed, code=2))
-        assert code == "usage"
-    else:
-        bob.variables["CACHEKIT_CACHE"] = ","
-        the_error(bob("plan", "tiny.yaml", code=2))
-
-
-@pytest.mark.parametrize(
-    ("listed", "tables", "told"),
+    ("listed", "table", "told"),
     [
-        ("local:rw,hub:x", '[remotes.hub]\nurl = "hf://team/cache"', "'x' is not a permission"),
-        ("local:rw,hf://team/cache:ro", "", "'ro' is not a permission"),
-        ("local:ro", "", "'ro' is not a permission"),
-        ("local:rw,https://huggingface.co/team/cache:r", "", "https:// is not the address of a remote"),
-        (
-            "local:rw,hub:r",
-            '[remotes.hub]\nurl = "ftp://host/cache"',
-            "[remotes.hub]: ftp://host/cache is not the address of a remote",
-        ),
-        ("local:rw,a:r,b:rw", '[remotes]\na.url = "hf://team/cache"\nb.url = "hf://team/cache"', "cannot be used"),
         ("local:rw,hf://ann:PASSWORD@team/cache:r", "", "must not contain a token"),
-        ("local:rw,hub:r", '[remotes.hub]\nurl = "hf://ann:PASSWORD@team/cache"', "must not contain a token"),
-        ("local:rw,hub:r", '[remotes.hub]\nurl = "below"', "project/below"),
+        ("local:rw,hub:r", 'url = "hf://ann:PASSWORD@team/cache"', "must not contain a token"),
+        ("local:rw,hub:r", 'url = "below"', "project/below"),
     ],
 )
-def test_what_is_wrong_with_the_remotes_is_said(command, monkeypatch, listed, tables, told):
+def test_a_remote_starts_at_its_file_and_holds_no_token(command, monkeypatch, listed, table, told):
     folder = command.work.parent / "project"
     (folder / "sub").mkdir(parents=True)
-    (folder / "cachekit.toml").write_text(tables)
+    (folder / "cachekit.toml").write_text(f"[remotes.hub]\n{table}\n" if table else "")
     (folder / "sub" / "tiny.yaml").write_text(RECIPE)
     monkeypatch.chdir(folder / "sub")
     answer = command("pull", "tiny.yaml", "--cache", listed, code=7 if "below" in told else 2)
@@ -221,21 +197,6 @@ def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, ve
     *_, cause, hint = the_error(command(*words, code=2))
     assert "hf://team/cache needs the network" in cause
     assert asked in hint
-
-
-def test_a_hub_that_is_away_costs_a_line_and_a_moment(join, repo, hub):
-    ann = join("ann")
-    ann("hub", "use", repo.name)
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections and never answers
-        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        warmed = ann("warm", "tiny.yaml")
-    assert "compiled 3 graphs" in warmed.out
-    assert warmed.err.count("is not used") == 1
-    ann.variables["HF_ENDPOINT"] = hub.endpoint
-    assert ann("push", "--pending").code == 0
-    bob = join("bob")
-    bob("hub", "use", repo.name)
-    assert bob("plan", "tiny.yaml", "--format", "json").json["status"] == "hit"
 
 
 @pytest.mark.parametrize(
@@ -278,18 +239,3 @@ def test_offline_opens_no_connection(join, repo, hub):
     ann.variables["HF_HUB_OFFLINE"] = None
     (pushed,) = ann("push", "--pending", "--format", "json").json["pushed"]
     assert len(pushed["records"]) == 1
-
-
-def test_no_token_is_written_anywhere(join, repo, hub):
-    token = "hf_outsider"
-    for name, secret in (("ann", hub.token), ("bob", token)):
-        member = join(name, secret)
-        member.work.joinpath("cachekit.toml").write_text(
-            f'cache = "local:rw,hub:rw"\n[remotes.hub]\nurl = "hf://{repo.name}"\n'
-        )
-        answers = [member("warm", "tiny.yaml", "-vv"), member("config")]
-        answers.append(member("push", "-vv", code=0 if secret == hub.token else 4))
-        said = "".join(answer.out + answer.err for answer in answers)
-        files = [path.read_bytes() for path in (member.home).rglob("*") if path.is_file()]
-        assert secret not in said
-        assert not [raw for raw in files if secret.encode() in raw]

@@ -13,11 +13,11 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.cli_session import Answer, the_error
 from tests.support.processes import until
 
 pytestmark = pytest.mark.slow
@@ -39,13 +39,6 @@ training:
   save_strategy: "no"
 """
 ROWS = [f"the sea is still {number},calm\nSTOP NOW {number},loud\n" for number in range(6)]
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
 
 
 class Machine:
@@ -135,14 +128,6 @@ def read_until(run: subprocess.Popen, text: str) -> None:
     pytest.fail(f"it ended before {text!r}:\n{''.join(told)}")
 
 
-def the_error(told: str) -> tuple[str, str, str, str]:
-    """Code, message, cause and hint of an error, which is all that was told, in three lines."""
-    assert "Traceback" not in told
-    found = re.fullmatch(r"error\[([a-z-]+)\]: (.+)\n(?:  cause: (.+)\n)?  hint: (.+)\n", told)
-    assert found, told
-    return found[1], found[2], found[3] or "", found[4]
-
-
 @pytest.fixture
 def machine(tmp_path):
     made = Machine(tmp_path)
@@ -230,7 +215,7 @@ def test_bad_input_is_answered_in_three_lines_before_anything_compiles(machine, 
     answer = machine("warm", "tiny.yaml", *(word for text in overrides for word in ("--set", text)))
     progress, mark, error = answer.err.partition("error[")
     assert answer.code == 2, answer.err
-    found = the_error(mark + error)
+    found = the_error(Answer(2, "", mark + error))
     assert found[0] == expected[0]
     for part, said in zip(expected[1:], found[1:], strict=True):
         assert part in said
@@ -249,7 +234,7 @@ def test_a_missing_part_of_the_training_extra(machine):
     answer = machine("warm", "tiny.yaml", PYTHONPATH=path)
     progress, mark, error = answer.err.partition("error[")
     assert answer.code == 1, answer.err
-    code, message, _, hint = the_error(mark + error)
+    code, message, _, hint = the_error(Answer(1, "", mark + error))
     assert code == "compiler-unavailable"
     assert "sklearn" in message
     assert 'pip install "cachekit-neuron[train]"' in hint
@@ -262,7 +247,7 @@ def test_a_missing_part_of_the_training_extra(machine):
 def test_no_checkpoint_to_resume_from(warmed):
     answer = warmed("train", "tiny.yaml", "--resume", "auto", "-q", "-o", "never")
     assert answer.code == 2
-    code, message, _, hint = the_error(answer.err)
+    code, message, _, hint = the_error(answer)
     assert (code, message) == ("usage", f"there is no checkpoint in {warmed.work / 'never'}")
     assert "--resume" in hint
 
@@ -270,7 +255,7 @@ def test_no_checkpoint_to_resume_from(warmed):
 def test_a_checkpoint_that_is_none(warmed):
     answer = warmed("train", "tiny.yaml", "--resume", "data", "-q")
     assert answer.code == 2
-    code, message, cause, _ = the_error(answer.err)
+    code, message, cause, _ = the_error(answer)
     assert code == "usage"
     assert "is not a checkpoint" in message
     assert "trainer_state.json" in cause
@@ -289,7 +274,7 @@ def assert_stopped(run: subprocess.Popen, output: str, told: str) -> None:
     assert output == ""
     assert "Traceback" not in told
     mark = told.index("error[interrupted]: stopped\n")
-    code, _, cause, _ = the_error(told[mark:])
+    code, _, cause, _ = the_error(Answer(130, "", told[mark:]))
     assert code == "interrupted"
     log = Path(re.search(r"its output is in (\S+)", cause)[1])
     assert log.is_file()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -16,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import cachekit
-from tests.cli.cli_cases import start
+from tests.cli.cli_cases import Terminal, start
 from tests.support.cli_session import (
     DEADLINE,
     DRIVER,
@@ -32,38 +30,6 @@ pytest_plugins = ["tests.support.cli_session"]
 
 
 # The terminal
-
-
-class Terminal:
-    """A command whose stderr is a terminal; stdout is a pipe."""
-
-    def __init__(self, *arguments: str, **changes: str | None) -> None:
-        self._screen, side = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments], env=environment(**changes), stdout=subprocess.PIPE, stderr=side, text=True
-        )
-        os.close(side)
-        self.text = ""
-
-    def _more(self) -> bool:
-        if not select.select([self._screen], [], [], 0.05)[0]:
-            return self.process.poll() is None
-        try:
-            block = os.read(self._screen, 65536)
-        except OSError:  # the other side was closed
-            return False
-        self.text += block.decode(errors="replace")
-        return bool(block)
-
-    def until(self, text: str) -> None:
-        until(lambda: text in self.text or not self._more(), f"{text!r} on the screen")
-        assert text in self.text
-
-    def end(self) -> str:
-        """Wait for the end; returns stdout."""
-        until(lambda: not self._more(), "the end")
-        os.close(self._screen)
-        return self.process.communicate(timeout=DEADLINE)[0]
 
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -7,7 +7,7 @@ import pytest
 from cachekit import config
 from cachekit.errors import UsageError
 from cachekit.events import Journal
-from cachekit.remotes.address import parse
+from cachekit.remotes.address import make, parse
 from cachekit.remotes.remotes import remotes_of
 
 pytestmark = pytest.mark.feature("T2")
@@ -50,6 +50,34 @@ def test_of_several_tables_of_one_place_the_one_that_asks_most_counts():
 def test_a_place_that_stands_in_the_list_twice_is_refused():
     with pytest.raises(UsageError, match="cannot be used"):
         parse(["local:rw", "team:r", "hf://team/x/:rw"], {"team": {"url": "hf://team/x", "endpoint": "https://e.test"}})
+
+
+@pytest.mark.parametrize(
+    ("listed", "tables", "told"),
+    [
+        ("", {}, "local"),
+        ("hub:rw", {}, "local"),
+        ("local:r", {}, "local"),
+        ("local,local", {}, "local"),
+        ("local:rw,nobody:r", {}, "'nobody'"),
+        ("local:rw,hub:x", {"hub": "hf://team/cache"}, "'x' is not a permission"),
+        ("local:rw,hf://team/cache:ro", {}, "'ro' is not a permission"),
+        ("local:ro", {}, "'ro' is not a permission"),
+        ("local:rw,https://huggingface.co/team/cache:r", {}, "https:// is not the address of a remote"),
+        ("local:rw,hub:r", {"hub": "ftp://host/cache"}, "[remotes.hub]: ftp://host/cache is not the address of a"),
+        ("local:rw,a:r,b:rw", {"a": "hf://team/cache", "b": "hf://team/cache"}, "cannot be used"),
+    ],
+)
+def test_a_list_that_cannot_be_is_refused(listed, tables, told):
+    with pytest.raises(UsageError) as raised:
+        parse([entry for entry in listed.split(",") if entry], {name: {"url": url} for name, url in tables.items()})
+    assert told in " ".join(raised.value.lines())
+
+
+@pytest.mark.parametrize("place", ["hf://one-word", "s3://"])
+def test_an_address_that_names_no_place_is_refused(place):
+    with pytest.raises(UsageError):
+        make(parse(["local:rw", f"{place}:r"], {})[1])
 
 
 def test_the_command_line_does_not_take_a_signature_off(tmp_path):

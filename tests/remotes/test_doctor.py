@@ -125,12 +125,21 @@ def late_server():
 
 
 @pytest.mark.feature("U1")
-def test_a_clock_that_is_not_the_caches(late_server, monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "remote"),
+    [
+        ("HF_ENDPOINT", "hf://team/cache"),
+        ("AWS_ENDPOINT_URL", "s3://bucket/team"),
+        ("AZURE_STORAGE_ENDPOINT", "az://bucket/team"),
+    ],
+)
+def test_a_clock_that_is_not_the_caches(late_server, monkeypatch, variable, remote):
     monkeypatch.delenv("HF_HUB_OFFLINE")
     address = f"http://127.0.0.1:{late_server.server_port}"
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setenv("HF_ENDPOINT", address)
-    remotes = {"cache": "local:rw,hf://team/cache:r"}
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv(variable, address)
+    remotes = {"cache": f"local:rw,{remote}:r"}
     found = the_problem("remote-clocks", **remotes)
     assert f"is 1 hours ahead of that of {address}" in found["said"].replace("60 minutes", "1 hours")
     late_server.late = 0

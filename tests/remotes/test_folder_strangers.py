@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from cachekit.errors import UntrustedError
+from cachekit.errors import RemoteError, UntrustedError
 from cachekit.remotes.folder import FolderStorage
 from tests.remotes.storage_calls import write
 
@@ -24,6 +24,47 @@ def shared(tmp_path):
 
 def why(folder):
     return FolderStorage(folder).stranger()
+
+
+def test_a_folder_of_ones_own_is_trusted(shared):
+    assert why(shared) == ""
+    shared.chmod(0o2775)
+    assert why(shared) == "", "shared with a group that this user is in"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777, 0o702])
+def test_a_folder_that_everybody_can_write_to_is_not(shared, mode):
+    shared.chmod(mode)
+    assert why(shared) == f"every user of this machine can write to {shared} (mode {mode:o})"
+
+
+def test_what_counts_is_the_folder_behind_a_link(shared, tmp_path):
+    shared.chmod(0o777)
+    (tmp_path / "link").symlink_to(shared)
+    assert "every user" in why(tmp_path / "link")
+    shared.chmod(0o755)
+    tmp_path.chmod(0o777)
+    assert str(tmp_path) in why(tmp_path / "link"), "everybody can put another link there"
+
+
+def test_a_folder_in_whose_place_everybody_can_put_another_is_not(shared):
+    shared.parent.chmod(0o777)
+    assert why(shared).startswith(f"every user of this machine can write to {shared.parent}")
+    shared.parent.chmod(0o1777)
+    assert why(shared) == "", "as /tmp is: nobody but its owner can move what lies there"
+
+
+@ROOT_ONLY
+def test_owners(shared):
+    os.chown(shared, 65534, 65534)
+    assert why(shared).startswith(f"{shared} belongs to another user (")
+    shared.chmod(0o2775)
+    assert why(shared).startswith(f"{shared} belongs to another user ("), "and to a group that this user is not in"
+
+
+def test_a_folder_that_is_gone_could_not_be_asked(tmp_path):
+    with pytest.raises(RemoteError):
+        why(tmp_path / "nowhere")
 
 
 @ROOT_ONLY

@@ -4,93 +4,28 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import time
 
 import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
-from cachekit.recipe.variant import Variant
 from cachekit.remotes import address, trust
-from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
-from cachekit.verbs.import_cache import import_into
-from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.plan import miss_error, plan
-from cachekit.verbs.pull import pull_recipe
-from cachekit.verbs.warm import warm
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 from tests.remotes.storage_processes import serve
 from tests.store.bundle_files import whole  # noqa: F401 - a fixture
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.cli_session import the_error
 from tests.support.hubserver.faults import Fault
-from tests.support.standins import Watched, recipe
+from tests.support.standins import Watched
 
 pytest_plugins = ["tests.support.cli_session"]
-
-ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
 def remote(storage, memory, **options):
     return Remote(storage, memory, readable=True, writable=True, **options)
-
-
-# Folders
-
-
-@pytest.fixture
-def shared(tmp_path):
-    folder = tmp_path / "above" / "shared"
-    folder.mkdir(parents=True)
-    return folder
-
-
-def why(folder):
-    return FolderStorage(folder).stranger()
-
-
-def test_a_folder_of_ones_own_is_trusted(shared):
-    assert why(shared) == ""
-    shared.chmod(0o2775)
-    assert why(shared) == "", "shared with a group that this user is in"
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777, 0o702])
-def test_a_folder_that_everybody_can_write_to_is_not(shared, mode):
-    shared.chmod(mode)
-    assert why(shared) == f"every user of this machine can write to {shared} (mode {mode:o})"
-
-
-def test_what_counts_is_the_folder_behind_a_link(shared, tmp_path):
-    shared.chmod(0o777)
-    (tmp_path / "link").symlink_to(shared)
-    assert "every user" in why(tmp_path / "link")
-    shared.chmod(0o755)
-    tmp_path.chmod(0o777)
-    assert str(tmp_path) in why(tmp_path / "link"), "everybody can put another link there"
-
-
-def test_a_folder_in_whose_place_everybody_can_put_another_is_not(shared):
-    shared.parent.chmod(0o777)
-    assert why(shared).startswith(f"every user of this machine can write to {shared.parent}")
-    shared.parent.chmod(0o1777)
-    assert why(shared) == "", "as /tmp is: nobody but its owner can move what lies there"
-
-
-@ROOT_ONLY
-def test_owners(shared):
-    os.chown(shared, 65534, 65534)
-    assert why(shared).startswith(f"{shared} belongs to another user (")
-    shared.chmod(0o2775)
-    assert why(shared).startswith(f"{shared} belongs to another user ("), "and to a group that this user is not in"
-
-
-def test_a_folder_that_is_gone_could_not_be_asked(tmp_path):
-    with pytest.raises(RemoteError):
-        why(tmp_path / "nowhere")
 
 
 # The Hub
@@ -243,90 +178,6 @@ def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, 
     assert address.make(link).stranger() == f"it is read without credentials ({variable})"
 
 
-# What a run does with it
-
-
-@pytest.fixture
-def strange(tmp_path, shared):
-    """A folder with the toy recipe's record that everybody can write to."""
-    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
-    warm(ann.session, ann.prepare())
-    shared.chmod(0o777)
-    return shared
-
-
-@pytest.fixture
-def bob(tmp_path, strange):
-    def join(**options):
-        return Watched(tmp_path / "bob", shared=[(FolderStorage(strange), "rw")], **options)
-
-    return join
-
-
-@pytest.mark.feature("S7")
-def test_it_is_no_hit_and_the_plan_says_why(bob, strange):
-    me = bob()
-    planned = plan(me.prepare(), me.store, me.session.remotes)
-    sentence = f"{strange}: it is there, not signed; every user of this machine can write to {strange} (mode 777)"
-    assert (planned.hit, planned.untrusted) == (False, (sentence,))
-    assert miss_error(planned).cause == sentence
-    (told,) = me.told("remote.untrusted")
-    assert (told["key"], told["remote"]) == (me.prepare().key, str(strange))
-    assert "a compiler cache is code" in told["hint"]
-    trusting = bob(trust_all=True)
-    planned = plan(trusting.prepare(), trusting.store, trusting.session.remotes)
-    assert (planned.hit, planned.untrusted) == (True, ())
-
-
-def test_warm_and_train_compile_and_tell_it_once(bob):
-    me = bob()
-    assert warm(me.session, me.prepare()).compiled > 0
-    assert len(me.told("remote.untrusted")) == 1
-    assert not me.told("pull.start")
-    assert bob().lookup(me.prepare()) is not None
-
-
-def test_it_is_not_the_nearest_record(bob):
-    trusting, me = bob(trust_all=True), bob()
-    wanted = me.prepare(recipe(16))
-    reuse_bytes = me.session.config.reuse_bytes
-    planned = plan(wanted, trusting.store, trusting.session.remotes, reuse_bytes=reuse_bytes)
-    assert None not in {planned.nearest, planned.reuse}
-    # What that one remembers of the remote says nothing to somebody who does not trust it.
-    planned = plan(wanted, me.store, me.session.remotes, reuse_bytes=reuse_bytes)
-    assert (planned.nearest, planned.reuse) == (None, None)
-    warm(me.session, wanted)
-    assert not me.told("reuse.restored")
-    assert not me.told("pull.start")
-
-
-def test_pull_and_a_lock_say_so_with_exit_code_5(bob, tmp_path, strange):
-    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(strange), "rw")], trust_all=True)
-    locked = lock(ann.session, ann.prepare(), Variant("toy"))
-    me = bob()
-    for act in (
-        lambda: pull_recipe(me.session, me.prepare()),
-        lambda: lock(me.session, me.prepare(), Variant("toy")),
-        lambda: pull_locked(me.session, locked),
-    ):
-        with pytest.raises(UntrustedError) as raised:
-            act()
-        assert raised.value.exit_code == 5
-    assert me.lookup(me.prepare()) is None
-    trusting = bob(trust_all=True)
-    assert pull_recipe(trusting.session, trusting.prepare()).state == "fetched"
-
-
-def test_a_trusted_remote_behind_it_serves_the_hit(bob, tmp_path, strange):
-    own = tmp_path / "own"
-    own.mkdir()
-    cat = Watched(tmp_path / "cat", shared=[(FolderStorage(own), "rw")])
-    warm(cat.session, cat.prepare())
-    me = Watched(tmp_path / "me", shared=[(FolderStorage(strange), "r"), (FolderStorage(own), "r")])
-    planned = plan(me.prepare(), me.store, me.session.remotes)
-    assert (planned.remote, planned.untrusted) == (str(own), ())
-
-
 # Imports
 
 
@@ -341,18 +192,6 @@ def test_a_bundle_is_taken_only_where_somebody_says_so(tmp_path, whole):
     assert import_bundle(me.session, io.BytesIO(raw), "x.tar", dry_run=True).records, "looking is no use"
     trusting = Watched(tmp_path / "me", trust_all=True)
     assert import_bundle(trusting.session, io.BytesIO(raw), "x.tar").records
-
-
-def test_a_neuron_cache_that_everybody_can_write_to_is_not_taken(tmp_path):
-    folder = tmp_path / "cache"
-    (folder / "neuronxcc-2.26.6360.0+6f180f47").mkdir(parents=True)
-    folder.chmod(0o777)
-    me = Watched(tmp_path / "me")
-    with pytest.raises(UntrustedError, match="is not used"):
-        import_into(me.session, folder)
-    import_into(me.session, folder, dry_run=True)
-    folder.chmod(0o755)
-    import_into(me.session, folder)
 
 
 # What is said of it
@@ -370,7 +209,9 @@ def test_a_table_says_whom_to_trust():
 
 
 @pytest.mark.feature("U1")
-def test_the_command_line_says_it(command, machine, work, tmp_path, shared):
+def test_the_command_line_says_it(command, machine, work, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
     publish_recipe(tmp_path / "elsewhere")
     cache = f"local:rw,{shared}:rw"
     command("push", "tiny.yaml", "--home", str(tmp_path / "elsewhere"), "--cache", cache)

@@ -17,7 +17,6 @@ from cachekit.remotes.locked import covers
 from cachekit.remotes.push import push
 from cachekit.store import lock_file
 from cachekit.store.lock_file import Locked, anonymous
-from cachekit.store.record import digest_of
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -123,7 +122,7 @@ def shared(tmp_path):
     # Larger than what travels inside of a record.
     record = publish(ann.store, made := make_record(size=9000))
     push(ann.store, ann.session.remotes, [record])
-    return Locked("toy", (), digest_of(record), anonymous(record), remote=str(folder)), made, folder
+    return Locked("toy", (), record.digest, anonymous(record), remote=str(folder)), made, folder
 
 
 def joined(tmp_path, folder, name="bob"):

@@ -7,7 +7,6 @@ from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.gc import Keep, gc
 from cachekit.store.origin import MADE_HERE, UNKNOWN, Beside, Origin, ReusedOrigin
-from cachekit.store.record import digest_of
 from cachekit.store.removal import Remover, Victim
 from cachekit.store.verify import verify
 from tests.support.standins import make_record, publish
@@ -41,7 +40,7 @@ def test_what_is_added_to_it_here_reuses_it(store):
     theirs = publish(store, make_record(1, ("a", "b")), beside=FROM_TEAM)
     more = publish(store, make_record(1, ("a", "b", "c")))
     made = theirs.provenance.created
-    reused = ReusedOrigin(theirs.key, digest_of(theirs), "hf://team/cache", "signed", ("SHA256:ann",), made)
+    reused = ReusedOrigin(theirs.key, theirs.digest, "hf://team/cache", "signed", ("SHA256:ann",), made)
     assert store.origins.of(more) == Beside(Origin(reused=(reused,)))
     assert store.origins.of(theirs) == FROM_TEAM, "until the new record lies there, the old one's must be told"
 
@@ -56,8 +55,8 @@ def test_help_is_passed_on(store):
     second = publish(store, make_record(2, ("b",)), reused=[first])
     third = publish(store, make_record(3, ("c",)), reused=[second])
     assert [(one.record, one.how) for one in store.origins.of(third).origin.reused] == [
-        (digest_of(second), "here"),
-        (digest_of(first), "signed"),
+        (second.digest, "here"),
+        (first.digest, "signed"),
     ]
     assert publish(store, make_record(3, ("c", "d"))) != third
     assert len(store.origins.of(make_record(3, ("c", "d"))[0]).origin.reused) == 2, "and to what is added later"
@@ -105,5 +104,5 @@ def test_gc_leaves_the_note_of_a_record_that_comes_meanwhile(store, tmp_path):
 
 def test_a_note_is_json_for_people(store):
     record = publish(store, make_record(), beside=FROM_TEAM)
-    said = msgspec.json.decode(note_of(store, record).read_bytes())["of"][digest_of(record)]
+    said = msgspec.json.decode(note_of(store, record).read_bytes())["of"][record.digest]
     assert said["origin"]["remote"] == "hf://team/cache"

@@ -9,7 +9,7 @@ from cachekit.events import Journal
 from cachekit.store import Store, staying
 from cachekit.store.gc import Keep, gc
 from cachekit.store.origin import MADE_HERE, Beside, Origin
-from cachekit.store.record import digest_of, file_path
+from cachekit.store.record import file_path
 from cachekit.store.refusal import Refused
 from cachekit.store.removal import Remover, Victim
 from tests.support.standins import make_record, publish
@@ -60,7 +60,7 @@ def test_a_record_with_its_modules_reuses_it(store, own, removed):
         if seed == 1 and not removed:
             continue
         found = publish(store, make_record(seed, ("a", "c")))
-        assert sources(store, found) == [(digest_of(theirs), "all")]
+        assert sources(store, found) == [(theirs.digest, "all")]
     assert store.origins.of(publish(store, make_record(3, ("d",)))) == MADE_HERE
 
 

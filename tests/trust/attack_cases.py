@@ -14,7 +14,7 @@ from cachekit.trust.envelope import Envelope, Signature, encode, pae
 from cachekit.trust.statement import PAYLOAD_TYPE, statement_of
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn
-from tests.trust.flow_cases import ALICE, put, trust
+from tests.trust.flow_cases import put
 from tests.trust.trust_cases import ME, TODAY, blob, key, private
 
 RUN = b"#!run "  # a file that begins so touches the path that follows, as soon as a compiler is given it
@@ -95,14 +95,6 @@ def marker(tmp_path):
 
 
 @pytest.fixture
-def alice(user):
-    """Has warmed the toy recipe, signed it, and put it into the place."""
-    alice = user("alice", trust(key=ALICE))
-    alice.record = warm(alice.session, alice.prepare()).record
-    return alice
-
-
-@pytest.fixture
 def attacker(alice, place, marker):
     """Somebody who may write to the place too."""
     return Attacker(place, alice.record, marker)
@@ -124,3 +116,9 @@ def trains(victim, wanted=None):
 def holds_nowhere(home, code):
     """Whether bytes lie in no file below a folder."""
     return not any(code in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def unused(victim, attacker):
+    """What the attacker made did not run, and the victim does not hold it."""
+    assert not attacker.marker.exists()
+    assert holds_nowhere(victim.store.layout.home, attacker.code)

@@ -1,5 +1,7 @@
 """A folder that everybody can write to, and users who sign what they put there, or trust those who do."""
 
+import io
+
 import pytest
 
 from cachekit import config_trust
@@ -7,6 +9,10 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
+from cachekit.verbs.export_bundle import export_bundle
+from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.plan import plan
+from cachekit.verbs.warm import warm
 from tests.support.standins import Watched
 from tests.trust.trust_cases import line, pem
 
@@ -46,6 +52,36 @@ def user(tmp_path, place):
         return Watched(tmp_path / name, shared=[(FolderStorage(where), may)], trust=said, **options)
 
     return make
+
+
+@pytest.fixture
+def alice(user):
+    """Has warmed the toy recipe, signed it, and put it into the place."""
+    alice = user("alice", trust(key=ALICE))
+    alice.record = warm(alice.session, alice.prepare()).record
+    return alice
+
+
+def planned(watched, wanted=None, **options):
+    """What a user is told of the toy recipe, or of another one."""
+    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, **options)
+
+
+def bundle(watched, path):
+    """A bundle of all that a user has."""
+    export_bundle(watched.session, list(watched.store.records()), path)
+    return path
+
+
+def taken(watched, path, **options):
+    """What comes of a bundle's import."""
+    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), "x.tar", **options)
+
+
+def close(place):
+    """Let nobody else write to a folder, nor to what was made in it while everybody could."""
+    for made in (place, *place.rglob("*")):
+        made.chmod(made.stat().st_mode & ~0o022)
 
 
 def signatures(where, record):

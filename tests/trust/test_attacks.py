@@ -8,25 +8,23 @@ from msgspec import structs
 
 from cachekit.errors import CachekitError
 from cachekit.remotes import document, layout
-from cachekit.store.record import digest_of
 from cachekit.trust.envelope import decode
-from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
 from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     Attacker,
-    alice,
     attacker,
-    holds_nowhere,
     marker,
     of_purpose,
     signed,
     statement,
     trains,
+    unused,
     victim,
 )
-from tests.trust.flow_cases import ALICE, BOB, EVE, place, put, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, EVE, alice, place, planned, put, trust, user  # noqa: F401
 from tests.trust.trust_cases import key, line
 
 pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T4")]
@@ -240,7 +238,7 @@ ATTACKS = [
 
 def refused(victim, attacker, why):
     """Nothing of an attack is used, whatever the victim does; and each time the victim is told."""
-    (told,) = plan(victim.prepare(), victim.store, victim.session.remotes, anew=True).untrusted
+    (told,) = planned(victim, anew=True).untrusted
     assert why in told
     for act in (
         lambda: warm(victim.session, victim.prepare(), require_warm=True),
@@ -253,11 +251,6 @@ def refused(victim, attacker, why):
     assert trains(victim).compiled > 0
     assert victim.told("remote.untrusted")
     unused(victim, attacker)
-
-
-def unused(victim, attacker):
-    assert not attacker.marker.exists()
-    assert holds_nowhere(victim.store.layout.home, attacker.code)
 
 
 @pytest.mark.parametrize("number", range(3), ids=["library", "source", "pickle"])
@@ -279,7 +272,7 @@ def test_an_attack_on_a_signed_record(alice, attacker, victim, attack):
 def test_bytes_that_were_swapped_after_the_check_of_the_signature(alice, victim, place, marker, number):
     attacker = Attacker(place, alice.record, marker, number)
     bob = victim("bob", trust(ALICE))
-    found = plan(bob.prepare(), bob.store, bob.session.remotes)
+    found = planned(bob)
     assert found.hit
     attacker.swap_bytes()
     inside = attacker.file.size <= document.TINY  # tiny files lie in the record too, which is not swapped
@@ -301,7 +294,7 @@ STOLEN = [
 def test_a_key_that_was_withdrawn_signs_nothing_more(alice, attacker, victim, table, why):
     evil = attacker.publish()
     attacker.sign(signed(ALICE, statement(evil, "2026-11-21T00:00:00.000+00:00")))
-    assert plan(alice.prepare(), alice.store, alice.session.remotes).hit
+    assert planned(alice).hit
     bob = victim("bob", trust(**table))
     refused(bob, attacker, why)
 
@@ -310,7 +303,7 @@ def test_a_key_that_was_withdrawn_signs_nothing_more(alice, attacker, victim, ta
 def test_a_record_that_was_revoked_by_its_digest_is_refused_from_everybody(attacker, victim):
     evil = attacker.publish()
     attacker.sign(signed(ALICE, statement(evil)))
-    gone = {"revoked": {"records": [digest_of(evil)]}}
+    gone = {"revoked": {"records": [evil.digest]}}
     for said in (trust(ALICE, **gone), trust(everything=True, **gone)):
         attacker.publish()
         refused(victim(f"bob{said.everything}", said), attacker, "revoked by its digest")
@@ -324,7 +317,7 @@ def test_the_documents_of_two_keys_that_were_swapped_sign_neither(alice, attacke
     put(place, theirs, raw[0])
     bob = victim("bob", trust(ALICE))
     for wanted in (None, recipe(16)):
-        (told,) = plan(bob.prepare(wanted), bob.store, bob.session.remotes).untrusted
+        (told,) = planned(bob, wanted).untrusted
         assert OTHER in told
 
 
@@ -333,7 +326,7 @@ def test_a_signed_record_in_the_place_of_another_key_is_none(alice, attacker, vi
     put(place, layout.record_path(alice.record.place), (place / layout.record_path(other.place)).read_bytes())
     put(place, layout.signatures_path(alice.record.place), (place / layout.signatures_path(other.place)).read_bytes())
     bob = victim("bob", trust(ALICE))
-    assert not plan(bob.prepare(), bob.store, bob.session.remotes).hit
+    assert not planned(bob).hit
     (told,) = bob.told("remote.damaged")
     assert told["reason"] == "it is the record of another key"
 
@@ -341,7 +334,7 @@ def test_a_signed_record_in_the_place_of_another_key_is_none(alice, attacker, vi
 def test_words_of_a_stranger_do_not_move_the_cursor(attacker, victim):
     attacker.sign(signed(EVE, statement(attacker.publish(recipe="\x1b[2Jall good\nerror[none]: used" * 1000))))
     bob = victim("bob", trust(BOB))
-    error = miss_error(plan(bob.prepare(), bob.store, bob.session.remotes))
+    error = miss_error(planned(bob))
     (told,) = bob.told("remote.untrusted")
     assert error.exit_code == 5
     for words in (error.message, error.cause, *map(str, told.values())):

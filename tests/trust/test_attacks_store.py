@@ -8,18 +8,17 @@ import pytest
 from cachekit import files
 from cachekit.errors import UntrustedError
 from cachekit.private import standing
-from cachekit.store.record import digest_of
 from cachekit.verbs.export_bundle import export_bundle
 from cachekit.verbs.inspect import show
-from cachekit.verbs.plan import miss_error, plan
+from cachekit.verbs.plan import miss_error
 from cachekit.verbs.push import push_records
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, overwrite
 from tests.support.users import ANOTHER, ONE, as_user
-from tests.trust.attack_cases import RUN, Loader, alice, attacker, marker, statement, trains  # noqa: F401
-from tests.trust.flow_cases import ALICE, BOB, place, trust, user  # noqa: F401
+from tests.trust.attack_cases import RUN, Loader, attacker, marker, statement, trains  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, alice, place, planned, trust, user  # noqa: F401
 
 pytestmark = pytest.mark.feature("T2")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -51,17 +50,17 @@ def test_a_record_in_another_users_store_is_used_as_far_as_it_is_signed(public, 
     record = warm(alices.session, alices.prepare()).record
     give(home, ONE, mode)
     bob = in_store(home, trust(ALICE))
-    found = plan(bob.prepare(), bob.store, bob.session.remotes)
+    found = planned(bob)
     error = miss_error(found)
     assert (found.hit, type(error), error.exit_code) == (False, UntrustedError, 5)
     assert "not signed" in error.cause
     assert why in error.cause
     assert bob.told("store.refused")
     assert trains(bob).compiled > 0
-    assert plan(bob.prepare(), bob.store, bob.session.remotes).hit, "what bob made there is bob's file"
+    assert planned(bob).hit, "what bob made there is bob's file"
     give(home, ONE, mode)
     everybody = in_store(home, trust(everything=True))
-    assert plan(everybody.prepare(), everybody.store, everybody.session.remotes).hit
+    assert planned(everybody).hit
     assert record.key == everybody.prepare().key
 
 
@@ -74,10 +73,10 @@ def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
     for folder in (mine.store.layout.records, mine.store.layout.blobs):
         folder.chmod(0o777)
     again = in_store(home, trust())
-    assert plan(again.prepare(), again.store, again.session.remotes).hit
+    assert planned(again).hit
     mine.store.layout.record(record.place).chmod(mode)
     again = in_store(home, trust())
-    (told,) = plan(again.prepare(), again.store, again.session.remotes).untrusted
+    (told,) = planned(again).untrusted
     assert "every user of this machine can write to" in told
 
 
@@ -122,7 +121,7 @@ def test_a_blob_that_was_swapped_is_not_given_to_the_compiler(tmp_path, marker):
     mine = in_store(home, trust())
     record = warm(mine.session, mine.prepare()).record
     again = in_store(home, trust())
-    assert plan(again.prepare(), again.store, again.session.remotes).hit
+    assert planned(again).hit
     blob = again.store.layout.blob(record.files[0].sha256)
     overwrite(blob, RUN + os.fsencode(marker), anew=True)
     made = warm(again.session, again.prepare())
@@ -156,11 +155,11 @@ NOTES = [
 def test_a_planted_note_stops_nothing_and_signs_nothing(alice, user, place, tmp_path, note):
     path = alice.store.layout.origin(alice.record.place)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(note(digest_of(alice.record))))
+    path.write_text(json.dumps(note(alice.record.digest)))
     other = tmp_path / "other"
     other.mkdir()
     again = user("alice", trust(key=ALICE), where=other)
-    told = plan(again.prepare(), again.store, again.session.remotes)
+    told = planned(again)
     assert told.hit or told.untrusted[0].endswith("signed by nobody you trust any more")
     (pushed,) = push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False)
     assert pushed.error is None or isinstance(pushed.error, UntrustedError)

@@ -1,7 +1,6 @@
 """The other ways into a store and into a compiler: the nearest record, bundles, lock files, caches without records."""
 
 import hashlib
-import io
 import shutil
 
 import pytest
@@ -14,10 +13,8 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import File, Module
 from cachekit.trust.envelope import encode
 from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.import_cache import import_into
 from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.plan import plan
 from cachekit.verbs.pull import pull_modules, pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
@@ -27,25 +24,33 @@ from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, publish, recipe
 from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     Loader,
-    alice,
     attacker,
     holds_nowhere,
     marker,
     signed,
     statement,
     trains,
+    unused,
     victim,
 )
-from tests.trust.flow_cases import ALICE, BOB, EVE, place, put, shared, signatures, trust, user  # noqa: F401
+from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
+    ALICE,
+    BOB,
+    EVE,
+    alice,
+    bundle,
+    place,
+    planned,
+    put,
+    shared,
+    taken,
+    trust,
+    user,
+)
 from tests.trust.trust_cases import key
 
 pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T3")]
 NEAR = 16  # another batch size: the record of the toy recipe is the nearest
-
-
-def unused(victim, attacker):
-    assert not attacker.marker.exists()
-    assert holds_nowhere(victim.store.layout.home, attacker.code)
 
 
 def exit_code(act):
@@ -70,7 +75,7 @@ def test_a_miss_does_not_begin_with_a_strangers_record_and_gives_it_to_nobody(at
     places = [(FolderStorage(place), "r"), (FolderStorage(private_place), "rw")]
     bob = Watched(tmp_path / "bob", shared=places, trust=trust(ALICE), compiler=Loader())
     reuse_bytes = bob.session.config.reuse_bytes
-    found = plan(bob.prepare(recipe(NEAR)), bob.store, bob.session.remotes, reuse_bytes=reuse_bytes)
+    found = planned(bob, recipe(NEAR), reuse_bytes=reuse_bytes)
     assert (found.nearest, found.reuse, found.expected) == (None, None, None)
     made = trains(bob, recipe(NEAR)).record
     assert not bob.told("reuse.restored")
@@ -95,7 +100,7 @@ def test_a_record_that_changed_since_it_was_remembered_is_judged_anew(attacker, 
     """What is remembered of a record's ingredients, from when it was signed, says nothing of what lies there now."""
     bob = victim("bob", trust(ALICE))
     reuse_bytes = bob.session.config.reuse_bytes
-    assert plan(bob.prepare(recipe(NEAR)), bob.store, bob.session.remotes, reuse_bytes=reuse_bytes).reuse
+    assert planned(bob, recipe(NEAR), reuse_bytes=reuse_bytes).reuse
     attacker.publish()
     bob = victim("bob", trust(ALICE))
     assert trains(bob, recipe(NEAR)).compiled == len(alice.record.modules)
@@ -105,7 +110,7 @@ def test_a_record_that_changed_since_it_was_remembered_is_judged_anew(attacker, 
 def test_a_record_that_changes_between_the_search_and_the_fetch(attacker, victim):
     bob = victim("bob", trust(ALICE))
     reuse_bytes = bob.session.config.reuse_bytes
-    near = plan(bob.prepare(recipe(NEAR)), bob.store, bob.session.remotes, reuse_bytes=reuse_bytes).reuse
+    near = planned(bob, recipe(NEAR), reuse_bytes=reuse_bytes).reuse
     attacker.publish()
     with pytest.raises(CachekitError):  # what was read and judged is fetched, and its bytes are others now
         bob.pull(near.found)
@@ -113,15 +118,6 @@ def test_a_record_that_changes_between_the_search_and_the_fetch(attacker, victim
 
 
 # Bundles
-
-
-def bundle(watched, path):
-    export_bundle(watched.session, list(watched.store.records()), path)
-    return path
-
-
-def taken(watched, path, **options):
-    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), "x.tar", **options)
 
 
 @pytest.fixture
@@ -206,6 +202,10 @@ def test_a_compilers_own_cache_that_others_can_write_to_is_not_imported(user, pl
         import_into(bob.session, place)
     assert "every user of this machine can write to" in raised.value.cause
     assert not list(bob.store.records())
+    import_into(bob.session, place, dry_run=True)
+    place.chmod(0o755)
+    import_into(bob.session, place)
+    assert list(bob.store.records())
 
 
 # A NEFF

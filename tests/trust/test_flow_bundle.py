@@ -1,7 +1,5 @@
 """Bundles and lock files come in by the same door as remotes."""
 
-import io
-
 import pytest
 from msgspec import structs
 
@@ -9,37 +7,30 @@ from cachekit.errors import UntrustedError
 from cachekit.recipe.variant import Variant
 from cachekit.remotes import layout
 from cachekit.store.origin import Origin
-from cachekit.store.record import digest_of
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.lock import lock, pull_locked
-from cachekit.verbs.plan import plan
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
 from tests.support.standins import make_record, publish
-from tests.trust.flow_cases import ALICE, BOB, place, put, shared, signatures, trust, user  # noqa: F401
+from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
+    ALICE,
+    BOB,
+    alice,
+    bundle,
+    place,
+    planned,
+    put,
+    shared,
+    signatures,
+    taken,
+    trust,
+    user,
+)
 from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T2")
-
-
-@pytest.fixture
-def alice(user):
-    alice = user("alice", trust(key=ALICE))
-    alice.record = warm(alice.session, alice.prepare()).record
-    return alice
-
-
-def bundle(watched, path):
-    export_bundle(watched.session, list(watched.store.records()), path)
-    return path
-
-
-def taken(watched, path, **options):
-    return import_bundle(watched.session, io.BytesIO(path.read_bytes()), "x.tar", **options)
 
 
 def test_a_signed_bundle_is_taken_by_those_who_know_its_signer(alice, user, tmp_path):
@@ -108,7 +99,7 @@ def test_a_lock_file_opens_no_other_door(alice, user, place):
 def test_a_damaged_document_of_signatures_is_none(alice, user, place, damage):
     put(place, layout.signatures_path(alice.record.place), damage)
     bob = user("bob", trust(ALICE))
-    (why,) = plan(bob.prepare(), bob.store, bob.session.remotes).untrusted
+    (why,) = planned(bob).untrusted
     assert "not signed" in why
     again = user("alice", trust(key=ALICE))
     push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False, recheck=True)
@@ -155,6 +146,6 @@ def test_who_adds_to_anothers_record_names_it_in_the_statement(user, place):
     assert merged.modules == whole.modules
     signed = envelope.decode(signatures(place, record).read_bytes())
     statement = read_statement(signed[0].payload).predicate
-    assert statement.record == digest_of(merged)
-    assert [(one.record, one.signers) for one in statement.reused] == [(digest_of(record), (key(ALICE).fingerprint,))]
+    assert statement.record == merged.digest
+    assert [(one.record, one.signers) for one in statement.reused] == [(record.digest, (key(ALICE).fingerprint,))]
     assert len(signed) == 2, "the older signature stays for those who have read the older record"

@@ -3,13 +3,13 @@
 import pytest
 
 from cachekit.errors import UntrustedError
-from cachekit.store.record import digest_of, file_path
-from cachekit.verbs.plan import miss_error, plan
+from cachekit.store.record import file_path
+from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
-from tests.trust.flow_cases import ALICE, BOB, place, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, alice, close, place, planned, trust, user  # noqa: F401
 from tests.trust.trust_cases import key, line
 
 pytestmark = pytest.mark.feature("T5")
@@ -17,21 +17,10 @@ pytestmark = pytest.mark.feature("T5")
 LATER = "2100-01-01"
 
 
-@pytest.fixture
-def alice(user):
-    alice = user("alice", trust(key=ALICE))
-    alice.record = warm(alice.session, alice.prepare()).record
-    return alice
-
-
-def planned(watched, wanted=None, **options):
-    return plan(watched.prepare(wanted), watched.store, watched.session.remotes, **options)
-
-
 def ways(record):
     """What can be revoked of a record, and how the reason begins."""
     return {
-        "record": ({"records": [digest_of(record)]}, "revoked by its digest"),
+        "record": ({"records": [record.digest]}, "revoked by its digest"),
         "key": ({"keys": [key(ALICE).fingerprint]}, f"signed with {key(ALICE).fingerprint}"),
         "before": ({"before": LATER}, "made before 2100-01-01"),
     }
@@ -61,7 +50,7 @@ def test_what_reuses_it_goes_with_it(alice, user):
     bob = user("bob", trust(ALICE, key=BOB))
     made = warm(bob.session, bob.prepare(recipe(16))).record
     assert bob.store.origins.of(made).origin.reused
-    wary = user("bob", trust(ALICE, key=BOB, revoked={"records": [digest_of(alice.record)]}), may="")
+    wary = user("bob", trust(ALICE, key=BOB, revoked={"records": [alice.record.digest]}), may="")
     planned(wary)
     assert len(list(wary.store.layout.quarantine.iterdir())) == 2
     assert list(wary.store.records()) == []
@@ -71,8 +60,7 @@ def test_what_reuses_it_goes_with_it(alice, user):
 def test_a_key_is_revoked_under_which_nobody_asked_for_a_signature(alice, user, place, way):
     """Who signed what came into the store is kept, though the settings name nobody."""
     if way == "own":
-        for made in (place, *place.rglob("*")):
-            made.chmod(made.stat().st_mode & ~0o022)
+        close(place)
     bob = user("bob", trust(everything=way == "everything"))
     pull_recipe(bob.session, bob.prepare())
     made = warm(bob.session, bob.prepare(recipe(16))).record
@@ -114,7 +102,7 @@ def test_a_revoked_record_is_not_given_on(alice, user, tmp_path):
     pull_recipe(bob.session, bob.prepare())
     other = tmp_path / "other"
     other.mkdir()
-    wary = user("bob", trust(ALICE, revoked={"records": [digest_of(alice.record)]}), where=other)
+    wary = user("bob", trust(ALICE, revoked={"records": [alice.record.digest]}), where=other)
     assert push_records(wary.session, [alice.record], public=False, replaces=False, dry_run=False)[0].records == ()
 
 

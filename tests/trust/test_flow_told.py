@@ -9,17 +9,10 @@ from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
-from tests.trust.flow_cases import ALICE, BOB, place, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, alice, place, trust, user  # noqa: F401
 from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T3")
-
-
-@pytest.fixture
-def alice(user):
-    alice = user("alice", trust(key=ALICE))
-    alice.record = warm(alice.session, alice.prepare()).record
-    return alice
 
 
 def test_show_tells_the_chain(alice, user, place):

@@ -8,7 +8,6 @@ from msgspec import structs
 
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
-from cachekit.store.record import digest_of
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, Signature
 from cachekit.trust.policy import NOBODY, UNSIGNED, Judgement, Policy, held
@@ -194,7 +193,7 @@ def test_a_revoked_key_signs_nothing(options):
 @pytest.mark.feature("T5")
 @pytest.mark.parametrize("mode", ["all", "owner", "signed"])
 def test_a_revoked_record_is_refused_whoever_signed_it(mode):
-    said = policy(revoked={"records": [digest_of(record())]})
+    said = policy(revoked={"records": [record().digest]})
     assert refused(said, [envelope()], mode=mode, place_is_ours=True) == "revoked by its digest"
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.store.origin import Origin, ReusedOrigin
-from cachekit.store.record import File, Module, digest_of, to_document
+from cachekit.store.record import File, Module, to_document
 from cachekit.trust.envelope import MalformedError
 from cachekit.trust.sign import sign, signed_by
 from cachekit.trust.signer import signer_of
@@ -79,7 +79,7 @@ def test_its_files_are_compared_both_ways_whatever_digest_it_names(change):
         subject.append({"name": "more", "digest": {"sha256": digest("x")}})
     else:
         subject.pop()
-    assert said["predicate"]["record"] == digest_of(one)
+    assert said["predicate"]["record"] == one.digest
     assert not is_about(read_statement(json.dumps(said).encode()), one)
 
 
@@ -93,7 +93,6 @@ def test_its_files_are_compared_both_ways_whatever_digest_it_names(change):
         document(subject=None),
         document(subject=[{"name": "a"}]),
         document(subject=[{"name": "a", "digest": {"sha1": "b"}}]),
-        document(subject=[{"name": "a", "digest": {"sha256": "b"}}]),
         document(subject=[{"name": 1, "digest": {"sha256": digest("a")}}]),
         document(
             subject=[{"name": "a", "digest": {"sha256": digest("a")}}, {"name": "a", "digest": {"sha256": digest("b")}}]

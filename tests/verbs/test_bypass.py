@@ -18,7 +18,7 @@ from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.remotes import Remotes
 from cachekit.store.archive import UnsafeArchiveError
-from cachekit.store.record import decode, digest_of, serialise
+from cachekit.store.record import decode, serialise
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.watched_storages import Broken
@@ -115,7 +115,7 @@ def store_unreadable(scene):
 @injects("store-refused")
 def store_refused(scene):
     record = warm((ann := scene.member()).session, ann.prepare()).record
-    table = config_trust.read({"revoked": {"records": [digest_of(record)]}})
+    table = config_trust.read({"revoked": {"records": [record.digest]}})
     return scene.warm(scene.member(trust=Trust(table)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -12,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from cachekit import disk
-from cachekit.cli import app, out
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, processes
 from cachekit.config import load
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.verbs.doctor import Finding, checks, doctor
 from tests.compilers.neuron.neuron_trees import make
+from tests.support.doctor_cases import findings
+
+pytest_plugins = ["tests.support.cli_session"]
 
 FAILURES = {
     "device-oom": b"Failed compilation with ['neuronx-cc']: [ERROR] [NCC_EOOM002] exceeds the HBM limit of 16.0GB",
@@ -45,11 +46,6 @@ def quiet_host(monkeypatch) -> None:
     table = Path(os.environ["CACHEKIT_HOME"]).parent / "mounts"
     table.write_text("/dev/nvme0n1p1 / ext4 rw 0 0\n")
     monkeypatch.setattr(disk, "MOUNTS", table)
-
-
-def findings(name: str) -> list[dict]:
-    document = doctor(load(), checks()).as_dict()
-    return [one for one in document["findings"] if one["check"] == name]
 
 
 def problems(name: str) -> list[dict]:
@@ -216,19 +212,14 @@ def test_a_check_that_fails_stops_no_other():
 
 
 @pytest.mark.feature("U1")
-def test_the_command_line(root, quiet_host, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(out, "_style", out._Style())
+def test_the_command_line(root, quiet_host, command):
     for seed in range(15):
         age(make(root, "locked", seed=seed), 7200)
-    assert app.run(["doctor"]) == 1
-    printed = capsys.readouterr().out
+    printed = command("doctor", code=1).out
     assert "... and 3 more of neuron-locks (--format json)" in printed
     assert printed.splitlines()[-1] == f"15 problems, {len(checks())} ok, 0 unknown"
     assert printed.count("\n         run:    rm /") == 12
     # A path is never broken: it is there to be copied.
     assert [line for line in printed.splitlines() if len(line) > 80 and "/" not in line] == []
-    assert app.run(["doctor", "--format", "json"]) == 1
-    assert json.loads(capsys.readouterr().out)["counts"]["problem"] == 15
-    assert app.run(["doctor", "--format", "quiet"]) == 1
-    assert capsys.readouterr().out == "neuron-locks\n"
+    assert command("doctor", "--format", "json", code=1).json["counts"]["problem"] == 15
+    assert command("doctor", "--format", "quiet", code=1).out == "neuron-locks\n"

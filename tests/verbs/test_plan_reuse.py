@@ -6,7 +6,6 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned as answer
 from cachekit.verbs.warm import warm
-from tests.support.cli_session import publish
 from tests.support.standins import StandIn, Watched, recipe
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -70,21 +69,3 @@ def test_on_a_shared_cache_it_says_what_is_to_be_fetched(tmp_path):
     reuse = planned(second, recipe(16)).reuse
     assert (reuse.known.key, reuse.fetch) == (record.key, record.size)
     assert reuse.place == second.session.remotes.readable[0].name
-
-
-def test_it_is_said_in_words(command, machine, home):
-    record = publish(home)
-    changed = ("tiny.yaml", "--set", "training.max_seq_length=16")
-    assert (
-        "    warm begins with the nearest's 3 graphs; those that fit need not compile" in command("plan", *changed).out
-    )
-    document = command("plan", *changed, "--format", "json").json
-    assert document["reuse"] == {
-        "key": record.key,
-        "recipe": "tiny",
-        "remote": "local",
-        "graphs": 3,
-        "bytes": record.size,
-        "fetch_bytes": 0,
-        "differs": ["training.max_seq_length"],
-    }

@@ -133,13 +133,6 @@ def test_the_budget(home, log, limit, reuses):
     assert bool(watched.told("reuse.restored")) is reuses
 
 
-def test_no_reuse_across_compilers_and_versions(home, log):
-    warmed(home, recipe(), compiler=StandIn("1.0"))
-    watched, second = warmed(home, recipe(**NEAR), compiler=StandIn("2.0"))
-    assert (second.compiled, second.reused) == (3, None)
-    assert not watched.told("reuse.restored")
-
-
 @pytest.mark.feature("M2")
 def test_recache_reuses_nothing(home, log):
     warmed(home, recipe())

@@ -172,16 +172,6 @@ def test_a_store_that_cannot_be_written_after_a_training_does_not_fail_it(home, 
     assert kept(home) == warmed, "what is not kept is not in the record"
 
 
-def test_a_read_only_store_serves_a_training(home, output, log, tmp_path, warmed):
-    """No folder of the store can be written to; the compiler cache dir lies elsewhere."""
-    for name in ("tmp", "cache_dirs", "logs", "locks", "verified", "journal"):
-        shutil.rmtree(home / "v1" / name, ignore_errors=True)
-        (home / "v1" / name).write_bytes(b"no folder")
-    watched = Watched(home, cache_dirs=tmp_path / "cache_dirs", inline=False)
-    done = train(watched.session, watched.prepare(), output_dir=output)
-    assert (done.compiled, done.counters["found"]) == (0, 3)
-
-
 def test_a_training_that_fails_keeps_the_record(home, output, warmed, monkeypatch):
     monkeypatch.setenv("STANDIN_FAIL", "die")
     watched = Watched(home, compiler=StandIn(extra=1), inline=False)

@@ -1,8 +1,6 @@
 """Warm, with a stand-in for the compiler: what it compiles, keeps and refuses."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -14,8 +12,6 @@ from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import (
-    RECIPE_YAML,
-    RUN_WARM,
     StandIn,
     Watched,
     compiles,
@@ -106,19 +102,6 @@ def test_require_warm_fails_instead_of_compiling(home, output, log, action):
     assert runs(log) == [], "no worker was started"
     assert watched.told("worker.start") == []
     assert not home.exists(), "and nothing written"
-
-
-@pytest.mark.feature("M3")
-@pytest.mark.parametrize("verb", ["plan", "warm", "train"])
-def test_require_warm_on_the_command_line_exits_3(home, log, tmp_path, verb):
-    path = tmp_path / "toy.yaml"
-    path.write_text(RECIPE_YAML)
-    command = [sys.executable, RUN_WARM, "cli", verb, path, "--require-warm", "--home", home]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert run.returncode == 3
-    assert "error[not-warm]: " in run.stderr
-    assert "Traceback" not in run.stderr
-    assert runs(log) == []
 
 
 @pytest.mark.parametrize("fail, error", [("compile", CompileError), ("nothing", CompileError), ("die", TrainingError)])

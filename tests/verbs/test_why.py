@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from cachekit.cli import why as screen
-from cachekit.remotes import document
-from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
 from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
-from tests.remotes.test_nearest import made_from
+from tests.remotes.test_nearest import fill, made_from
 from tests.remotes.watched_storages import Broken
 from tests.support.cli_session import golden, publish, the_error
 from tests.support.standins import Watched
+from tests.support.standins import publish as put
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -34,11 +33,7 @@ def shared(tmp_path):
 
 def share(shared, *records):
     """Put records on the remote."""
-    from cachekit.remotes import layout
-    from cachekit.remotes.port import Commit, Write
-
-    writes = [Write(layout.record_path(record.place), document.write(Shared(record)), "") for record in records]
-    FolderStorage(shared).commit(Commit("share", writes=writes), "")
+    fill(FolderStorage(shared), [(record, {}) for record in records])
 
 
 # One recipe
@@ -116,8 +111,6 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     (tmp_path / "shared").mkdir()
     me = Watched(tmp_path / "me", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
     wanted = me.prepare()
-    from tests.support.standins import publish as put
-
     put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
     found = why(me.session, wanted)
     assert len(found.changes) == 2

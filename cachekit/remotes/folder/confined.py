@@ -108,11 +108,11 @@ class ConfinedFolder(Struct, frozen=True):
     Attributes:
         path: Where it is; may itself be a link. It is never made: where a mount is missing, nothing may be written to
             the disk below it.
-        owners: Sees that what is opened is of those to whom the folder belongs; None lets everything pass.
+        owners: Sees that what is opened is of those to whom the folder belongs.
     """
 
     path: Path
-    owners: Owners | None = None
+    owners: Owners
 
     @contextmanager
     def folder(self, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
@@ -134,15 +134,10 @@ class ConfinedFolder(Struct, frozen=True):
                 os.close(handle)
                 handle = below
                 place /= step
-                self.check(handle, place)
+                self.owners.check(handle, place)
             yield handle
         finally:
             os.close(handle)
-
-    def check(self, handle: int, place: Path) -> None:
-        """See that a folder or a document that was opened is of those to whom the root belongs; see `Owners.check`."""
-        if self.owners is not None:
-            self.owners.check(handle, place)
 
     def look(self) -> None:
         """Raise OSError where the folder is gone: a remote that is gone is an error, not an empty remote."""

@@ -220,7 +220,7 @@ class Generations:
         try:
             handle = open_file(folder, _named(number))
             try:
-                self._root.check(handle, Path(*self._steps, _named(number)))
+                self._root.owners.check(handle, Path(*self._steps, _named(number)))
                 line, newline, _ = read_all(handle, _HEAD).partition(b"\n")
                 try:
                     head = json.loads(line)
@@ -255,7 +255,7 @@ class Generations:
             with self._root.folder(self._above) as above:
                 handle = open_file(above, self._name)
                 try:
-                    self._root.check(handle, Path(*self._above, self._name))
+                    self._root.owners.check(handle, Path(*self._above, self._name))
                     return _of_others(handle, limit)
                 finally:
                     os.close(handle)

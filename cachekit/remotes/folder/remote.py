@@ -16,13 +16,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shlex
 import stat as stat_module
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cachekit.calls import Calls
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
@@ -44,6 +45,9 @@ from cachekit.remotes.folder.confined import (
 from cachekit.remotes.folder.documents import FOLDER, Generations
 from cachekit.remotes.port import Commit, Document, Entry, Limits, Storage, Tell, Upload, reads_as
 from cachekit.text import cause_of
+
+if TYPE_CHECKING:
+    from cachekit.health import Finding
 
 T = TypeVar("T")
 
@@ -78,8 +82,8 @@ class FolderStorage(Storage):
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.name = str(path)
-        self._owners = Owners(path)
-        self._root = ConfinedFolder(path, self._owners)
+        self._path = path
+        self._root = ConfinedFolder(path, Owners(path))
         self._limits = limits or Limits()
         self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
         self._changes = 0
@@ -97,7 +101,7 @@ class FolderStorage(Storage):
 
         def look() -> str:
             self._root.look()
-            return self._owners.ask()
+            return self._root.owners.ask()
 
         return self._do(look)
 
@@ -301,6 +305,26 @@ class FolderStorage(Storage):
         self._do(swap, self._limits.commit, late=UncertainError)
         self._sweep()
         return ""
+
+    def trouble(self, *, writable: bool) -> Finding | None:
+        """Whether the folder is there, may be written, and has links."""
+        from cachekit import disk
+        from cachekit.health import Finding
+
+        folder = shlex.quote(self.name)
+
+        def look() -> Finding | None:
+            if not self._path.exists():
+                make = f"mkdir -p -m 2775 {folder}"
+                return Finding("problem", f"{self.name} is not there", _HINTS[errno.ENOENT], make)
+            if writable and not disk.may_write(self._path):
+                run = f"sudo chmod g+ws {folder}"
+                return Finding("problem", f"{self.name} cannot be written by this user", "use it with :r, or run:", run)
+            if (kind := disk.file_system(self._path).kind) in disk.POOR:
+                return Finding("problem", f"{self.name} lies on {kind}, which has no links", "name another folder")
+            return None
+
+        return self._do(look)
 
     def _do(
         self,

@@ -17,14 +17,18 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.client import Client
+from cachekit.remotes.hub.login import login
 from cachekit.remotes.layout import check, is_good
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
+
+if TYPE_CHECKING:
+    from cachekit.health import Finding
 
 BATCH = 1000  # paths in one question, operations in one batch: the Hub's limit
 PATIENCE = 3  # more tries of a batch of files, whose paths have one content
@@ -79,6 +83,14 @@ class BucketStorage(Storage):
             self._info = self._client.ask(lambda api: api.bucket_info(self._bucket))
             self.public = self._info.private is False
         return self._info
+
+    def server(self) -> str:
+        """The Hub."""
+        return self._client.endpoint
+
+    def login(self, *, writable: bool) -> Finding:
+        """What there is of a token of the Hub."""
+        return login(self.name, writable=writable)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those that exist; a request for 1,000 paths."""

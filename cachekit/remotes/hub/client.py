@@ -53,7 +53,7 @@ class Client:
                 hint="correct HF_ENDPOINT, or endpoint in its table: https://HOST; unset it for huggingface.co",
             )
         self.place, self.limits = place, limits
-        self._endpoint, self._token = endpoint.rstrip("/") if endpoint else None, token
+        self._endpoint, self._token = address.rstrip("/") or None, token
         self._made: Any = None
         self._calls = Calls(place, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
 

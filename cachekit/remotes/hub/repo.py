@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachekit import redact
 from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
@@ -21,7 +21,11 @@ from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import place_of
+from cachekit.remotes.hub.login import login
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, git_digest
+
+if TYPE_CHECKING:
+    from cachekit.health import Finding
 
 T = TypeVar("T")
 MAIN = "main"
@@ -91,6 +95,14 @@ class HubStorage(Storage):
     def stranger(self, memory: Path | None = None) -> str:
         """What the repo's owner and its being private say; one request a day, beside that of `revision`."""
         return self._client.stranger(self._place, self._private, memory)
+
+    def server(self) -> str:
+        """The Hub."""
+        return self._client.endpoint
+
+    def login(self, *, writable: bool) -> Finding:
+        """What there is of a token of the Hub."""
+        return login(self.name, writable=writable)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those that exist; one request for a thousand."""

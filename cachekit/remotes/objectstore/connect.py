@@ -32,12 +32,14 @@ class Stores(Struct, frozen=True):
         reads: The same for bytes: an answer has to begin in time, its body may take long.
         sends: For artifacts, whose writing may be repeated: tries again, a request may take long.
         writes: For documents: one try, as a second one could not tell its own first success from a conflict.
+        server: Its address, where the settings name one.
     """
 
     asks: ObjectStore
     reads: ObjectStore
     sends: ObjectStore
     writes: ObjectStore
+    server: str = ""
 
 
 class ObjectService:
@@ -149,6 +151,7 @@ class ObjectService:
             reads=store(limits.read, LONGEST, 3),
             sends=store(limits.commit, whole, 3),
             writes=store(limits.read, seconds, 0),
+            server=str(settings.get("endpoint", "")),
         )
 
 

@@ -57,6 +57,10 @@ class ObjectStorage(ObjectReader, Storage):
         """Nothing: there are no versions."""
         return ""
 
+    def server(self) -> str:
+        """The one that the settings name: those of the services keep the time, and answer under many names."""
+        return self._stores.server
+
     def stranger(self, memory: Path | None = None) -> str:
         """Only the account knows who may write; without credentials this user is not a user of the account."""
         variable = self._kind.unsigned

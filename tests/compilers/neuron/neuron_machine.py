@@ -112,6 +112,23 @@ class Machine:
         assert process.returncode == code, f"{arguments}: exit {process.returncode}\n{out}\n{self.said}\n{self.log()}"
         return json.loads(out)
 
+    def run(self, *words: str, code: int = 0, options: tuple[str, ...] = ()) -> dict:
+        """The report of `cachekit run` of a command by this Python; what it said is left in `said`."""
+        report = self.folder / "report.json"
+        report.unlink(missing_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "cachekit", "run", "--report", report, *options, "--", sys.executable, *words],
+            cwd=self.work,
+            env={name: value for name, value in self.environment.items() if value is not None},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        assert done.returncode == code, done
+        self.said = done.stdout
+        return json.loads(report.read_text()) if report.exists() else {}
+
     def record(self) -> Record:
         """The only record of the store."""
         (record,) = Store(self.home, Journal(None, "test")).records()

@@ -6,7 +6,6 @@ The untouched stand-in keeps every promise and is as assumed. What is altered is
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit.cli import app, out
 from cachekit.cli.doctor import contract_human
 from cachekit.compilers.evidence import Assumption, Evidence, Observation, Subject, count
 from cachekit.compilers.experiment import FIRST, PROMISES, Proof
@@ -37,6 +35,8 @@ from tests.compilers.neuron.contract_cases import (
 )
 from tests.compilers.neuron.neuron_machine import Machine, until
 from tests.compilers.neuron.one_neuron import neuron_alone
+
+pytest_plugins = ["tests.support.cli_session"]
 
 XLA = structs.replace(assumptions.XLA, probe=PROGRAM)
 NATIVE = native_assumptions.NATIVE
@@ -284,37 +284,24 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path):
 # The command line
 
 
-@pytest.fixture
-def command(capsys, monkeypatch):
-    """Runs `cachekit`; gives stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(out, "_style", out._Style())
-
-    def _command(*arguments: str, code: int = 0) -> tuple[str, str]:
-        assert app.run(arguments) == code
-        return capsys.readouterr()
-
-    return _command
-
-
 @pytest.mark.feature("U1")
 def test_without_neuron_there_is_nothing_to_prove_and_the_exit_code_is_1(command):
-    printed, said = command("doctor", "--neuron-contract", code=1)
-    words = " ".join(printed.split())
-    assert said == ""
+    answer = command("doctor", "--neuron-contract", code=1)
+    words = " ".join(answer.out.split())
+    assert answer.err == ""
     assert "There is no Neuron to prove: the Neuron compiler is not available: neuronx-cc" in words
     assert "--extra-index-url https://pip.repos.neuron.amazonaws.com" in words
-    document = json.loads(command("doctor", "--neuron-contract", "--format", "json", code=1)[0])
+    document = command("doctor", "--neuron-contract", "--format", "json", code=1).json
     assert (document["compiler"], document["counts"]) == ("", {"ok": 0, "differs": 0, "unknown": 0})
 
 
 def test_without_room_for_the_experiment_there_is_an_error_with_a_hint(command, tmp_path, monkeypatch):
     monkeypatch.setattr(prove, "assumed", lambda: XLA)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    assert "set TMPDIR to a folder on a local disk" in command("doctor", "--neuron-contract", code=1)[1]
+    assert "set TMPDIR to a folder on a local disk" in command("doctor", "--neuron-contract", code=1).err
 
 
-def test_the_screen_says_what_differs_and_where_to_correct_it(whole, command, monkeypatch):
+def test_the_screen_says_what_differs_and_where_to_correct_it(whole, monkeypatch):
     monkeypatch.setattr(facts, "TARGETS", ("trn9",))
     found = outcomes(XLA, whole)
     promised = tuple(found[promise.name] for promise in PROMISES)

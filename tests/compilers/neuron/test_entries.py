@@ -1,6 +1,5 @@
 """The cache of torch-neuronx on disk: where it is, and what is in it."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -9,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.cli import app, out
 from cachekit.compilers.neuron.entries import STATES, classify, scan
 from cachekit.compilers.neuron.root import resolve
 from cachekit.disk import file_system
 from tests.compilers.neuron.neuron_trees import COMPILER, FILES, OTHER, make, module_name
 from tests.support.places import real_dir
+
+pytest_plugins = ["tests.support.cli_session"]
 
 MOUNTS = """\
 /dev/nvme0n1p1 / ext4 rw 0 0
@@ -102,17 +102,14 @@ def test_a_bucket_is_no_local_root():
 
 
 @pytest.mark.feature("U2")
-def test_doctor_prints_the_root(tmp_path, monkeypatch, capsys):
+def test_doctor_prints_the_root(tmp_path, monkeypatch, command):
     make(tmp_path)
-    monkeypatch.setattr(out, "_style", out._Style())
     monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", f"file://{tmp_path}/a.b")
-    app.run(["doctor"])
-    shown = capsys.readouterr().out
+    shown = command("doctor", code=1).out
     assert f"neuron cache       {tmp_path}/a.b (NEURON_COMPILE_CACHE_URL" in shown
     assert f"  warning: {tmp_path}/a.b has " in shown
-    app.run(["doctor", "--format", "json"])
-    document = json.loads(capsys.readouterr().out)["machine"]["places"]["neuron_cache"]
+    document = command("doctor", "--format", "json", code=1).json["machine"]["places"]["neuron_cache"]
     assert (document["path"], document["origin"]) == (f"{tmp_path}/a.b", "NEURON_COMPILE_CACHE_URL")
 
 

@@ -21,8 +21,8 @@ NAMES = re.compile(r"(?:optimum-)?neuron[a-z_-]*|libneuron[a-z]*|torch[_-]neuron
 ALLOWED = {
     ("recipe/command.py", "neuron_parallel_compile"),  # what users write before their own commands
     ("recipe/command.py", "torch_neuronx"),
-    ("cli/zoo_text.py", "neuronx-cc"),  # columns of the registry's toolchains, which have packages by name
-    ("cli/zoo_text.py", "torch-neuronx"),
+    ("cli/zoo.py", "neuronx-cc"),  # columns of the registry's toolchains, which have packages by name
+    ("cli/zoo.py", "torch-neuronx"),
     ("cli/neff.py", "model.neff"),  # a help text
     ("cli/neff.py", "neuronx-cc"),  # said to people
     ("compilers/neuron/neff/read.py", "neff.json"),

@@ -1,14 +1,11 @@
 """Import: an existing Neuron cache is taken in, and the command line of import and export."""
 
 import json
-import os
 import re
 import threading
-from pathlib import Path
 
 import pytest
 
-from cachekit.cli import app, out
 from cachekit.compilers import registry
 from cachekit.compilers.imported import known_modules
 from cachekit.compilers.neuron.entries import STATES, scan
@@ -18,9 +15,10 @@ from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import show
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
+from tests.support.cli_session import golden
 from tests.support.standins import Watched, overwrite
 
-GOLDEN = Path(__file__).parents[2] / "cli" / "golden"
+pytest_plugins = ["tests.support.cli_session"]
 
 
 @pytest.mark.feature("K5")
@@ -166,57 +164,46 @@ def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, stor
 # The command line
 
 
-def golden(name, text):
-    path = GOLDEN / f"{name}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
-
-
 @pytest.fixture
-def command(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(out, "_style", out._Style())
-    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
-    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
+def stored(command, tmp_path):
+    """Runs `cachekit store`; gives stdout, with another name for the folder, and stderr."""
 
     def run(*arguments, code=0):
-        capsys.readouterr()
-        assert app.run([str(argument) for argument in arguments]) == code
-        answer = capsys.readouterr()
+        answer = command("store", *map(str, arguments), code=code)
         return answer.out.replace(str(tmp_path), "TMP"), answer.err
 
     return run
 
 
 @pytest.mark.feature("U2")
-def test_the_command_line_imports_and_exports(command, cache, tmp_path):
-    golden("import-dry-run", command("store", "import", cache, "--dry-run")[0])
-    golden("import", command("store", "import", cache)[0])
-    golden("import-again", command("store", "import", cache)[0])
+def test_the_command_line_imports_and_exports(stored, cache, tmp_path):
+    golden("import-dry-run", stored("import", cache, "--dry-run")[0])
+    golden("import", stored("import", cache)[0])
+    golden("import-again", stored("import", cache)[0])
     make(tmp_path / "out", "locked", 10)
-    golden("export-dry-run", command("store", "export", tmp_path / "out", "--all", "--dry-run")[0])
-    golden("export", command("store", "export", tmp_path / "out", "--all")[0])
-    shown = command("store", "ls")[0]
+    golden("export-dry-run", stored("export", tmp_path / "out", "--all", "--dry-run")[0])
+    golden("export", stored("export", tmp_path / "out", "--all")[0])
+    shown = stored("ls")[0]
     assert re.search(rf"import +{re.escape(COMPILER)} +2 ", shown)
 
 
 @pytest.mark.feature("U2")
-def test_programs_read_json_and_one_number(command, cache, tmp_path):
-    document = json.loads(command("store", "import", cache, "--format", "json")[0])
+def test_programs_read_json_and_one_number(stored, cache, tmp_path):
+    document = json.loads(stored("import", cache, "--format", "json")[0])
     assert (document["added"], document["known"], len(document["left"])) == (3, 0, 7)
-    assert command("store", "import", cache, "--format", "quiet")[0] == "0\n"
-    document = json.loads(command("store", "export", tmp_path / "out", "--all", "--format", "json")[0])
+    assert stored("import", cache, "--format", "quiet")[0] == "0\n"
+    document = json.loads(stored("export", tmp_path / "out", "--all", "--format", "json")[0])
     assert (document["restored"], document["present"], document["damaged"]) == (3, 0, [])
-    assert command("store", "export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
+    assert stored("export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
 
 
 @pytest.mark.feature("U2")
-def test_exit_codes_and_errors(command, cache, tmp_path):
-    assert "holds no compiler's cache" in command("store", "import", tmp_path, code=2)[1]
-    assert "unclear" in command("store", "export", tmp_path / "out", code=2)[1]
-    assert "unclear" in command("store", "export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
-    command("store", "import", cache)
-    store = Watched(tmp_path / "home").store
+def test_exit_codes_and_errors(stored, cache, home, tmp_path):
+    assert "holds no compiler's cache" in stored("import", tmp_path, code=2)[1]
+    assert "unclear" in stored("export", tmp_path / "out", code=2)[1]
+    assert "unclear" in stored("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
+    stored("import", cache)
+    store = Watched(home).store
     blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)
     overwrite(blob, b"x")
-    assert "error[damaged]" in command("store", "export", tmp_path / "out", "--all", code=5)[1]
+    assert "error[damaged]" in stored("export", tmp_path / "out", "--all", code=5)[1]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from cachekit.cli import app
 from cachekit.compilers.machine import machine
 from cachekit.config import load
 from cachekit.errors import UsageError
@@ -120,19 +118,6 @@ def test_a_record_tells_how_many_graphs_it_has_and_what_they_would_leak(store, t
     assert (shown.whole, [module.graphs for module in shown.modules]) == (True, [2])
     (record,) = store.records()
     assert any("alice" in line for line in leaks_of(store, [record]))
-
-
-@pytest.mark.feature("U2")
-def test_the_command_line_imports_and_exports_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
-    add(tmp_path / "cache", "one")
-    assert app.run(["store", "import", str(tmp_path / "cache"), "--format", "json"]) == 0
-    (record,) = json.loads(capsys.readouterr().out)["records"]
-    assert app.run(["store", "export", str(tmp_path / "out"), record["key"][:12], "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["restored"] == 1
-    assert app.run(["store", "show", record["key"][:12]]) == 0
-    assert "1 compiled graph" in capsys.readouterr().out
-    assert len(list((tmp_path / "out" / "torchneuron-2.27.5334.0").rglob("*.neff"))) == 1
 
 
 @pytest.mark.feature("U1")

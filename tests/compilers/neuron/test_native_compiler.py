@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 from msgspec import structs
 
-from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import host, presence
 from cachekit.compilers.neuron.host import NeuronHost
@@ -23,6 +21,8 @@ from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
+
+pytest_plugins = ["tests.support.cli_session"]
 
 TEXT = """
 name: toy
@@ -98,26 +98,22 @@ def test_machines_and_toolchains_without_it_are_refused(installed, monkeypatch):
 
 
 @pytest.mark.feature("P2")
-def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(tmp_path, monkeypatch, capsys):
+def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(monkeypatch, command):
     """AWS's pages name no build of torch-neuronx, and no Transformers."""
-    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "home"))
     elsewhere = ("plan", "bert", "--instance", "trn2.3xlarge")
     for words in (("--toolchain", "neuron-2.33"), ("--compiler", "neuron-native")):
-        assert app.run([*elsewhere, *words, "--format", "json"]) == 0
-        planned = json.loads(capsys.readouterr().out)
+        planned = command(*elsewhere, *words, "--format", "json").json
         assert (planned["compiler"], planned["directory"]) == ("neuron-native", "torchneuron-2.28.7631.0")
         assert planned["ingredients"]["hard"]["toolchain.torch-neuronx"] == "2.14.3.0"
         assert [*planned["lacks"]] == ["prediction"]
         assert "2.14.3.0.*" in planned["lacks"]["prediction"]
         assert "transformers: " in planned["lacks"]["prediction"]
-    assert app.run([*elsewhere, "--toolchain", "neuron-2.33"]) == 0
-    assert "no sure prediction" in capsys.readouterr().out
-    assert app.run([*elsewhere, "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["compiler"] == "neuron", "of an instance alone it is XLA still"
+    assert "no sure prediction" in command(*elsewhere, "--toolchain", "neuron-2.33").out
+    alone = command(*elsewhere, "--format", "json").json
+    assert alone["compiler"] == "neuron", "of an instance alone it is XLA still"
     complete = {name: structs.replace(one, open={}) for name, one in zoo.toolchains().items()}
     monkeypatch.setattr(zoo, "toolchains", lambda: complete)
-    assert app.run([*elsewhere, "--toolchain", "neuron-2.33", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["lacks"] == {}
+    assert command(*elsewhere, "--toolchain", "neuron-2.33", "--format", "json").json["lacks"] == {}
 
 
 @pytest.mark.feature("K1")

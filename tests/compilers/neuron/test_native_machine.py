@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests.compilers.neuron.native_machine import HERE, NEW, OLD, NativeMachine
-from tests.compilers.neuron.neuron_machine import LIMIT
+
+COMMAND = str(HERE / "native_command.py")
 
 
 @pytest.fixture
@@ -113,27 +112,11 @@ def test_many_graphs_are_one_archive_and_the_nearest_record_gives_those_that_are
     assert (trained["compiled"], trained["found"], compiles(machine)) == (0, 12, 0)
 
 
-def run(machine: NativeMachine, *graphs: str, options: tuple[str, ...] = ()) -> dict:
-    report = machine.folder / "report.json"
-    words = [sys.executable, str(HERE / "native_command.py"), *graphs]
-    done = subprocess.run(
-        [sys.executable, "-m", "cachekit", "run", "--report", str(report), *options, "--", *words],
-        cwd=machine.work,
-        env={name: value for name, value in machine.environment.items() if value is not None},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, done
-    return json.loads(report.read_text())
-
-
 @pytest.mark.feature("F1", "M3")
 def test_a_users_own_command_finds_its_graphs_again(machine):
     """TorchNeuron is what this host has, so nobody has to name it."""
-    first = run(machine, "one", "two")
+    first = machine.run(COMMAND, "one", "two")
     assert (first["compiled"], first["kept"], compiles(machine)) == (2, True, 2)
     assert first["modules"][0].startswith("torchneuron-")
-    again = run(machine, "one", "two", options=("--require-warm",))
+    again = machine.run(COMMAND, "one", "two", options=("--require-warm",))
     assert (again["status"], again["compiled"], again["found"], compiles(machine)) == ("hit", 0, 2, 0)

@@ -13,7 +13,6 @@ import pytest
 from msgspec import structs
 
 from cachekit import disk
-from cachekit.cli import app
 from cachekit.compilers.neuron import compiler, host
 from cachekit.errors import UsageError
 from cachekit.events import Journal
@@ -21,6 +20,8 @@ from cachekit.key.canonical import key_of
 from cachekit.recipe import load
 from cachekit.store import Store
 from tests.support.standins import make_record, publish
+
+pytest_plugins = ["tests.support.cli_session"]
 
 THERE = ("--compiler", "neuron", "--toolchain", "neuron-2.31", "--instance", "trn1.2xlarge")
 RECIPE = """
@@ -34,15 +35,21 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
-    path = tmp_path / "tiny.yaml"
+    folder = tmp_path / "project"
+    folder.mkdir()
+    path = folder / "tiny.yaml"
     path.write_text(RECIPE)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     return path
 
 
-def plan(capsys, *arguments, code=0):
-    assert app.run(["plan", *map(str, arguments), "--format", "json"]) == code
-    return json.loads(capsys.readouterr().out)
+def plan(command, *arguments, code=0):
+    return command("plan", *map(str, arguments), "--format", "json", code=code).json
+
+
+def neuron():
+    """The compiler of a host that is here."""
+    return compiler.Neuron(host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True))
 
 
 def outside(*arguments, **variables):
@@ -74,9 +81,9 @@ def test_nothing_of_neuron_or_torch_is_imported(recipe, tmp_path):
 
 
 @pytest.mark.feature("K4", "P2")
-def test_the_key_is_the_same_in_every_process(recipe, tmp_path, capsys):
+def test_the_key_is_the_same_in_every_process(recipe, tmp_path, command):
     """Other hash seeds, homes, users and locales, and this shell's own settings of Neuron."""
-    wanted = plan(capsys, recipe, *THERE)["key"]
+    wanted = plan(command, recipe, *THERE)["key"]
     other = {"HOME": str(tmp_path), "USER": "bob", "LC_ALL": "C", "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     other |= {"NEURON_CC_FLAGS": "-O3 --cache_dir=/elsewhere", "NEURON_FUSE_SOFTMAX": "1", "NEURON_RT_NUM_CORES": "1"}
     done = outside("-m", "cachekit", "plan", recipe, *THERE, "--format", "json", **other)
@@ -92,8 +99,8 @@ def test_the_key_is_the_same_in_every_process(recipe, tmp_path, capsys):
         (("--toolchain", "neuron-2.31", "--instance", "trn1.2xlarge", "--compiler", "inductor"), "usage", "neuron"),
     ],
 )
-def test_a_name_that_is_none_is_an_error_with_the_nearest(recipe, capsys, arguments, code, words):
-    error = plan(capsys, recipe, *arguments, code=2)["error"]
+def test_a_name_that_is_none_is_an_error_with_the_nearest(recipe, command, arguments, code, words):
+    error = plan(command, recipe, *arguments, code=2)["error"]
     assert error["code"] == code
     assert words in error["hint"]
 
@@ -107,19 +114,19 @@ def test_a_name_that_is_none_is_an_error_with_the_nearest(recipe, capsys, argume
         ("data_parallel_size=3", "there are 2 cores"),
     ],
 )
-def test_a_layout_that_nobody_would_make_is_refused(recipe, capsys, said, words):
+def test_a_layout_that_nobody_would_make_is_refused(recipe, command, said, words):
     """The model was trained whole on each core, under a key that said otherwise."""
-    error = plan(capsys, recipe, *THERE, "--set", f"parallel.{said}", code=2)["error"]
+    error = plan(command, recipe, *THERE, "--set", f"parallel.{said}", code=2)["error"]
     assert error["code"] == "bad-recipe"
     assert words in error["message"]
     assert f"--set parallel.{said.partition('=')[0]}=" in error["hint"]
-    assert plan(capsys, recipe, *THERE, "--set", "parallel.data_parallel_size=2")["status"] == "miss"
+    assert plan(command, recipe, *THERE, "--set", "parallel.data_parallel_size=2")["status"] == "miss"
 
 
 @pytest.mark.feature("K5")
-def test_a_difference_of_spelling_is_told_in_words(recipe, tmp_path, capsys):
+def test_a_difference_of_spelling_is_told_in_words(recipe, tmp_path, command):
     """Both spellings mean the same to the compiler, and are two keys to Neuron."""
-    planned = plan(capsys, recipe, *THERE)
+    planned = plan(command, recipe, *THERE)
     hard = planned["ingredients"]["hard"]
     assert hard["compiler.flags"] == ["--model-type", "transformer", "-O1"]
     hard = {**hard, "compiler.flags": ["--model-type=transformer", "-O1"]}
@@ -127,31 +134,28 @@ def test_a_difference_of_spelling_is_told_in_words(recipe, tmp_path, capsys):
     record = structs.replace(record, key=key_of(hard), hard=hard, compiler="neuron", directory=planned["directory"])
     publish(Store(Path(os.environ["CACHEKIT_HOME"]), Journal(None, "test")), (record, contents))
 
-    (change,) = plan(capsys, recipe, *THERE)["nearest"]["changes"]
+    (change,) = plan(command, recipe, *THERE)["nearest"]["changes"]
     said = (
         "`--model-type=transformer` in that record is written `--model-type transformer` in this recipe: the same "
         "option, but spelling is in the key"
     )
     assert (change["name"], change["words"]) == ("compiler.flags", [said])
-    assert app.run(["plan", str(recipe), *THERE]) == 0
-    assert f"      {said}" in capsys.readouterr().out.splitlines()
+    assert f"      {said}" in command("plan", str(recipe), *THERE).out.splitlines()
 
 
 @pytest.mark.feature("N3")
 @pytest.mark.parametrize("kind, name", [("nfs4", "NFS"), ("lustre", "Lustre")])
-def test_a_root_on_a_network_is_refused_where_something_runs(recipe, capsys, monkeypatch, kind, name):
+def test_a_root_on_a_network_is_refused_where_something_runs(recipe, command, monkeypatch, kind, name):
     tmp_path = recipe.parent
     table = tmp_path / "mounts"
     table.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1:/ {tmp_path / 'shared'} {kind} rw 0 0\n")
     monkeypatch.setattr(disk, "MOUNTS", table)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "shared" / "root"))
-    assert plan(capsys, recipe, *THERE)["status"] == "miss"
-    machine = host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
+    assert plan(command, recipe, *THERE)["status"] == "miss"
     with pytest.raises(UsageError, match="is not on a local disk") as raised:
-        compiler.Neuron(machine).cache_dir(load(recipe))
+        neuron().cache_dir(load(recipe))
     assert "NEURON_COMPILE_CACHE_URL" in raised.value.cause
-    app.run(["doctor", "--format", "json"])
-    assert name in capsys.readouterr().out
+    assert name in command("doctor", "--format", "json", code=1).out
 
 
 @pytest.mark.feature("N3")
@@ -163,12 +167,11 @@ def test_a_place_that_another_user_can_change_is_refused_where_something_runs(re
         folder.chmod(mode)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str((open_to_all if place == "cache root" else own) / "root"))
     monkeypatch.setattr(tempfile, "tempdir", str(open_to_all if place == "work folder" else own))
-    machine = host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True)
     with pytest.raises(UsageError, match=f"Neuron's {place} {open_to_all}/.* is not used") as raised:
-        compiler.Neuron(machine).cache_dir(load(recipe))
+        neuron().cache_dir(load(recipe))
     assert raised.value.hint == f"chmod go-w {open_to_all}"
     open_to_all.chmod(0o755)
-    assert compiler.Neuron(machine).cache_dir(load(recipe))
+    assert neuron().cache_dir(load(recipe))
 
 
 @pytest.mark.feature("N3")
@@ -185,13 +188,12 @@ def test_a_root_that_others_wrote_to_is_not_used_after_it_was_closed(recipe, mon
     own = recipe.parent / "own"
     own.mkdir(mode=0o700)
     monkeypatch.setattr(tempfile, "tempdir", str(own))
-    neuron = compiler.Neuron(host.NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True))
-    assert neuron.cache_dir(load(recipe)) == root
+    assert neuron().cache_dir(load(recipe)) == root
     changed = {"compiler": module.parent, "module": module, "file": neff}[what]
     changed.chmod(changed.stat().st_mode | 0o002)
     for mode in (0o777, 0o755):  # also while the root itself is open: to close it would not be enough
         root.chmod(mode)
         with pytest.raises(UsageError, match=f"Neuron's cache root {root} is not used") as raised:
-            neuron.cache_dir(load(recipe))
+            neuron().cache_dir(load(recipe))
         assert str(changed) in raised.value.cause or mode == 0o777
         assert raised.value.hint.startswith("export NEURON_COMPILE_CACHE_URL=")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from cachekit.cli import app
 from cachekit.compilers.neuron import compiler, facts, host, split
 from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import load, zoo
+
+pytest_plugins = ["tests.support.cli_session"]
 
 # Name, cores that share a copy, attention.
 RECIPES = [
@@ -32,9 +31,8 @@ PACKAGES = {
 }
 
 
-def plan(capsys, *arguments, code=0):
-    assert app.run(["plan", *arguments, "--format", "json"]) == code
-    return json.loads(capsys.readouterr().out)
+def plan(command, *arguments, code=0):
+    return command("plan", *arguments, "--format", "json", code=code).json
 
 
 def machine(cores=32, instance="trn1.32xlarge", here=True, without=(), **packages):
@@ -45,8 +43,8 @@ def machine(cores=32, instance="trn1.32xlarge", here=True, without=(), **package
 @pytest.mark.feature("P2")
 @pytest.mark.parametrize("toolchain", ["neuron-2.26.1", "neuron-2.32"])
 @pytest.mark.parametrize("name, share, attention", RECIPES)
-def test_each_has_a_plan_on_any_laptop(capsys, toolchain, name, share, attention):
-    planned = plan(capsys, name, *LARGE, "--toolchain", toolchain)
+def test_each_has_a_plan_on_any_laptop(command, toolchain, name, share, attention):
+    planned = plan(command, name, *LARGE, "--toolchain", toolchain)
     hard = planned["ingredients"]["hard"]
     assert (hard["parallel.tensor_parallel_size"], hard["parallel.data_parallel_size"]) == (share, 32 // share)
     assert (hard["compiler.trainer.name"], hard["compiler.trainer.attention"]) == ("optimum-neuron", attention)
@@ -69,10 +67,8 @@ def test_the_version_of_the_trainer_and_of_the_layers_is_in_the_key():
     assert key(peft="0.18.0") == key(), "it has no adapters"
 
 
-def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert app.run(["plan", "llama3-8b-lora", *LARGE]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_people_are_told_the_layout_and_what_is_lacking(command):
+    lines = command("plan", "llama3-8b-lora", *LARGE).out.splitlines()
     assert "  8 cores share a copy of the model; 4 copies train" in lines
     said = " ".join(line.strip() for line in lines)
     assert "no evaluation: NeuronTrainer has none" in said
@@ -97,18 +93,18 @@ def test_people_are_told_the_layout_and_what_is_lacking(capsys, monkeypatch):
         ("llama3-8b-lora", ["training.lora.target_modules=null"], "target_modules is empty", "q_proj"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_split_is_refused_by_the_field(capsys, name, settings, message, hint):
+def test_what_cannot_be_split_is_refused_by_the_field(command, name, settings, message, hint):
     given = [word for one in settings for word in ("--set", one)]
-    error = plan(capsys, name, *LARGE, *given, code=2)["error"]
+    error = plan(command, name, *LARGE, *given, code=2)["error"]
     assert error["code"] == "bad-recipe"
     assert message in error["message"]
     assert hint in error["hint"]
 
 
-def test_granite_keeps_its_words_whole_and_few_key_heads_are_repeated(capsys):
+def test_granite_keeps_its_words_whole_and_few_key_heads_are_repeated(command):
     """49,159 words are no multiple of 2; 8 key heads for 16 cores are one for two."""
-    assert plan(capsys, "granite-3.3-2b-lora", *LARGE)["status"] == "miss"
-    assert plan(capsys, "llama3-8b-lora", *LARGE, "--set", "parallel.tensor_parallel_size=16")["status"] == "miss"
+    assert plan(command, "granite-3.3-2b-lora", *LARGE)["status"] == "miss"
+    assert plan(command, "llama3-8b-lora", *LARGE, "--set", "parallel.tensor_parallel_size=16")["status"] == "miss"
 
 
 @pytest.mark.parametrize(
@@ -118,9 +114,9 @@ def test_granite_keeps_its_words_whole_and_few_key_heads_are_repeated(capsys):
         ("trn2.48xlarge", ["parallel.pipeline_parallel_size=3"], "24 cores share a model, but there are 64"),
     ],
 )
-def test_a_machine_that_does_not_hold_whole_copies_is_refused(capsys, instance, settings, message):
+def test_a_machine_that_does_not_hold_whole_copies_is_refused(command, instance, settings, message):
     given = [word for one in settings for word in ("--set", one)]
-    error = plan(capsys, "llama3-8b-lora", "--compiler", "neuron", "--instance", instance, *given, code=2)["error"]
+    error = plan(command, "llama3-8b-lora", "--compiler", "neuron", "--instance", instance, *given, code=2)["error"]
     assert message in error["message"]
 
 
@@ -155,12 +151,10 @@ def test_without_what_splits_models_nothing_is_planned(found, words):
     assert prepare(load(zoo.recipe_path("bert")), compiler.Neuron(machine(**found))).key
 
 
-def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(capsys, monkeypatch, tmp_path):
+def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(command, monkeypatch, tmp_path):
     monkeypatch.setattr(host, "this_host", machine)
     monkeypatch.setenv(facts.CACHE_URL, str(tmp_path / "root"))
-    monkeypatch.chdir(tmp_path)
-    command = ["train", "llama3-8b-lora", "--compiler", "neuron", "--resume", "auto", "--format", "json"]
-    assert app.run(command) == 2
-    error = json.loads(capsys.readouterr().out)["error"]
+    words = ["train", "llama3-8b-lora", "--compiler", "neuron", "--resume", "auto", "--format", "json"]
+    error = command(*words, code=2).json["error"]
     assert error["message"] == "llama3-8b-lora cannot be resumed"
     assert "NeuronTrainer" in error["cause"]

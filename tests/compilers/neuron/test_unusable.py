@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from cachekit.cli import app
 from cachekit.compilers import select
 from cachekit.compilers.neuron import devices, host, presence
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.session import load_config, open_session
 from tests.support.doctor_cases import findings, fine, the_problem
+
+pytest_plugins = ["tests.support.cli_session"]
 
 RECIPE = """
 name: tiny
@@ -36,11 +36,8 @@ def machine(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def recipe(tmp_path, monkeypatch):
-    (tmp_path / "tiny.yaml").write_text(RECIPE)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.csv").write_text("text,label\nthe sea is still,calm\nSTOP NOW,loud\n")
-    monkeypatch.chdir(tmp_path)
+def recipe(work):
+    (work / "tiny.yaml").write_text(RECIPE)
     return "tiny.yaml"
 
 
@@ -52,16 +49,15 @@ def tool(folder, monkeypatch, script):
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
-def command(capsys, *words, code):
-    assert app.run([*words, "--format", "json"]) == code
-    return json.loads(capsys.readouterr().out)
+def answer(command, *words, code):
+    return command(*words, "--format", "json", code=code).json
 
 
 @pytest.mark.feature("F6")
 @pytest.mark.parametrize("verb", ["plan", "warm", "train"])
-def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, capsys, verb):
+def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, command, verb):
     (machine / "neuron0").touch()
-    error = command(capsys, verb, recipe, code=1)["error"]
+    error = answer(command, verb, recipe, code=1)["error"]
     assert error["code"] == "compiler-unavailable"
     assert error["message"].startswith(f"{MESSAGE} ({machine}/neuron0)")
     assert "neuronx-cc, libneuronxla, torch-neuronx are not installed" in error["cause"]
@@ -69,10 +65,10 @@ def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, ca
     assert "--compiler inductor" in error["hint"]
 
 
-def test_a_command_is_not_started(machine, recipe, capsys):
+def test_a_command_is_not_started(machine, recipe, command):
     (machine / "neuron0").touch()
-    assert app.run(["run", "--", "touch", "started"]) == 1
-    assert f"error[compiler-unavailable]: {MESSAGE}" in capsys.readouterr().err.replace("\n", " ")
+    answer = command("run", "--", "touch", "started", code=1)
+    assert f"error[compiler-unavailable]: {MESSAGE}" in answer.err.replace("\n", " ")
     assert not Path("started").exists()
 
 
@@ -90,10 +86,10 @@ def test_doctor_says_the_same(machine):
         assert fine(check, compiler="inductor")
 
 
-def test_inductor_is_taken_where_somebody_says_so(machine, recipe, capsys):
+def test_inductor_is_taken_where_somebody_says_so(machine, recipe, command):
     (machine / "neuron0").touch()
-    assert command(capsys, "plan", recipe, "--compiler", "inductor", code=0)["compiler"] == "inductor"
-    assert command(capsys, "plan", recipe, "--set", "compiler.name=inductor", code=0)["compiler"] == "inductor"
+    assert answer(command, "plan", recipe, "--compiler", "inductor", code=0)["compiler"] == "inductor"
+    assert answer(command, "plan", recipe, "--set", "compiler.name=inductor", code=0)["compiler"] == "inductor"
 
 
 @pytest.mark.parametrize("verb", ["gc", "push", "import"])
