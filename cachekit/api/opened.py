@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cachekit import redact
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
 from cachekit.store.record import Record
@@ -179,7 +178,7 @@ class Opened:
 
     def _where(self) -> dict[str, object]:
         """The options that say which store and which remotes are meant, for a command that goes on from here."""
-        return {"--home": self.home, "--cache": redact.printed(self.cache or "")}
+        return {"--home": self.home, "--cache": self.cache}
 
     @contextmanager
     def _prepared(

@@ -63,7 +63,8 @@ def command(
     """Show what the cache did and saved, in all runs and in the last one.
 
     Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
-    negative, the cache cost time. A run counts for the UTC day on which it began.
+    negative, the cache cost time. A run counts for the UTC day on which it began. --cost, --instance and --price add
+    dollars.
 
     Example:  cachekit stats --since 7d --cost
 
