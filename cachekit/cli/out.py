@@ -84,11 +84,6 @@ def wants_little() -> bool:
     return _style.format == "human" and _style.quiet
 
 
-def wants_traceback() -> bool:
-    """Whether `-vv` was given."""
-    return _style.verbose > 1
-
-
 def text(line: str) -> None:
     """Print text, of one line or several."""
     _print(plain(line))
@@ -201,7 +196,7 @@ def error(problem: CachekitError) -> int:
 
         lines[1:] = [each for line in lines[1:] for each in folded(line)]
     _tell("\n".join(lines))
-    if wants_traceback():
+    if _style.verbose > 1:
         _tell("".join(traceback.format_exception(problem)).rstrip("\n"))
     return problem.exit_code
 

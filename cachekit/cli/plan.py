@@ -17,7 +17,7 @@ from cachekit.values import builtins
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Change, Forecast, Planned, Row
+    from cachekit.api.answers import Change, Forecast, Planned, Row, Told
 
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
@@ -131,7 +131,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         lines += out.labelled("", nearest, 2)
         for change in near.changes[:CHANGES]:
             lines.append(f"    {change_text(change)}")
-            lines += [f"      {words}" for words in change.words]
+            lines += meaning(change, 6)
         if len(near.changes) > CHANGES:
             lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
     lines += [*_time(answer), *_reuse(answer), *layout]
@@ -194,6 +194,14 @@ def _reuse(answer: Planned) -> list[str]:
 def change_text(change: Change) -> str:
     """One difference: `name: old → new`, long values cut."""
     return f"{change.name}: {_short(change.old)} → {_short(change.new)}"
+
+
+def meaning(change: Told, indent: int) -> list[str]:
+    """What a difference means, and what differs because of it."""
+    lines = [line for words in change.words for line in out.labelled("", words, indent)]
+    if change.follows:
+        lines += out.labelled("with it: ", ", ".join(other.name for other in change.follows), indent)
+    return lines
 
 
 def _short(value: Any) -> str:

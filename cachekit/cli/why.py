@@ -14,7 +14,7 @@ from msgspec import UNSET
 from cachekit import api
 from cachekit.api import Variant
 from cachekit.cli import options, out
-from cachekit.cli.plan import LOCAL
+from cachekit.cli.plan import LOCAL, meaning
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 from cachekit.values import builtins
@@ -184,11 +184,7 @@ def _changes(changes: Sequence[Told]) -> list[str]:
     lines = []
     for change in changes:
         lines += _values(change)
-        for words in change.words:
-            lines += out.labelled("", words, 4)
-        follows = [other.name for other in change.follows]
-        if follows:
-            lines += out.labelled("with it: ", ", ".join(follows), 4)
+        lines += meaning(change, 4)
     return lines
 
 

@@ -165,10 +165,10 @@ class Repo(Struct, frozen=True):
 class Setup(Protocol):
     """How a place for a team's cache is made: a module with these functions."""
 
-    def look(self, repo: str, *, kind: str, endpoint: str | None) -> Repo | None:
+    def look(self, repo: str, *, kind: str) -> Repo | None:
         """See `hub.create.look`."""
 
-    def create(self, repo: str, *, kind: str, private: bool, endpoint: str | None) -> Repo:
+    def create(self, repo: str, *, kind: str, private: bool) -> Repo:
         """See `hub.create.create`."""
 
 

@@ -16,7 +16,7 @@ from cachekit.compilers.elsewhere import Elsewhere
 from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.errors import IntegrityError, MissError, SecretError
 from cachekit.key.canonical import difference
-from cachekit.key.words import Told
+from cachekit.key.words import Told, told
 from cachekit.recipe.variant import Variant
 from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
@@ -25,7 +25,6 @@ from cachekit.store.lock_file import Locked, anonymous, chosen, from_here, in_fi
 from cachekit.store.record import check_shareable
 from cachekit.values import Answer
 from cachekit.verbs.plan import miss_error, plan
-from cachekit.verbs.planned import explained
 from cachekit.verbs.pull import Outcome, Pulls, fetched
 from cachekit.verbs.session import Session, using_store
 
@@ -295,7 +294,7 @@ def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:
         **structs.asdict(_entry(locked)),
         status="fits" if prepared.key == record.key else "changed",
         key_now=prepared.key,
-        changes=explained(difference(record.hard, prepared.ingredients.hard), record.compiler),
+        changes=told(difference(record.hard, prepared.ingredients.hard), registry.adapter(record.compiler).explain),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.counting import BYPASS, Cell, Counted
-from cachekit.store.history import History, day_of, history
+from cachekit.store.history import day_of, history
 from cachekit.store.layout import Layout
 from cachekit.units import PERIODS, Period, parse_age
 from cachekit.values import Answer
@@ -148,7 +148,7 @@ def stats(
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
     youngest = next(reversed(known.runs), None)
     if run:
-        name = run_named(known, run)
+        name = run_named([*known.runs], run)
         chosen = _cells({name: known.runs[name]})
     else:
         name = None
@@ -207,28 +207,32 @@ def since_day(words: str, today: datetime) -> str:
     )
 
 
-def run_named(known: History, wanted: str) -> str:
+def run_named(known: Sequence[str], wanted: str) -> str:
     """The name of the one run that `last`, a name, or the beginning of a name means.
+
+    Args:
+        known: The names of all runs, the oldest first.
+        wanted: What somebody says.
 
     Raises:
         UnknownNameError: There is no such run, or there are several.
     """
     if wanted == LAST:
-        if known.runs:
-            return next(reversed(known.runs))
+        if known:
+            return known[-1]
         raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
-    found = [name for name in known.runs if name.startswith(wanted)]
+    found = [name for name in known if name.startswith(wanted)]
     if len(found) == 1:
         return found[0]
     if found:
         raise UnknownNameError(
             f"{len(found)} runs begin with {wanted}", cause=f"{found[0]}, {found[1]}, ...", hint="give more of the name"
         )
-    recent = ", ".join([*known.runs][:-4:-1])
+    recent = ", ".join(known[:-4:-1])
     raise UnknownNameError(
         f"no run is called {wanted[:80]!r}",
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
-        hint="cachekit stats --run last",
+        hint="give the whole name, or --run last",
     )
 
 
