@@ -23,7 +23,7 @@ from contextlib import suppress
 from datetime import date, datetime, time, timezone
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
@@ -31,6 +31,9 @@ from cachekit import redact
 from cachekit.errors import UsageError
 from cachekit.values import by_value
 
+# What is asked of a place's records, from the least: nothing, signatures where others can write, signatures.
+Mode = Literal["all", "owner", "signed"]
+MODES: tuple[Mode, ...] = ("all", "owner", "signed")
 KEY = "CACHEKIT_TRUST_KEY"  # the variable of `trust.key`
 _PRIVATE = "PRIVATE KEY-----"
 _SIGNER = ("key", "valid_after", "valid_before")
@@ -70,6 +73,11 @@ class TrustTable(Struct, frozen=True):
     revoked: RevokedTable = RevokedTable()
 
     __hash__ = by_value
+
+    @property
+    def revokes(self) -> bool:
+        """Whether anything is revoked."""
+        return bool(self.revoked.keys or self.revoked.records or self.revoked.before)
 
     @property
     def shown(self) -> dict[str, Any]:

@@ -78,16 +78,6 @@ class CachekitError(Exception):
             text.append(f"  hint: {self.hint}")
         return [one_line(line) for line in text]
 
-    def as_dict(self) -> dict[str, str | int]:
-        """The same facts for programs."""
-        return {
-            "code": self.code,
-            "exit_code": self.exit_code,
-            "message": self.message,
-            "cause": self.cause,
-            "hint": self.hint,
-        }
-
 
 class UsageError(CachekitError):
     """What was asked cannot be done as asked."""
@@ -138,7 +128,7 @@ class AuthError(CachekitError):
 
 
 class UntrustedError(AuthError):
-    """What somebody else may have made is not used: a compiler cache is code. See `remotes.trust`."""
+    """What somebody else may have made is not used: a compiler cache is code. See `remotes.judging`."""
 
     code = "untrusted"
     exit_code = 5

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from cachekit import disk, private
 from cachekit.config import Config
+from cachekit.text import count
 
 HOUR, DAY = 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
@@ -112,8 +113,8 @@ def _usage(how: str, place: Path) -> str:
 def age(seconds: float) -> str:
     """A time that is past, for people."""
     if seconds < HOUR:
-        return f"{max(seconds, 0) / 60:.0f} minutes"
-    return f"{seconds / HOUR:.0f} hours" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days"
+        return count(round(max(seconds, 0) / 60), "minute")
+    return count(round(seconds / HOUR), "hour") if seconds < 2 * DAY else count(round(seconds / DAY), "day")
 
 
 def of_others(path: Path, depth: int = 2) -> int:
@@ -121,14 +122,14 @@ def of_others(path: Path, depth: int = 2) -> int:
     me = os.geteuid()
     if not me:
         return 0
-    count = 0
+    number = 0
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False):
-                    count += entry.stat(follow_symlinks=False).st_uid != me
-                    count += of_others(Path(entry.path), depth - 1) if depth > 1 else 0
-    return count
+                    number += entry.stat(follow_symlinks=False).st_uid != me
+                    number += of_others(Path(entry.path), depth - 1) if depth > 1 else 0
+    return number
 
 
 def of_this_environment(program: Path) -> bool:

@@ -50,12 +50,22 @@ class Answer(Struct, frozen=True):
         return found
 
 
+class ToldError(Struct, frozen=True):
+    """An error as JSON has it."""
+
+    code: str
+    exit_code: int
+    message: str
+    cause: str
+    hint: str
+
+
 def builtins(value: Any) -> Any:
-    """A value as JSON has it: a path is text, an error is its code, message, cause and hint."""
+    """A value as JSON has it: a path is text, an error is a `ToldError`."""
     return to_builtins(value, enc_hook=_encoded)
 
 
 def _encoded(value: Any) -> Any:
     if isinstance(value, CachekitError):
-        return value.as_dict()
+        return ToldError(value.code, value.exit_code, value.message, value.cause, value.hint)
     return dict(value) if isinstance(value, Mapping) else str(value)

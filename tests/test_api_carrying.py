@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import cachekit
+from cachekit.values import builtins
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_trees import check, tree
 from tests.support.cli_session import publish
@@ -221,7 +222,7 @@ def test_check_lock_answers_instead_of_raising(stored, command, work):
     told = command("store", "lock", "--check", "--format", "json", code=3).json
     error = told.pop("error")
     assert builtin(found) == told
-    assert found.error().as_dict() == error
+    assert builtins(found.error()) == error
     with pytest.raises(cachekit.UnknownNameError):
         cachekit.check_lock("other.yaml")
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cachekit.errors import CachekitError, UsageError
+from cachekit.values import ToldError
 
 SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
 
@@ -59,6 +60,6 @@ def schema(title: str, answers: Sequence[Any]) -> dict[str, Any]:
 
 def _of(kind: type) -> dict[str, Any]:
     if issubclass(kind, CachekitError):
-        texts = {name: {"type": "string"} for name in ("code", "message", "cause", "hint")}
-        return {"type": "object", "properties": {**texts, "exit_code": {"type": "integer"}}, "required": [*texts]}
+        found: dict[str, Any] = msgspec.json.schema(ToldError)["$defs"][ToldError.__name__]
+        return found
     return {"type": "string"}  # a path

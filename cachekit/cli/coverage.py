@@ -35,7 +35,7 @@ def command(
 
     Example:  cachekit coverage bert
 
-    Example:  cachekit coverage --all --cache local:rw,hf://team/cache:r --require-warm
+    Example:  cachekit coverage --all --cache local:rw,team:r --require-warm
     """
     if bool(recipes) == everything:
         raise UsageError(

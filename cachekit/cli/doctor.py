@@ -30,9 +30,10 @@ def command(cache: Cache, contract: ContractOnly = False) -> Shown:
     """Show this machine, what is wrong with its set-up, and how to repair it.
 
     Shows toolchain, target and paths, as they go into keys, and then what each check found. Changes nothing. Exits 1 if
-    something is wrong. --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary
-    folders, in about ten minutes. It exits 1 if a promise is broken or something is not as cachekit assumes, and names
-    the line to correct.
+    something is wrong.
+
+    --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary folders, in about ten
+    minutes. It exits 1 if a promise is broken or something is not as cachekit assumes, and names the line to correct.
 
     Example:  cachekit doctor --neuron-contract
     """

@@ -62,12 +62,15 @@ def export(
 
     Example:  cachekit store export bert.tar bert
 
-    Example:  cachekit store export - bert | ssh box cachekit store import - --trust-all
+    Example:  cachekit store export - bert | ssh box cachekit store import -
 
     Example:  cachekit store export /var/tmp/neuron-compile-cache 3f2a91c0
     """
     if everything + bool(names) + bool(all_of) != 1:
-        raise UsageError("it is unclear what to export", hint="name recipes or keys, or give --all-of DIR, or --all")
+        raise UsageError(
+            "several answers were given to what to export" if names or everything else "nothing to export was named",
+            hint="name recipes or keys, or give --all-of DIR, or --all",
+        )
     entries, folder = options.variants(names, overrides, tiny=tiny), all_of or ""
     if goal == "-" or api.is_bundle(goal):
         file = None if goal == "-" else goal
@@ -79,11 +82,10 @@ def export(
 
 def bundled(answer: Bundled) -> list[str]:
     """A bundle for people."""
-    would = "would be written" if answer.dry_run else f"in {out.duration(answer.seconds)}"
+    took = "" if answer.dry_run else f", in {out.duration(answer.seconds)}"
     files = out.count(len(answer.files) - len(answer.records), "file")
-    size = f"file size {out.size(answer.size)}" if answer.size else f"{out.size(answer.bytes)} of files"
-    what = f"{out.count(len(answer.records), 'record')}, {files}, {size}"
-    lines = [f"{answer.bundle}: {what}; {would}"]
+    what = f"{out.count(len(answer.records), 'record')}, {files}, {out.size(answer.size or answer.bytes)}{took}"
+    lines = [f"{'would write' if answer.dry_run else 'wrote'} {answer.bundle}: {what}"]
     records = [
         f"  {record.key[:16]}  {out.size(record.bytes):>9}  {record.recipe}, {record.directory}"
         for record in answer.records
@@ -92,7 +94,7 @@ def bundled(answer: Bundled) -> list[str]:
     if answer.sha256:
         name = answer.bundle.rpartition("/")[2]
         more = "" if answer.signed else " --trust-all"
-        lines += [f"  sha256 {answer.sha256}", f"  there: cachekit store import {name}{more}"]
+        lines += [f"  sha256 {answer.sha256}", f"  next, on the other machine: cachekit store import {name}{more}"]
     return lines
 
 
@@ -144,13 +146,15 @@ def unbundled(answer: Unbundled) -> list[str]:
     }
     took = "" if answer.dry_run else f" in {out.duration(answer.seconds)}"
     what = f"{out.count(len(answer.records), 'record')}, file size {out.size(answer.size)}, whole"
-    lines = [f"{answer.bundle}: {what}; {out.size(answer.bytes)} {would}stored{took}"]
+    refused = any(record.untrusted for record in answer.records)
+    stored = "nothing would be stored" if refused else f"{out.size(answer.bytes)} {would}stored{took}"
+    lines = [f"{answer.bundle}: {what}; {stored}"]
     records = []
     for record in answer.records:
-        state = words[record.state]
+        state = "would be refused" if record.untrusted else words[record.state]
         records.append(f"  {record.key[:16]}  {out.size(record.bytes):>9}  {record.recipe}: {state}")
         why = f"it is {record.untrusted}; `cachekit trust add` its signer, or pass --trust-all"
-        records += out.labelled("    refused: ", why) if record.untrusted else []
+        records += out.labelled("    ", why) if record.untrusted else []
     return [*lines, *out.some(records, SHOWN), f"  sha256 {answer.sha256}"]
 
 

@@ -57,14 +57,14 @@ def command(
 
 def human(answer: LockFile) -> list[str]:
     """A lock for people."""
-    would = "would be " if answer.dry_run else ""
-    did = f"{would}written" if answer.changed else "up to date"
+    did = ("would write" if answer.dry_run else "wrote") if answer.changed else "nothing changes in"
     kept = f"; {answer.kept} more in it" if answer.kept else ""
-    lines = [f"{answer.file}: {out.count(len(answer.locked), 'recipe')} locked, {did}{kept}"]
+    lines = [f"{did} {answer.file}: {out.count(len(answer.locked), 'recipe')} locked{kept}"]
     for one in answer.locked:
-        where = f"{one.remote}{' at ' + one.revision[:12] if one.revision else ''}"
+        where = f"on {one.remote}{' at ' + one.revision[:12] if one.revision else ''}"
+        where = "in the local store" if one.remote == "local" else where
         what = f"{out.count(one.modules, 'module')}, {out.size(one.bytes)}, key {one.key[:16]}"
-        lines += [f"  {_name(one)}: {what}", f"    {one.directory}, on {where}"]
+        lines += [f"  {_name(one)}: {what}", f"    {one.directory}, {where}"]
     return lines
 
 
@@ -75,7 +75,7 @@ def check_human(answer: CheckedLock) -> list[str]:
     lines = []
     for one in answer.checked:
         if one.status == "fits":
-            lines.append(f"{_name(one)}: fits  key {one.key[:16]}")
+            lines.append(f"{_name(one)}: unchanged  key {one.key[:16]}")
             continue
         lines.append(f"{_name(one)}: changed  key {one.key[:16]} → {one.key_now[:16]}")
         lines += out.some([f"  {change_text(change)}" for change in one.changes], SHOWN)

@@ -137,7 +137,7 @@ Trust = Annotated[
 Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]
 Wait = Annotated[
     Optional[str],
-    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 600, 10m."),
+    typer.Option("--wait", metavar="TIME", help="Wait this long for another process that compiles the same: 90s, 10m."),
 ]
 Recipes = Annotated[
     Optional[list[str]],
@@ -154,7 +154,7 @@ RecipesOrKeys = Annotated[
     ),
 ]
 EveryRecipe = Annotated[bool, typer.Option("--all", help="Every recipe of the zoo.")]
-Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only what is for this task: text-classification.")]
+Task = Annotated[str, typer.Option("--task", metavar="TASK", help="Only for this task: text-classification.")]
 ModelName = Annotated[
     str, typer.Option("--model", metavar="NAME", help="Only this id, a part of one, or a type: bert.")
 ]

@@ -181,24 +181,31 @@ def note(line: str) -> None:
 
 def warning(line: str, *, minor: bool = False) -> None:
     """Tell something on stderr that must not be missed; quiet does not silence it, unless it is minor."""
-    if not (minor and _style.quiet):
-        _tell(f"{_colour('warning:', 33)} {one_line(line)}")
+    if minor and _style.quiet:
+        return
+    told = "\n".join(_folded(f"warning: {one_line(line)}"))
+    _tell(told.replace("warning:", _colour("warning:", 33), 1))
 
 
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json" and _style.answer is not None:
-        _print(_json({**_style.answer, "error": problem.as_dict()}))
-    lines = problem.lines()
-    lines[0] = lines[0].replace(f"error[{problem.code}]:", _colour(f"error[{problem.code}]:", 31), 1)
-    if sys.stderr.isatty():  # a log keeps three lines; and messages and hints have what is copied
-        from cachekit.cli.folding import folded
-
-        lines[1:] = [each for line in lines[1:] for each in folded(line)]
-    _tell("\n".join(lines))
+        _print(_json({**_style.answer, "error": problem}))
+    told = "\n".join(each for line in problem.lines() for each in _folded(line))
+    label = f"error[{problem.code}]:"
+    _tell(told.replace(label, _colour(label, 31), 1))
     if _style.verbose > 1:
         _tell("".join(traceback.format_exception(problem)).rstrip("\n"))
     return problem.exit_code
+
+
+def _folded(line: str) -> list[str]:
+    """A line of an error as a terminal shows it; a log keeps three lines."""
+    if not sys.stderr.isatty():
+        return [line]
+    from cachekit.cli.folding import folded
+
+    return folded(line)
 
 
 def unexpected(problem: Exception) -> int:

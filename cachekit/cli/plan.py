@@ -23,6 +23,7 @@ LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
+METHODS = {"measured": "measured:", "scaled": "scaled from", "registry": "measured by"}  # before the source of a figure
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
 
@@ -127,7 +128,8 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         lines.append("  the store has no record to compare with")
     else:
         where = "" if near.remote == LOCAL else f" on {near.remote}"
-        nearest = f"nearest is {near.key[:16]} ({near.recipe}){where}; it differs in {len(near.changes)}:"
+        differs = out.count(len(near.changes), "ingredient")
+        nearest = f"nearest is {near.key[:16]} ({near.recipe}){where}; it differs in {differs}:"
         lines += out.labelled("", nearest, 2)
         for change in near.changes[:CHANGES]:
             lines.append(f"    {change_text(change)}")
@@ -165,9 +167,7 @@ def _time(answer: Planned) -> list[str]:
     expected, price = answer.expected, answer.price
     if expected is None:
         return ["  compiling takes an unknown time"]
-    by = f"{expected.method}: {expected.source}"
-    if expected.method == "registry":
-        by = f"measured by {expected.source}"
+    by = f"{METHODS[expected.method]} {expected.source}"
     lines = [
         f"  compiling takes about {out.duration(expected.seconds)}",
         f"    {by}; {out.duration(expected.low)} to {out.duration(expected.high)}",
@@ -184,7 +184,7 @@ def _reuse(answer: Planned) -> list[str]:
     if reuse is None:
         return []
     nearest = near is not None and near.key == reuse.key
-    whose = "the nearest's" if nearest else f"{reuse.key[:16]}'s ({reuse.recipe})"
+    whose = "the nearest record's" if nearest else f"{reuse.key[:16]}'s ({reuse.recipe})"
     there = f", {out.size(reuse.fetch_bytes)} to fetch" if reuse.fetch_bytes else ""
     graphs = out.count(reuse.graphs, "graph")
     words = f"warm begins with {whose} {graphs}{there}; those that fit need not compile"

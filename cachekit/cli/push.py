@@ -60,14 +60,20 @@ def human(answer: Pushes) -> list[str]:
     lines = []
     for one in answer.pushed:
         if one.error:
-            lines.append(f"{one.remote}: failed: {one.error.message}")
+            lines += out.labelled("", f"{one.remote}: {'nothing sent' if one.refused else one.error.message}")
             lines += _refused(one)
             lines += [f"  would tell: {leak}" for leak in one.leaks]
             continue
         would = "would be " if answer.dry_run else ""
-        new = f"{out.count(len(one.records), 'record')} and {out.count(len(one.files), 'file')} {would}sent"
-        signed = f", {out.count(len(one.signatures), 'record')} {would}signed" if one.signatures else ""
-        lines.append(f"{one.remote}: {new}{signed}, {out.size(one.bytes)}; {one.unchanged} there already")
+        done = []
+        if one.records or one.files:
+            new = f"{out.count(len(one.records), 'record')} and {out.count(len(one.files), 'file')}"
+            done.append(f"{new} {would}sent, {out.size(one.bytes)}")
+        if one.signatures:
+            done.append(f"{out.count(len(one.signatures), 'record')} {would}signed")
+        if one.unchanged:
+            done.append(f"{out.count(one.unchanged, 'record')} there already")
+        lines.append(f"{one.remote}: {'; '.join(done) or 'nothing to send'}")
         lines += _refused(one)
         if answer.dry_run:
             lines += [f"  tells: {leak}" for leak in one.leaks]
@@ -80,4 +86,5 @@ def human(answer: Pushes) -> list[str]:
 
 def _refused(one: Pushed) -> list[str]:
     """The records that are not given to others."""
-    return out.some([f"  not given: {it.recipe} ({it.key[:12]}): {it.reason}" for it in one.refused], SHOWN)
+    refused = out.some([f"{it.recipe} ({it.key[:12]}): {it.reason}" for it in one.refused], SHOWN)
+    return [line for words in refused for line in out.labelled("  not given: ", words)]

@@ -44,7 +44,7 @@ def ls(cache: Cache) -> Shown:
 def listed(found: list[Listed], home: str) -> list[str]:
     """Records as a table; they are taken out of the list, so that of 100,000 no two forms lie in memory."""
     if not found:
-        return [f"the store at {home} has no records; next: cachekit warm RECIPE"]
+        return [f"the store at {home} has no records", "next: cachekit warm RECIPE"]
     found.reverse()
     rows, same = [], dict[str, str]()
     while found:
@@ -74,11 +74,16 @@ def show(cache: Cache, key: Key) -> Shown:
 def shown(answer: StoredRecord) -> list[str]:
     """A record for people."""
     made = answer.provenance
-    agrees = "hashing them gives this key" if answer.key_of_ingredients == answer.key else "THEY DO NOT GIVE IT"
+    agrees = (
+        "hashing them gives this key"
+        if answer.key_of_ingredients == answer.key
+        else "hashing them does NOT give this key"
+    )
+    took = out.duration(answer.compile_seconds)
     lines = [
         f"key        {answer.key}",
         f"recipe     {answer.recipe}",
-        f"compiler   {answer.directory}, {answer.graphs} graphs, {out.duration(answer.compile_seconds)}",
+        f"compiler   {answer.directory}, {out.count(answer.graphs, 'graph')}, compiled in {took}",
         f"made       {out.moment(made.created)} by {made.user}@{made.host} {made.instance}".rstrip(),
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
         *_origin(answer),
@@ -149,7 +154,7 @@ def _cut(digest: re.Match[str]) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value)) or "(none)"
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    return json.dumps(value) if value is None or value == "" or isinstance(value, bool) else str(value)
 
 
 @verb("home", "compiler", answers="list[Deleted]")
@@ -177,7 +182,7 @@ def removed(found: list[Deleted]) -> list[str]:
         name = " ".join(filter(None, [one.key[:12], one.recipe, f"({one.directory})"]))
         lines.append(f"{would} {name}: {out.count(len(one.files), 'file')}, {out.size(one.bytes)}")
         if one.shared_bytes:
-            lines.append(f"  {out.size(one.shared_bytes)} stay: other records name them, or a process uses them")
+            lines.append(f"  {out.size(one.shared_bytes)} stay: other records name these files, or a process uses them")
         if one.unpinned:
             lines.append("  it was pinned, and is no longer")
     return lines

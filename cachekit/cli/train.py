@@ -54,7 +54,9 @@ def command(
 ) -> Shown:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
 
-    What is not warm is warmed first. The figures also go to cachekit-result.json in the output folder.
+    What is not warm is warmed first.
+
+    The figures also go to cachekit-result.json in the output folder.
 
     Example:  cachekit train recipes/bert.yaml --resume auto
     """

@@ -11,7 +11,7 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import ChangedTrust, CheckedRemote, SignedRecord, Signers, SigningKey
+    from cachekit.api.answers import ChangedTrust, CheckedRemote, JudgedRecord, SignedRecord, Signers, SigningKey
 
 app = typer.Typer(
     add_completion=False,
@@ -25,26 +25,34 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="What you call the sig
 Key = Annotated[
     str, typer.Argument(metavar="KEY", help="A .pub file, or the line of a public key.", show_default=False)
 ]
-After = Annotated[str, typer.Option("--valid-after", metavar="DATE", help="Before it, the key does not count.")]
-Until = Annotated[str, typer.Option("--valid-before", metavar="DATE", help="From then on, the key does not count.")]
+After = Annotated[
+    str, typer.Option("--valid-after", metavar="DATE", help="A day, 2026-11-01: before it, the key does not count.")
+]
+Until = Annotated[
+    str, typer.Option("--valid-before", metavar="DATE", help="A day, 2027-01-01: from then on, the key does not count.")
+]
 User = Annotated[bool, typer.Option("--user", help="Write your own settings instead of the project's cachekit.toml.")]
 What = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY|NAME|RECORD]...",
-        help="Fingerprints, signers' names, records' digests, or keys of records of the store.",
+        metavar="[NAME|KEY|RECORD...]",
+        help="Signers by name or fingerprint (`cachekit trust ls`); records by key (`cachekit store ls`) or digest.",
         show_default=False,
     ),
 ]
-Before = Annotated[str, typer.Option("--before", metavar="DATE", help="Revoke all that was made or signed before.")]
+Before = Annotated[
+    str,
+    typer.Option("--before", metavar="DATE", help="Revoke all that was made or signed before this day: 2026-11-01."),
+]
 Records = Annotated[
-    list[str], typer.Argument(metavar="RECORD...", help="Keys, or the first digits of each.", show_default=False)
+    list[str],
+    typer.Argument(metavar="RECORD...", help="Keys, or their first digits (`cachekit store ls`).", show_default=False),
 ]
 RemoteName = Annotated[
     str,
     typer.Argument(
         metavar="[REMOTE]",
-        help="A remote: its table's name, or its address; the only one by default.",
+        help="A remote: its name in cachekit.toml, or its address; by default the only one.",
         show_default=False,
     ),
 ]
@@ -75,7 +83,7 @@ def add(
 ) -> Shown:
     """Name a signer whose records are used.
 
-    The project's cachekit.toml says so, which a team reviews like code.
+    Writes the name and the key to the project's cachekit.toml, which a team reviews like code.
 
     Example:  cachekit trust add alice alice.pub --valid-before 2027-01-01
     """
@@ -100,9 +108,11 @@ def revoke(
 ) -> Shown:
     """Stop using signers, records, or all before a date.
 
-    Copies in the store go to quarantine when they are met, with what was made with their help.
+    Copies in the store go to quarantine when a command meets them, with all that was made with their help.
 
-    Example:  cachekit trust revoke alice --before 2026-11-01
+    Example:  cachekit trust revoke alice
+
+    Example:  cachekit trust revoke --before 2026-11-01
     """
     done = cache.trust_revoke(*(what or ()), before=before, user=user, dry_run=dry_run)
     return Shown(done, lambda answer: _changed(answer, "revokes"), lambda answer: str(answer.file))
@@ -111,9 +121,9 @@ def revoke(
 @app.command("sign")
 @verb("home", answers="list[SignedRecord]")
 def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Shown:
-    """Vouch for records of the store.
+    """Sign records of the store.
 
-    `cachekit push` gives the signatures to others.
+    By your signature you vouch for them. `cachekit push` gives it to others.
 
     Example:  cachekit trust sign 3f1c0a
     """
@@ -125,9 +135,7 @@ def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Sho
 def check(cache: Cache, remote: RemoteName = "") -> Shown:
     """Show which records of a remote would be used.
 
-    Says who signed each, and why the others would not be used.
-
-    Exits with 5 where no record there would be used.
+    Says who signed each, and why the others would not be used. Exits 5 if no record there would be used.
 
     Example:  cachekit trust check team
     """
@@ -135,40 +143,54 @@ def check(cache: Cache, remote: RemoteName = "") -> Shown:
 
 
 def _key(answer: SigningKey) -> list[str]:
-    if answer.dry_run and answer.made:
-        return [f"would make a key at {answer.key}, and name it in {answer.file}"]
-    return [
-        f"{'made' if answer.made else 'uses'} {answer.key}: {answer.fingerprint}",
-        f"  {answer.file} {'would name' if answer.dry_run else 'names'} it: what this user publishes is signed with it",
-        f'  for others: cachekit trust add NAME "{answer.public}"',
-    ]
+    dry = answer.dry_run
+    if answer.made:
+        lines = [f"{'would make' if dry else 'made'} the signing key {answer.key}"]
+    else:
+        lines = [f"{'would sign' if dry else 'signs'} with the key {answer.key}"]
+    lines += out.labelled("  fingerprint  ", answer.fingerprint) if answer.fingerprint else []
+    lines += out.labelled("  named in     ", f"{answer.file}: what you publish {'would be' if dry else 'is'} signed")
+    if answer.public:
+        lines.append(f'  for others   cachekit trust add NAME "{answer.public}"')
+    if answer.former:
+        lines += out.labelled(
+            "  before       ", f"what the key before signed is used still: it is {answer.former} there"
+        )
+    return lines
 
 
 def _changed(answer: ChangedTrust, what: str) -> list[str]:
-    word = f"would say: {what}" if answer.dry_run else what
-    return [f"{answer.file} {word} {one}" for one in answer.said]
+    lines = [f"{'would write' if answer.dry_run else 'wrote'} {answer.file}"]
+    for one in answer.said:
+        lines += out.labelled(f"  {what}  ", one)
+    return lines
 
 
 def _listed(answer: Signers) -> list[str]:
-    def gone(fingerprint: str) -> str:
-        return "revoked" if fingerprint in answer.revoked_keys else ""
-
-    lines = [f"signs with {answer.key}" if answer.key else "nothing signs what is published: cachekit trust init"]
-    rows = [
-        [one.name, one.fingerprint, one.valid_after[:10], one.valid_before[:10], gone(one.fingerprint)]
-        for one in answer.signers
+    lines = out.labelled("signs with  ", answer.key or "no key; next: cachekit trust init")
+    width = max((len(one.name) for one in answer.signers), default=0)
+    lines += ["signers"] if answer.signers else ["signers     none; next: cachekit trust add NAME KEY"]
+    for one in answer.signers:
+        state = "revoked" if one.fingerprint in answer.revoked_keys else ""
+        since = f"from {one.valid_after[:10]} on" if one.valid_after else ""
+        until = f"before {one.valid_before[:10]}" if one.valid_before else ""
+        limits = ", ".join(filter(None, [state, since, until]))
+        lines += out.labelled(f"  {one.name.ljust(width)}  ", one.fingerprint + (f" ({limits})" if limits else ""))
+    gone = [f"key {print_}" for print_ in answer.revoked_keys] + [
+        f"record {digest}" for digest in answer.revoked_records
     ]
-    lines += out.table(rows, ["signer", "key", "from", "until", ""]) if rows else ["no signers are named"]
-    lines += [f"salt {answer.salt!r}: what was made with another one is a miss"] if answer.salt else []
-    lines += [f"revoked: key {one}" for one in answer.revoked_keys]
-    lines += [f"revoked: record {one}" for one in answer.revoked_records]
-    lines += [f"revoked: all before {answer.revoked_before}"] if answer.revoked_before else []
+    gone += [f"all before {answer.revoked_before[:10]}"] if answer.revoked_before else []
+    for said in gone:
+        lines += out.labelled("revoked     ", said)
+    if answer.salt:
+        lines += out.labelled("salt        ", f"{answer.salt!r}: what was made with another one is a miss")
     meaning = {
-        "owner": "signatures where others can write",
-        "signed": "signatures",
-        "all": "nothing: whoever made a record, it is used",
+        "owner": "records need a signature if others can write there",
+        "signed": "records need a signature",
+        "all": "records need no signature, whoever made them",
     }
-    lines += [f"{one.remote} asks for {meaning[one.mode]}" for one in answer.remotes]
+    for asked in answer.remotes:
+        lines += out.labelled("remote      ", f"{asked.remote}: {meaning[asked.mode]}")
     return lines
 
 
@@ -183,14 +205,28 @@ def _signed(done: list[SignedRecord]) -> list[str]:
 def _checked(answer: CheckedRemote) -> list[str]:
     who = answer.writers or "only you, or an organisation of yours, can write there"
     asked = f"what lies there is used, whoever made it; {who}" if answer.mode == "all" else answer.demands or who
-    lines = [f"{answer.remote}: {asked}"]
-    rows = [
-        [one.key[:12], one.recipe, "used" if one.used else "not used", ", ".join(one.signers) or one.how or one.reason]
-        for one in answer.records
-    ]
-    lines += out.table(rows, ["key", "recipe", "", "because"]) if rows else ["it has no records"]
-    lines += ["there are more records, which were not looked at"] if answer.more else []
-    return lines
+    lines = out.labelled("", f"{answer.remote}: {asked}")
+    used = [one for one in answer.records if one.used]
+    if not answer.records:
+        return [*lines, "  it has no records"]
+    if used:
+        rows = [[one.key[:12], one.recipe, _because(one)] for one in used]
+        lines += ["", *out.table(rows, ["key", "recipe", "used, because it is"])]
+    reasons: dict[str, list[JudgedRecord]] = {}
+    for one in answer.records:
+        if not one.used:
+            # What is asked there stands in the first line.
+            reasons.setdefault(one.reason.removesuffix(f"; {answer.demands}"), []).append(one)
+    for reason, found in reasons.items():
+        rows = [[one.key[:12], one.recipe] for one in found]
+        lines += ["", *out.labelled("", f"not used: {reason}"), *out.table(rows, ["key", "recipe"])]
+    return lines + (["there are more records, which were not looked at"] if answer.more else [])
+
+
+def _because(one: JudgedRecord) -> str:
+    if one.how == "signed":
+        return f"signed by {', '.join(one.signers)}"
+    return {"owner": "from a place of yours", "all": "from a place whose every writer you trust"}.get(one.how, one.how)
 
 
 def _used(answer: CheckedRemote) -> list[str]:

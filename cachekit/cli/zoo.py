@@ -150,7 +150,7 @@ def new(
 
     What could not be carried over is listed on stderr, and in the recipe as comments.
 
-    Example:  cachekit zoo new -o recipe.yaml -- torchrun --nproc_per_node=2 run_glue.py --task_name mrpc
+    Example:  cachekit zoo new -o my.yaml -- python run_glue.py --task_name mrpc
 
     Example:  cachekit zoo new --from train.sh --output recipe.yaml
     """

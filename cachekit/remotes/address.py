@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cachekit import redact
+from cachekit.config_trust import MODES, Mode
 from cachekit.errors import UsageError
-from cachekit.remotes.judging import MODES, Mode
 from cachekit.store.layout import LOCAL
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ KINDS = (
     Kind(("az://",), f"{_HERE}.objectstore.azure", ("account", "endpoint"), "az://CONTAINER/PREFIX"),
     Kind(("file://", "/", "~", "."), f"{_HERE}.folder.remote", (), "/FOLDER", network=False),
 )
-ASKS: tuple[Mode, ...] = ("all", "owner", "signed")  # from the least
 _SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
 
 
@@ -183,7 +182,7 @@ def _table_at(address: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[st
     there = [(name, table) for name, table in tables.items() if _plain(str(table["url"])) == _plain(address)]
     if not there:
         return address, {"url": address}
-    return max(there, key=lambda one: ASKS.index(_trust(*one) or "owner"))
+    return max(there, key=lambda one: MODES.index(_trust(*one) or "owner"))
 
 
 def _plain(address: str) -> str:

@@ -13,14 +13,14 @@ from typing import IO, Literal, cast
 from msgspec import Struct
 
 from cachekit import files
+from cachekit.config_trust import Mode
 from cachekit.disk import existing
 from cachekit.errors import StoreError, UsageError
 from cachekit.private import opened
 from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.judging import Mode, Trust, beside_of, named, origin_of
-from cachekit.remotes.trust import HINT_BUNDLE, refusal
+from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, named, origin_of, refusal
 from cachekit.store import Store
 from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error

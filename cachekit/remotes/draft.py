@@ -289,7 +289,7 @@ class Comparison:
         """Why what lies there may be used; None where it may not, and counts as absent."""
         if theirs.record == mine:
             return HERE
-        origin = self._signing.judge(theirs, revision)
+        origin = self._signing.origin(theirs, revision)
         if origin is None:
             damaged[mine.key] = "its record there is signed by nobody you trust"
         return origin

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
-from cachekit.config_trust import TrustTable
+from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UntrustedError
-from cachekit.remotes.trust import CODE
 from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin
 from cachekit.store.record import Record
 from cachekit.store.refusal import Refused
@@ -27,12 +26,18 @@ if TYPE_CHECKING:
     from cachekit.trust.statement import StatedReuse
 
 _NAME = 80  # characters of a stranger's name that are shown
-Mode = Literal["owner", "signed", "all"]
-MODES: tuple[Mode, ...] = ("owner", "signed", "all")
+_CODE = "a compiler cache is code, which runs on this machine"
+_TABLE = 'put trust = "all" beside its url in cachekit.toml, or pass --trust-all'
 HINT = (
-    f"{CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`); "
-    'or, for everybody who may write there, put trust = "all" beside its url in cachekit.toml, or pass --trust-all'
+    f"{_CODE}: let its maker sign it (`cachekit trust init`, then `cachekit push`), and name the signer "
+    f"(`cachekit trust add NAME KEY`); or, if you trust everybody who may write there, {_TABLE}"
 )
+HINT_BARE = f"{_CODE}: if you trust everybody who may write there, {_TABLE}"
+HINT_BUNDLE = (
+    f"{_CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`), or pass --trust-all"
+)
+HINT_FOLDER = f"{_CODE}: if you trust who made it, pass --trust-all"
+OWN = "compile it here: `cachekit warm RECIPE --recache`; then it is yours"  # for a record that others made
 
 
 class Trust(Struct, frozen=True):
@@ -68,12 +73,6 @@ class Trust(Struct, frozen=True):
         """
         return _policy(self.table)
 
-    @property
-    def revokes(self) -> bool:
-        """Whether anything is revoked."""
-        gone = self.table.revoked
-        return bool(gone.keys or gone.records or gone.before)
-
     def asked(self, record: Record, beside: Callable[[Record], Beside], strange: str) -> Refused | None:
         """Why a record of the store may not be used; None where it may, as most: they are this user's by now.
 
@@ -90,16 +89,18 @@ class Trust(Struct, frozen=True):
             if not verdict.trusted:
                 return Refused(f"{verdict.reason}; {strange}", revoked=False)
         origin = beside(record).origin
-        if origin == HERE and not self.revokes:
+        if origin == HERE and not self.table.revokes:
             return None
-        if self.revokes and (reason := self.policy.revoked(record, origin)):
+        if self.table.revokes and (reason := self.policy.revoked(record, origin)):
             return Refused(reason)
         sources = [(origin.remote, origin.how), *((one.remote, one.how) for one in origin.reused)]
         if self.only:
             enough = {"here", "signed", self.only}
             if lacking := [remote for remote, how in sources if how not in enough]:
-                wanted = "" if self.only == "signed" else ", or from a place of yours,"
-                return Refused(f"from {lacking[0]}, not signed{wanted} and --trust asks for that", revoked=False)
+                lacks = " and not signed, which --trust signed asks for"
+                if self.only == "owner":
+                    lacks = ", no place of yours, and not signed: --trust owner asks for one of the two"
+                return Refused(f"from {lacking[0]}{lacks}", revoked=False)
         if origin.how == "signed" and not self.everything and not self.policy.believes(origin.signers):
             return Refused(f"from {origin.remote}, signed by nobody you trust any more", revoked=False)
         return None
@@ -111,7 +112,7 @@ class Trust(Struct, frozen=True):
             record: The record.
             origin: Where it came from.
         """
-        if self.revokes and (reason := self.policy.revoked(record, origin)):
+        if self.table.revokes and (reason := self.policy.revoked(record, origin)):
             return reason
         if origin == HERE:
             return ""
@@ -119,26 +120,15 @@ class Trust(Struct, frozen=True):
             keys = ", ".join(origin.signers[:2]) or "nobody"
             return f"it came from {origin.remote}, signed by nobody you trust ({keys})"
         if origin.how == "owner" and self.said.get(origin.remote) == "signed":
-            return f"it came from {origin.remote} unsigned, which now asks for signatures"
+            return f"it came unsigned from {origin.remote}, which now asks for signatures"
         sources = {"it": (origin.remote, origin.how)}
         sources |= {f"{one.key[:12]}, which it reuses,": (one.remote, one.how) for one in origin.reused}
         for what, (remote, how) in sources.items():
             if not how:
                 return f"nobody knows where {what} came from"
             if how == "all" and self.said.get(remote) != "all":
-                return f"{what} came from {remote}, whoever made it there"
+                return f"{what} came from {remote}, and nobody asked who made it there"
         return ""
-
-    def signed(self, record: Record, origin: Origin) -> Envelope:
-        """A record signed with this user's key, which the settings must name.
-
-        Raises:
-            UsageError: The key cannot be used.
-        """
-        from cachekit.trust.sign import sign
-        from cachekit.trust.signer import signer_of
-
-        return sign(record, signer_of(self.table.key), origin)
 
 
 @cache
@@ -163,10 +153,12 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     if not envelopes:
         return Beside(origin)
     from cachekit.trust.envelope import to_document
-    from cachekit.trust.policy import held
+    from cachekit.trust.statement import holding
 
     if origin.how != "signed":
-        keys, reused = held(record, envelopes)
+        found = [(key.fingerprint, statement) for _, key, statement in holding(record, envelopes)]
+        keys = tuple(dict.fromkeys(key for key, _ in found))
+        reused = dict.fromkeys(one for _, statement in found for one in statement.predicate.reused)
         origin = structs.replace(origin, signers=keys, reused=_reused(origin.remote, origin.how, reused))
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
 
@@ -180,16 +172,27 @@ def _reused(remote: str, how: How, reused: Iterable[StatedReuse]) -> tuple[Reuse
     return tuple(ReusedOrigin(one.key, one.record, remote, how, one.signers, one.created) for one in reused)
 
 
+def refusal(place: str, why: str, hint: str) -> UntrustedError:
+    """The error for a place whose contents are not used.
+
+    Args:
+        place: The name of the remote, the bundle or the folder.
+        why: What makes it untrusted: a sentence about the place.
+        hint: What the user may say.
+    """
+    return UntrustedError(f"{place} is not used: somebody else may have made what it holds", cause=why, hint=hint)
+
+
 def untrusted(remote: str, record: Record, reason: str, demands: str) -> UntrustedError:
     """The error for a record that lies on a remote, and is not used.
 
     Args:
         remote: Its name.
         record: The record.
-        reason: Words that go on after "there,".
+        reason: Words that go on after "there, but".
         demands: Why it needs a signature; empty where only what is revoked counts.
     """
-    cause = f"it is there, {reason}" + (f"; {demands}" if demands else "")
+    cause = f"it is there, but {reason}" + (f"; {demands}" if demands else "")
     return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=HINT)
 
 

@@ -15,10 +15,12 @@ from cachekit.events import bypass
 from cachekit.files import read
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Offer
+from cachekit.remotes.judging import OWN
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.publish import publish
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
+from cachekit.remotes.signing import Signing
 from cachekit.store import Store, divergent
 from cachekit.store.record import Record, check_shareable
 from cachekit.text import cause_of
@@ -171,7 +173,7 @@ def _push(
             mine.settled(removed=False)
         time.sleep(seconds)
 
-    signing = remote.signing(dry_run=dry_run)
+    signing = Signing(remote.trust, remote, dry_run=dry_run)
     try:
         with remote.call() as storage:
             done = publish(
@@ -257,7 +259,7 @@ def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
         return UntrustedError(
             f"{record.recipe} ({record.key[:12]}) is not given to {remote.name}",
             cause=reason,
-            hint="compile it here: `cachekit warm RECIPE --recache`; then it is yours",
+            hint=OWN,
         )
     return None
 

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError
+from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.remotes import document, layout
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import RECORD_LIMIT, Shared
-from cachekit.remotes.judging import Trust, beside_of, origin_of, untrusted
+from cachekit.remotes.judging import HINT_BARE, Trust, beside_of, origin_of, refusal, untrusted
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Storage
-from cachekit.remotes.signing import Signing
-from cachekit.remotes.trust import refusal
 from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, Origin
 from cachekit.store.record import DamagedRecordError
@@ -67,12 +65,6 @@ class Found(Struct, frozen=True):
         if envelopes is None:
             envelopes = self.remote.signatures(self.shared.record.place, self.revision)
         return beside_of(self.shared.record, self.origin, envelopes)
-
-
-class _Seen(Struct, frozen=True):
-    """When the newest statement was made that a run saw about a key."""
-
-    created: str
 
 
 Outcome = Found | DamagedRecordError | RemoteError | AuthError  # of a key: its record, or why there is none
@@ -155,7 +147,7 @@ class Remote:
         Raises:
             RemoteError, AuthError: See `demands`.
         """
-        return self.trust.revokes or bool(self.demands())
+        return self.trust.table.revokes or bool(self.demands())
 
     def owned(self) -> Origin:
         """The origin of bare files there, which no signature names.
@@ -165,7 +157,7 @@ class Remote:
             RemoteError, AuthError: See `demands`.
         """
         if demands := self.demands():
-            raise refusal(self.name, demands)
+            raise refusal(self.name, demands, HINT_BARE)
         return Origin(self.name, "all" if self.trust.mode(self.name) == "all" else "owner")
 
     def signatures(self, place: Place, revision: str) -> tuple[Envelope, ...]:
@@ -197,7 +189,7 @@ class Remote:
             RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
         """
         demands = self.demands()
-        if not demands and not self.trust.revokes:
+        if not demands and not self.trust.table.revokes:
             return Found(self, shared, revision, self.owned())
         record = shared.record
         envelopes = self.signatures(record.place, revision)
@@ -208,20 +200,9 @@ class Remote:
             raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
         return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
 
-    def signing(self, *, dry_run: bool = False) -> Signing:
-        """What a push to this remote asks and does about signatures."""
-
-        def judge(shared: Shared, revision: str) -> Origin | None:
-            try:
-                return self.judge(shared, revision).origin
-            except UntrustedError:
-                return None
-
-        def noted(key: str) -> bytes:
-            said = self._signed.read(key, str)
-            return said.encode() if said else b""
-
-        return Signing(self.trust, judge=judge, demands=self.demands, noted=noted, dry_run=dry_run)
+    def signed(self, key: str) -> bytes:
+        """The document of signatures that an earlier push left there; it need not be read while it is the same."""
+        return (self._signed.read(key, str) or "").encode()
 
     def note_signed(self, signed: Mapping[str, bytes]) -> None:
         """Remember the documents of signatures that lie there, by key."""
@@ -232,11 +213,11 @@ class Remote:
         """Whether a newer statement about the key was seen there before, in words; the newest is remembered."""
         if not created:
             return ""
-        known = self._seen.read(key, _Seen)
-        if known is not None and known.created > created:
-            return f"signed at {created[:19]}, and what was there before at {known.created[:19]}: it was put back"
-        if known is None or known.created < created:
-            self._seen.write(key, _Seen(created))
+        known = self._seen.read(key, str) or ""
+        if known > created:
+            return f"signed at {created[:19]}, and what was there before at {known[:19]}: it was put back"
+        if known < created:
+            self._seen.write(key, created)
         return ""
 
     @property

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cachekit.config import ONLY_HERE, flag_from_environment
+from cachekit.config_trust import MODES
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
 from cachekit.remotes.judging import Trust
@@ -212,7 +213,7 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     made = {link.name: address.make(link) for link in links if link not in left}
     # Where a record came from is said by the address, not by the name of a table.
     # Of two entries for one place the one that asks more stands.
-    asked = sorted(links, key=lambda link: address.ASKS.index(link.trust or "owner"))
+    asked = sorted(links, key=lambda link: MODES.index(link.trust or "owner"))
     said = {made[link.name].name if link.name in made else link.address: link.trust or "owner" for link in asked}
     trust = Trust(config.trust, said, config.trust_only, everything=config.trust_all)
 

@@ -6,12 +6,11 @@ one's own. A record that is written is signed anew, so that of two statements th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from cachekit.errors import TooLargeError
+from cachekit.errors import TooLargeError, UntrustedError
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import Trust, envelopes_of
@@ -21,10 +20,8 @@ from cachekit.store.record import Record
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
+    from cachekit.remotes.remote import Remote
     from cachekit.trust.envelope import Envelope
-
-# Why a record of a remote, read at a revision, may be used; None where it may not.
-Judge = Callable[[Shared, str], "Origin | None"]
 
 
 class ToSign(Struct, frozen=True):
@@ -50,27 +47,31 @@ class Signing:
 
     Args:
         trust: What the run asks of records, and what signs.
-        judge: Says which records there may be used; all by default.
-        demands: Why records there need a signature; empty where they do not.
-        noted: The signatures that an earlier push left there, by key: they need not be read while they are the same.
+        remote: Where the push goes; without one nothing lies there, as in a new bundle.
         dry_run: Only find out what would be signed.
     """
 
-    def __init__(
-        self,
-        trust: Trust | None = None,
-        *,
-        judge: Judge = lambda *_: HERE,
-        demands: Callable[[], str] = str,
-        noted: Callable[[str], bytes] = lambda _: b"",
-        dry_run: bool = False,
-    ) -> None:
-        self._trust = trust or Trust()
-        self.judge = judge
-        self.noted = noted
-        self._demands = demands
+    def __init__(self, trust: Trust | None = None, remote: Remote | None = None, *, dry_run: bool = False) -> None:
+        self._trust, self._remote = trust or Trust(), remote
         self._dry_run = dry_run
         self._made: dict[str, Envelope] = {}  # own envelopes by the digests of their records: a lost race asks again
+
+    def origin(self, shared: Shared, revision: str) -> Origin | None:
+        """Why a record of the remote, read at a revision, may be used; None where it may not.
+
+        Raises:
+            RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
+        """
+        if self._remote is None:
+            return HERE
+        try:
+            return self._remote.judge(shared, revision).origin
+        except UntrustedError:
+            return None
+
+    def noted(self, key: str) -> bytes:
+        """The document of signatures that an earlier push left there."""
+        return self._remote.signed(key) if self._remote else b""
 
     def concerns(self, beside: Beside) -> bool:
         """Whether a record of the store goes with signatures."""
@@ -86,7 +87,11 @@ class Signing:
         Raises:
             RemoteError, AuthError: It cannot be asked who may write there.
         """
-        return self._signs(beside) or bool(beside.envelopes and not merged) or not self._demands()
+        return (
+            self._signs(beside)
+            or bool(beside.envelopes and not merged)
+            or not (self._remote and self._remote.demands())
+        )
 
     def write(self, storage: Storage, revision: str, todo: ToSign, *, exists: bool) -> tuple[Write | None, bytes]:
         """What is to be written beside a record, if anything; and what lies there then.
@@ -102,8 +107,8 @@ class Signing:
             RemoteError, AuthError: The remote fails.
         """
         from cachekit.trust import envelope
-        from cachekit.trust.sign import signed_by
         from cachekit.trust.signer import key_of
+        from cachekit.trust.statement import holding
 
         record, beside = todo.record, todo.beside
         path = layout.signatures_path(record.place)
@@ -119,7 +124,7 @@ class Signing:
             except envelope.MalformedError:
                 pass
         wanted = [] if todo.reused else list(envelopes_of(beside))
-        if self._signs(beside) and (todo.fresh or not signed_by(key_of(self._trust.table.key), record, found)):
+        if self._signs(beside) and (todo.fresh or not any(holding(record, found, key_of(self._trust.table.key)))):
             if self._dry_run:
                 return Write(path, b"", token), b""
             wanted.append(self._own(todo))
@@ -132,9 +137,12 @@ class Signing:
         return bool(self._trust.table.key) and beside.origin.how == "here"
 
     def _own(self, todo: ToSign) -> Envelope:
+        from cachekit.trust.signer import signer_of
+        from cachekit.trust.statement import sign
+
         digest = todo.record.digest
         if digest not in self._made:
             origin = todo.beside.origin
             origin = structs.replace(origin, reused=tuple(dict.fromkeys((*origin.reused, *todo.reused))))
-            self._made[digest] = self._trust.signed(todo.record, origin)
+            self._made[digest] = sign(todo.record, signer_of(self._trust.table.key), origin)
         return self._made[digest]

@@ -16,6 +16,7 @@ from cachekit.store import access
 from cachekit.store import lock_file as locked
 from cachekit.store.garbage import size_of
 from cachekit.store.layout import Layout
+from cachekit.text import size as size_words
 
 LARGE = 1 << 30  # bytes of journals and logs
 SKEW = 300.0  # seconds
@@ -78,7 +79,7 @@ def journal(config: Config) -> Iterator[Finding]:
         run = f"find {folders} -type f -mtime +7 -delete"
         yield Finding("problem", said, "keep_logs = 7 in cachekit.toml, and for the old ones:", run)
     else:
-        yield Finding("ok", f"{size / 1e6:.1f} MB of journals and logs")
+        yield Finding("ok", f"{size_words(size)} of journals and logs")
 
 
 def quarantine(config: Config) -> Iterator[Finding]:

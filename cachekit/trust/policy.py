@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit import redact
-from cachekit.config_trust import TrustTable
+from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin
 from cachekit.store.record import Record
@@ -24,15 +24,13 @@ from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError
 from cachekit.trust.keys import PublicKey, public_key
 from cachekit.trust.signer import holds, key_of
-from cachekit.trust.statement import PAYLOAD_TYPE, StatedReuse, Statement, is_about, moment, read_statement
+from cachekit.trust.statement import CHECKS, PAYLOAD_TYPE, StatedReuse, Statement, is_about, moment, read_statement
 from cachekit.values import by_value
 
-Mode = Literal["owner", "signed", "all"]
 YOU = "you"  # what the user's own key is called, where the settings do not name it
 NOBODY = "signed by nobody you trust"
 UNSIGNED = "not signed"
 _SKEW = timedelta(days=1)  # how wrong a signer's clock may be
-_CHECKS = 8  # signatures of one key over one record: each costs 10 ms, and anybody may write false ones
 
 
 class KnownSigner(Struct, frozen=True):
@@ -53,7 +51,7 @@ class Judgement(Struct, frozen=True):
         keys: The fingerprints of their keys.
         created: When the newest statement that counts was made, in one form that sorts; empty without one.
         reused: What that statement says the record reuses.
-        reason: Why the record is not trusted: words that go on after "it is" or "there,".
+        reason: Why the record is not trusted: words that go on after "it is" or "there, but".
         revoked: Whether that is because the settings revoke something.
     """
 
@@ -94,22 +92,6 @@ class Policy(Struct, frozen=True):
 
     __hash__ = by_value
 
-    @property
-    def salt(self) -> str:
-        """With another one, all older records are misses."""
-        return self.table.salt
-
-    @property
-    def signing_key(self) -> str:
-        """What `signer_of` takes; empty where the user does not sign."""
-        return self.table.key
-
-    @property
-    def revokes(self) -> bool:
-        """Whether anything at all is revoked."""
-        gone = self.table.revoked
-        return bool(gone.keys or gone.records or gone.before)
-
     def names(self, fingerprints: Sequence[str]) -> tuple[str, ...]:
         """The names that the settings give to keys; a key that they do not name is its fingerprint."""
         known = {one.key.fingerprint: one.name for one in reversed(self.signers)}
@@ -136,7 +118,7 @@ class Policy(Struct, frozen=True):
         now = now or datetime.now(timezone.utc)
         if reason := self.revoked(record):
             return Judgement(reason=reason, revoked=True)
-        if mode == "all" and not self.revokes:
+        if mode == "all" and not self.table.revokes:
             return Judgement("all")
         spent: Counter[str] = Counter()
         checked = [self._check(record, envelope, now, spent) for envelope in envelopes]
@@ -229,8 +211,8 @@ class Policy(Struct, frozen=True):
         if not _valid(known, now):
             return _Checked(reason=f"signed by {name}, whose key is not valid today")
         spent[print_] += 1
-        if spent[print_] > _CHECKS:
-            return _Checked(reason=f"more than {_CHECKS} signatures there say that they are {name}'s")
+        if spent[print_] > CHECKS:
+            return _Checked(reason=f"more than {CHECKS} signatures there say that they are {name}'s")
         try:
             if not holds(key, blob, envelope.message):
                 return _Checked(reason=f"{name}'s signature does not hold")
@@ -252,34 +234,6 @@ class Policy(Struct, frozen=True):
         if reason := self._revoked_reuse(statement.predicate.reused):
             return _Checked(reason=reason, revoked=True)
         return _Checked(name, print_, statement)
-
-
-def held(record: Record, envelopes: Sequence[Envelope]) -> tuple[tuple[str, ...], tuple[StatedReuse, ...]]:
-    """Whoever signed a record, known or not: no reason to use it, but what a later revocation finds it by.
-
-    Args:
-        record: The record.
-        envelopes: What lies beside it.
-
-    Returns:
-        Fingerprints of keys whose signatures hold, and what the statements say that the record was made with. Neither
-        where nothing here can check signatures.
-    """
-    keys: dict[str, None] = {}
-    reused: dict[StatedReuse, None] = {}
-    spent: Counter[str] = Counter()
-    for envelope in envelopes:
-        for signature in envelope.signatures:
-            with suppress(MalformedError, UsageError):
-                key = sshsig.parse(signature.sig).key
-                spent[key.fingerprint] += 1
-                if spent[key.fingerprint] > _CHECKS or not holds(key, signature.sig, envelope.message):
-                    continue
-                statement = read_statement(envelope.payload)
-                if envelope.payload_type == PAYLOAD_TYPE and is_about(statement, record):
-                    keys[key.fingerprint] = None
-                    reused.update(dict.fromkeys(statement.predicate.reused))
-    return tuple(keys), tuple(reused)
 
 
 def policy_of(table: TrustTable, origin: str = "") -> Policy:
@@ -330,7 +284,6 @@ def _reuse_of_revoked(key: str) -> str:
 def _time(created: str) -> datetime:
     """A time as a record says it; one that cannot be read is long ago, and so before any date."""
     try:
-        found = datetime.fromisoformat(created.replace("Z", "+00:00"))
-        return found.replace(tzinfo=found.tzinfo or timezone.utc).astimezone(timezone.utc)
-    except (ValueError, OverflowError):
+        return moment(created)
+    except MalformedError:
         return datetime.min.replace(tzinfo=timezone.utc)

@@ -1,4 +1,4 @@
-"""What a signer says of a record: an in-toto Statement [in-toto/attestation, spec/v1/statement.md].
+"""What a signer says of a record: an in-toto Statement [in-toto/attestation, spec/v1/statement.md], and signing it.
 
 The subjects are all of the record's files, so that tools that know nothing of cachekit can match them; the predicate is
 ours. A payload is read only after a signature over it holds.
@@ -6,22 +6,30 @@ ours. A payload is read only after a signature over it holds.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct, field
 
+from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
-from cachekit.store.origin import Origin, ReusedOrigin
+from cachekit.store.origin import HERE, Origin, ReusedOrigin
 from cachekit.store.record import DamagedRecordError, Digest, Record, is_archive, parse
-from cachekit.trust.builder import Builder
-from cachekit.trust.envelope import MalformedError
+from cachekit.trust import sshsig
+from cachekit.trust.builder import Builder, builder
+from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
+from cachekit.trust.keys import PublicKey
+from cachekit.trust.signer import Signer, holds
 from cachekit.values import by_value
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://github.com/cachekit/cachekit/record/v1"
+CHECKS = 8  # signatures of one key over one record: each costs 10 ms, and anybody may write false ones
 
 
 class StatedReuse(Struct, frozen=True):
@@ -102,13 +110,30 @@ def subjects_of(record: Record) -> dict[str, str]:
     return found
 
 
-def statement_of(record: Record, origin: Origin, builder: Builder, created: str = "") -> bytes:
+def sign(record: Record, signer: Signer, origin: Origin = HERE, who: Builder | None = None) -> Envelope:
+    """An envelope with a statement about a record, as it stands now.
+
+    Args:
+        record: The record, exactly as others will see it.
+        signer: Whose key signs.
+        origin: Where the record came from, if not from nothing: what it reuses is in the statement.
+        who: Who says so; this user, on this host or in this run of a CI service, where nothing is said.
+
+    Raises:
+        UsageError: The key cannot be used.
+    """
+    payload = statement_of(record, origin, who or builder())
+    blob = signer.sign(pae(PAYLOAD_TYPE, payload))
+    return Envelope(payload, PAYLOAD_TYPE, (Signature(signer.key.fingerprint, blob),))
+
+
+def statement_of(record: Record, origin: Origin, who: Builder, created: str = "") -> bytes:
     """The payload that says of a record what its signer knows.
 
     Args:
         record: The record.
         origin: Where it came from: the records that it reuses are passed on.
-        builder: Who signs it, on which machine or in which CI run.
+        who: Who signs it, on which machine or in which CI run.
         created: When it is said; now, where nothing is.
     """
     predicate = Predicate(
@@ -121,7 +146,7 @@ def statement_of(record: Record, origin: Origin, builder: Builder, created: str 
         toolchain=record.provenance.toolchain,
         target={name[7:]: value for name, value in record.hard.items() if name.startswith("target.")},
         reused=tuple(_reused(one) for one in origin.reused),
-        builder=builder,
+        builder=who,
         created=created or datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     )
     return canonical_json(
@@ -176,6 +201,39 @@ def is_about(statement: Statement, record: Record) -> bool:
         and (said.key, said.directory, said.model_type) == (record.key, record.directory, record.model_type)
         and statement.subjects == subjects_of(record)
     )
+
+
+def holding(
+    record: Record, envelopes: Iterable[Envelope], key: PublicKey | None = None
+) -> Iterator[tuple[Envelope, PublicKey, Statement]]:
+    """The envelopes that are about exactly this record and whose signatures hold, of whomever they are.
+
+    That somebody signed is no reason to use a record: see `policy`.
+
+    Args:
+        record: The record.
+        envelopes: What lies beside it.
+        key: Only signatures of this key are checked; where none is given, those that cannot be checked are left out.
+
+    Yields:
+        The envelope, the key that signed it, and what it says.
+
+    Raises:
+        UsageError: Nothing here can check a signature of the key that is given.
+    """
+    unusable = (MalformedError,) if key else (MalformedError, UsageError)
+    spent: Counter[PublicKey] = Counter()
+    for envelope in envelopes:
+        for signature in envelope.signatures:
+            with suppress(*unusable):
+                signer = sshsig.parse(signature.sig).key
+                spent[signer] += 1
+                if envelope.payload_type != PAYLOAD_TYPE or spent[signer] > CHECKS or signer != (key or signer):
+                    continue
+                if holds(signer, signature.sig, envelope.message):
+                    statement = read_statement(envelope.payload)
+                    if is_about(statement, record):
+                        yield envelope, signer, statement
 
 
 def _reused(one: ReusedOrigin) -> StatedReuse:

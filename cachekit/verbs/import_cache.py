@@ -17,7 +17,8 @@ from cachekit.compilers.imported import ingredients_of, known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.errors import UsageError
 from cachekit.key.canonical import key_of
-from cachekit.remotes import trust
+from cachekit.private import standing
+from cachekit.remotes.judging import HINT_FOLDER, refusal
 from cachekit.store import Store
 from cachekit.store.durable import store_error
 from cachekit.store.origin import HERE, Beside, Origin
@@ -92,14 +93,25 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     """
     why, mode = "", session.remotes.trust.mode(str(folder))
     with suppress(OSError):  # which the import itself tells of
-        why = "--trust asks for signatures" if mode == "signed" else trust.stranger_in_folder(folder)
+        why = "--trust asks for signatures" if mode == "signed" else _stranger(folder)
     if why and mode != "all" and not dry_run:
-        raise trust.refusal(str(folder), why, trust.HINT_ONCE)
+        raise refusal(str(folder), why, HINT_FOLDER)
     journal, origin = session.journal, Origin(str(folder), "all" if why else "owner")
     tell = lambda event: journal.show(**event)  # noqa: E731
     imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, origin=origin)
     journal.emit("import.end", **imported.as_dict())
     return imported
+
+
+def _stranger(folder: Path) -> str:
+    """Why others than this user, root and the user's groups can write to a compiler's own cache; empty if they cannot.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    folder.stat()
+    found = standing(folder, depth=2)
+    return found.why if found.whose == "others" else ""
 
 
 def import_cache(

@@ -60,11 +60,13 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
     for row in rows if not force else ():
         if row.key in pinned:
             raise UsageError(
-                f"{row.key[:16]} is pinned", cause=row.recipe, hint=f"cachekit store unpin {row.key[:16]}, or --force"
+                f"{row.recipe} ({row.key[:16]}) is pinned",
+                cause="a pinned record is kept until it is unpinned",
+                hint=f"cachekit store unpin {row.key[:16]}, or --force",
             )
         if row.key in now.keys:
             raise UsageError(
-                f"{row.key[:16]} is in use",
+                f"{row.recipe} ({row.key[:16]}) is in use",
                 cause=f"by process {', '.join(map(str, now.processes))}",
                 hint="wait for it, or --force: it keeps what it needs until it is done",
             )

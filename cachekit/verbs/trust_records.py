@@ -12,12 +12,12 @@ from msgspec import Struct
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, document, layout
 from cachekit.remotes.document import RECORD_LIMIT
-from cachekit.remotes.judging import envelopes_of, name_of
+from cachekit.remotes.judging import HINT, OWN, envelopes_of, name_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
 from cachekit.store.record import DamagedRecordError, Record
 from cachekit.trust import envelope
-from cachekit.trust.signer import key_of
+from cachekit.trust.signer import key_of, signer_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import using_store
@@ -85,8 +85,8 @@ class CheckedRemote(Answer, frozen=True):
             return None
         return UntrustedError(
             f"no record on {self.remote} is used",
-            cause=f"of {len(self.records)}: {self.records[0].reason or self.demands}",
-            hint="name a signer whom you trust: cachekit trust add NAME KEY",
+            cause=self.records[0].reason or self.demands,
+            hint=HINT,
         )
 
 
@@ -105,7 +105,8 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
         UntrustedError: A record may not be given to others.
         StoreError: The store cannot be written.
     """
-    from cachekit.trust.sign import signed_by
+    from cachekit.trust.statement import holding
+    from cachekit.trust.statement import sign as signed
 
     trust, store = session.remotes.trust, session.store
     if not trust.table.key:
@@ -115,11 +116,11 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
     for record in [find(store, name) for name in names]:
         beside = store.origins.of(record)
         if reason := trust.unpublishable(record, beside.origin):
-            raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason)
+            raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason, hint=OWN)
         known = envelopes_of(beside)
-        new = signed_by(own, record, known) is None
+        new = not any(holding(record, known, own))
         if new and not dry_run:
-            known = envelope.union([trust.signed(record, beside.origin)], known)
+            known = envelope.union([signed(record, signer_of(trust.table.key), beside.origin)], known)
             store.publish(record, {}, beside=Beside(beside.origin, tuple(envelope.to_document(known)["envelopes"])))
         keys = dict.fromkeys(one.keyid for each in known for one in each.signatures)
         signers = tuple(keys) if own.fingerprint in keys or dry_run else (*keys, own.fingerprint)

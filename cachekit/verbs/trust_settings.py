@@ -14,7 +14,7 @@ from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
 from cachekit.trust.keys import LARGEST_FILE, PublicKey, is_fingerprint, public_key
-from cachekit.trust.policy import policy_of
+from cachekit.trust.policy import YOU, policy_of
 from cachekit.trust.signer import key_of, make_key
 from cachekit.values import Answer
 from cachekit.verbs.entry import find, is_key
@@ -36,6 +36,7 @@ class SigningKey(Answer, frozen=True):
         file: The settings that name the key.
         made: The key was made now.
         dry_run: Nothing was written.
+        former: What the settings call the key that signed before, which they go on to believe; empty where none did.
     """
 
     key: str
@@ -44,6 +45,7 @@ class SigningKey(Answer, frozen=True):
     file: Path
     made: bool
     dry_run: bool = False
+    former: str = ""
 
 
 class NamedSigner(Struct, frozen=True):
@@ -104,6 +106,9 @@ class ChangedTrust(Answer, frozen=True):
 def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     """Make a signing key, or take one, and name it in the user's settings.
 
+    The key that signed before becomes a signer there: what other machines of this user fetched, and what lies on
+    remotes, is signed with it.
+
     Args:
         config: The settings.
         key: The path of a key that is there: of OpenSSH, without or with its passphrase in an agent. By default the
@@ -123,7 +128,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
         )
     new = not path.exists()
     if new and key:
-        raise UsageError(f"there is no key {path}", hint="omit --key to make a new one, or `ssh-keygen -t ed25519`")
+        raise UsageError(f"there is no key file {path}", hint="correct --key, or leave it out: then a new key is made")
     said = {"key": str(path.absolute())}
     text = config_files.edited(
         config_files.text_of(file), file, ("trust",), said, f'[trust] with key = "{path.absolute()}"'
@@ -133,9 +138,25 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     if new:
         make_key(path, f"{getpass.getuser()}@{socket.gethostname()}")
     public = key_of(str(path))
+    former = ""
+    if (before := _former(config)) and before != public:
+        former = f"{YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
+        wanted = f'[trust.signers.{former}] with key = "{before.line}"'
+        text = config_files.edited(text, file, ("trust", "signers", former), {"key": before.line}, wanted)
     if not dry_run:
         config_files.write(file, text)
-    return SigningKey(str(path), public.line, public.fingerprint, file, made=new, dry_run=dry_run)
+    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former)
+
+
+def _former(config: Config) -> PublicKey | None:
+    """The key that signs so far, unless it is revoked, or named as a signer; None where there is none to be read."""
+    table = config.trust
+    try:
+        found = key_of(table.key) if table.key else None
+        named = [public_key(one.key) for one in table.signers.values()]
+    except (UsageError, ValueError):
+        return None
+    return None if found is None or found in named or found.fingerprint in table.revoked.keys else found
 
 
 def add(
@@ -166,6 +187,12 @@ def add(
             f"{file} knows another key of {name}",
             cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
+        )
+    if valid_after and valid_before and valid_after >= valid_before:
+        raise UsageError(
+            f"the key of {name} would never count",
+            cause=f"it counts from {valid_after} on, and from {valid_before} on no longer",
+            hint="exchange --valid-after and --valid-before, or leave one of them out",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
     return _written(file, made, (f"{name}: {public.fingerprint}",), dry_run=dry_run)
@@ -225,13 +252,18 @@ def revoke(
         UnknownNameError: No record has a key that begins so, or several have.
     """
     if not what and not before:
-        raise UsageError("nothing to revoke is named", hint="cachekit trust revoke SHA256:…, or --before 2026-11-01")
+        raise UsageError(
+            "nothing to revoke was named",
+            hint="cachekit trust revoke NAME (`cachekit trust ls` has the names), or --before 2026-11-01",
+        )
     keys, records = [], []
+    names: dict[str, str] = {}
     for one in what:
         signer = session.config.trust.signers.get(one)
         if signer is not None:
             policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
             keys.append(public_key(signer.key).fingerprint)
+            names[keys[-1]] = f" ({one})"
         elif is_fingerprint(one):
             keys.append(one)
         elif config_trust.is_digest(one) and not session.store.by_prefix(one):
@@ -239,8 +271,8 @@ def revoke(
         elif not is_key(one) and not one.startswith("SHA256:"):
             raise UsageError(
                 f"no signer is called {one!r}",
-                cause=f"there are {', '.join(session.config.trust.signers) or 'no signers'}",
-                hint="name a signer, a key's fingerprint, a record's digest, or a record of the store by its key",
+                cause=f"the settings name {', '.join(session.config.trust.signers) or 'no signers'}",
+                hint="name one of these, a key's fingerprint, a record's digest, or a record of the store by its key",
             )
         elif one.startswith("SHA256:"):
             raise UsageError(
@@ -259,7 +291,7 @@ def revoke(
     if before:
         values["before"] = before
     made = config_files.edited(text, file, ("trust", "revoked"), values, wanted)
-    said = [f"key {one}" for one in keys] + [f"record {one}" for one in records]
+    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
     return _written(file, made, (*said, *([f"all before {before}"] if before else [])), dry_run=dry_run)
 
 
@@ -294,7 +326,7 @@ def _written(file: Path, text: str, said: tuple[str, ...], *, dry_run: bool) -> 
         config_trust.read(config_files.parse(text, file).get("trust", {}))
     except ValueError as error:  # no file is left that no run can read
         raise UsageError(
-            f"{file} would not be usable", cause=str(error), hint="correct what was said, or that file"
+            f"nothing was written to {file}", cause=str(error), hint="correct the command, or the file if it says so"
         ) from error
     if not dry_run:
         config_files.write(file, text)
@@ -313,7 +345,7 @@ def _given(key: str) -> PublicKey:
         return public_key(files.read(Path(key).expanduser(), LARGEST_FILE).decode("ascii"))
     except (OSError, ValueError, RuntimeError) as error:  # the last one: nobody is called so, in ~nobody
         raise UsageError(
-            "this is not a public key",
+            f"{key[:80]} is not a public key",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
             hint='give a .pub file, or its line in quotes: "ssh-ed25519 AAAA…"',
         ) from error

@@ -50,11 +50,11 @@ def _origins(session: Session, count: int) -> OriginCounts:
     kept: list[Distrusted] = []
     noted = {path.stem for path, _ in noted_origins(store.layout)}
     # Not by `Store.records`, which would set aside what is damaged: that is to be repaired.
-    rows = [row for row in store.refresh().rows() if trust.revokes or row.key in noted]
+    rows = [row for row in store.refresh().rows() if trust.table.revokes or row.key in noted]
     for record in filter(None, (store.read(row.place) for row in rows)):
         origin = store.origins.of(record).origin
         counts[origin.how] += origin.how != "here"
-        gone = trust.policy.revoked(record, origin) if trust.revokes else ""
+        gone = trust.policy.revoked(record, origin) if trust.table.revokes else ""
         reason = gone or trust.unpublishable(record, origin)
         if reason:
             (revoked if gone else kept).append(Distrusted(record.key, record.recipe, reason))

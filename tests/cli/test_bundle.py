@@ -20,12 +20,13 @@ def test_a_recipe_goes_to_an_empty_box(command, machine, home, work):
     publish(home)
     there = str(work.parent / "box")
     said = command("store", "export", "tiny.tar", "tiny.yaml")
-    assert said.out.startswith("tiny.tar: 1 record, 1 file, file size 4.7 MB; in ")
+    assert said.out.startswith("wrote tiny.tar: 1 record, 1 file, 4.7 MB, in ")
     digest = said.out.splitlines()[-2].split()[1]
-    assert said.out.splitlines()[-1] == "  there: cachekit store import tiny.tar --trust-all"
+    assert said.out.splitlines()[-1] == "  next, on the other machine: cachekit store import tiny.tar --trust-all"
     assert command("plan", "tiny.yaml", "--home", there).out.startswith("tiny: miss")
     looked = command("store", "import", "tiny.tar", "--home", there, "--dry-run").out
-    assert "tiny: would be added" in looked
+    assert "tiny: would be refused" in looked
+    assert "nothing would be stored" in looked
     assert not (work.parent / "box" / "v1" / "blobs").exists()
     answer = command("store", "import", "tiny.tar", "--trust-all", "--home", there)
     assert "tiny: added" in answer.out
@@ -40,10 +41,10 @@ def test_a_signed_bundle_needs_no_word_there(command, machine, home, work, monke
     monkeypatch.setenv("XDG_CONFIG_HOME", str(work.parent / "config"))
     publish(home)
     command("trust", "init")
-    assert command("store", "export", "tiny.tar", "tiny.yaml").out.endswith(" there: cachekit store import tiny.tar\n")
+    assert command("store", "export", "tiny.tar", "tiny.yaml").out.endswith(" cachekit store import tiny.tar\n")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(work.parent / "another"))
     looked = command("store", "import", "tiny.tar", "--home", str(work.parent / "box"), "--dry-run").out
-    assert "refused: it is signed by nobody you trust (SHA256:" in " ".join(looked.split())
+    assert "would be refused it is signed by nobody you trust (SHA256:" in " ".join(looked.split())
     assert max(map(len, looked.splitlines())) <= 80
 
 
@@ -72,8 +73,10 @@ def test_programs_get_what_is_in_it(command, machine, home):
 def test_all_or_those_of_one_compiler(command, machine, home):
     publish(home)
     publish_record(home, small_record())
-    assert command("store", "export", "all.tar", "--all").out.startswith("all.tar: 2 records")
-    assert command("store", "export", "all.tar", "--all-of", FINGERPRINT.directory).out.startswith("all.tar: 2 records")
+    assert command("store", "export", "all.tar", "--all").out.startswith("wrote all.tar: 2 records")
+    assert command("store", "export", "all.tar", "--all-of", FINGERPRINT.directory).out.startswith(
+        "wrote all.tar: 2 records"
+    )
     assert "no records of" in the_error(command("store", "export", "x.tar", "--all-of", "neuronxcc-2", code=2))[1]
 
 

@@ -137,7 +137,7 @@ def test_quiet_silences_what_is_said_of_a_misspelt_variable(command, machine, mo
 
 def test_ls_of_an_empty_store(command, work):
     assert steady(command("store", "ls").out, work.parent / "store") == (
-        "the store at <store> has no records; next: cachekit warm RECIPE\n"
+        "the store at <store> has no records\nnext: cachekit warm RECIPE\n"
     )
 
 

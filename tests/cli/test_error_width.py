@@ -1,4 +1,4 @@
-"""On a terminal the cause of an error is folded to its width; what somebody copies stays on one line."""
+"""On a terminal errors and warnings are folded to its width; what somebody copies stays on one line."""
 
 import pytest
 
@@ -15,7 +15,8 @@ CAUSE = (
     "the folder /a/very/long/path/that/is/wider/than/the/terminal/is/and/must/stay/whole/to/be/copied/from/it belongs "
     "to another user, and `cachekit doctor --format json --home /srv/cache` says 'what to do' about ann's and ben's"
 )
-HINT = "sudo chown -R 1000:1000 /a/very/long/path/that/is/wider/than/the/terminal/is/and/must/stay/whole, then again"
+COMMAND = "sudo chown -R 1000:1000 /a/very/long/path/that/is/wider/than/the/terminal/is/and/must/stay/whole"
+HINT = f"{COMMAND}, then again"
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def shown(capsys, monkeypatch):
 
 
 def test_a_cause_is_folded_on_a_terminal(shown):
-    first, *cause, hint = shown(terminal=True)
-    assert (first, hint) == ("error[usage]: it cannot be", f"  hint: {HINT}")
+    first, *cause, hint, rest = shown(terminal=True)
+    assert (first, hint, rest) == ("error[usage]: it cannot be", f"  hint: {COMMAND},", "         then again")
     assert cause[0].startswith("  cause: the folder")
     assert all(line.startswith(" " * 9) for line in cause[1:])
     assert [line for line in cause if len(line) > 80] == [next(line for line in cause if "/a/very" in line)]
@@ -51,7 +52,21 @@ def test_a_cause_is_folded_on_a_terminal(shown):
 @pytest.mark.parametrize("columns", ["20", "60", "79", "200", "1000"])
 def test_nothing_of_it_is_lost_at_any_width(shown, columns):
     lines = shown(terminal=True, columns=columns)
-    assert " ".join(line[9:] for line in lines[1:-1]) == CAUSE
+    told = " ".join([lines[1].removeprefix("  cause:"), *lines[2:]]).split()
+    assert " ".join(told) == f"{CAUSE} hint: {HINT}"
+
+
+def test_a_message_a_hint_and_a_warning_are_folded_between_words(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    words = "one two three four five six seven eight nine ten eleven twelve thirteen"
+    out.warning(words)
+    out.error(UsageError(words, hint=f"`cachekit trust add NAME KEY` {words}"))
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert len([line for line in lines if line.startswith(" " * 9)]) >= 3
+    assert " ".join(" ".join(lines).split()).count(words) == 3
 
 
 def test_a_short_cause_stays_as_it_is(shown):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from msgspec import structs
 from cachekit import config_files
 from cachekit.trust.keys import public_key
 from tests.support.cli_session import publish, publish_record, small_record, the_error
-from tests.trust.trust_cases import line
+from tests.trust.trust_cases import key_file, line
 
 pytest_plugins = ["tests.support.cli_session"]
 MARKET = "local:rw,market:rw"
@@ -47,6 +48,25 @@ def test_a_key_is_made_once_for_this_user_alone(command, own_settings):
     again = command("trust", "init", "--format", "json").json
     assert (again["made"], again["fingerprint"]) == (False, made["fingerprint"])
     assert command("trust", "ls", "--format", "json").json["key"] == made["fingerprint"]
+
+
+@pytest.mark.feature("T1")
+def test_what_the_key_before_signed_is_used_as_before(command, market, home, work, own_settings):
+    record = publish(home)
+    before = command("trust", "init", "--format", "json").json
+    command("push")
+    new = key_file(work, 2, "new")
+    dry = command("trust", "init", "--key", new, "--dry-run", "--format", "json").json
+    assert config_files.read_toml(own_settings) == {"trust": {"key": before["key"]}}
+    said = command("trust", "init", "--key", new).out
+    (signer,) = command("trust", "ls", "--format", "json").json["signers"]
+    assert (signer["name"], signer["fingerprint"]) == (dry["former"], before["fingerprint"])
+    assert f"it is {dry['former']} there" in " ".join(said.split())
+    assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
+    command("trust", "revoke", dry["former"])
+    assert "revoked" in command("trust", "check", code=5).out
+    command("trust", "init", "--key", before["key"])
+    assert not command("trust", "init", "--key", new, "--format", "json").json["former"], "a key that was revoked"
 
 
 @pytest.mark.feature("T1")
@@ -87,12 +107,13 @@ def test_check_says_who_can_write_where_anybody_is_trusted(command, market, work
     market.chmod(0o777)
     for name in ("market", str(market), ""):
         asked = command("trust", "check", *([name] if name else []))
-        told = asked.out.splitlines()
-        assert told[0].startswith(f"{market}: what lies there is used, whoever made it; every user of this machine can")
-        assert told[2].split()[:3] == [record.key[:12], record.recipe, "used"]
+        told = " ".join(asked.out.split())
+        assert told.startswith(f"{market}: what lies there is used, whoever made it; every user of this machine can")
+        used = f"{record.key[:12]} {record.recipe} from a place whose every writer you trust"
+        assert told.endswith(f"key recipe used, because it is {used}")
     market.chmod(0o755)
-    told = command("trust", "check", "market").out.splitlines()[0]
-    assert told.endswith("whoever made it; only you, or an organisation of yours, can write there")
+    told = " ".join(command("trust", "check", "market").out.split())
+    assert "whoever made it; only you, or an organisation of yours, can write there key" in told
     assert "no remote is called 'other'" in the_error(command("trust", "check", "other", code=2))[1]
 
 
@@ -105,7 +126,7 @@ def test_a_strangers_name_is_shown_in_part(command, market, home):
 
 def test_the_salt_is_listed(command, work):
     (work / "cachekit.toml").write_text('[trust]\nsalt = "2026-11"\n')
-    assert "salt '2026-11': what was made with another one is a miss" in command("trust", "ls").out
+    assert "salt        '2026-11': what was made with another one is a miss" in command("trust", "ls").out
 
 
 @pytest.mark.feature("T1")
@@ -145,13 +166,13 @@ def test_a_signer_is_named_and_revoked(command, work):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("add alice nowhere.pub", "this is not a public key"),
-        ("add alice ssh-ed25519", "this is not a public key"),
-        ("revoke", "nothing to revoke is named"),
+        ("add alice nowhere.pub", "nowhere.pub is not a public key"),
+        ("add alice ssh-ed25519", "ssh-ed25519 is not a public key"),
+        ("revoke", "nothing to revoke was named"),
         ("revoke nobody", "no signer is called 'nobody'"),
         ("revoke SHA256:short", "SHA256:short is not a fingerprint"),
-        ("revoke --before tomorrow", "would not be usable"),
-        ("init --key nowhere", "there is no key nowhere"),
+        ("revoke --before tomorrow", "nothing was written to "),
+        ("init --key nowhere", "there is no key file nowhere"),
         ("check", "no remote is configured"),
     ],
 )
@@ -198,5 +219,26 @@ def test_a_public_key_is_a_small_regular_file(command, work, given, cause):
     (work / "large.pub").write_text(line(1) + " " * (64 << 10))
     (work / "small.pub").write_text(line(1))
     message, said = the_error(command("trust", "add", "ann", given, code=2))[1:3]
-    assert (message, cause in said) == ("this is not a public key", True)
+    assert (message, cause in said) == (f"{given} is not a public key", True)
     command("trust", "add", "ann", "small.pub")
+
+
+def test_a_signers_dates_leave_a_day(command, work):
+    days = ("--valid-after", "2027-01-01", "--valid-before", "2026-01-01")
+    assert "would never count" in the_error(command("trust", "add", "bob", line(1), *days, code=2))[1]
+    assert not (work / "cachekit.toml").exists()
+
+
+def test_screens_of_signers_and_keys_fit_a_terminal(command, market, home, work):
+    publish(home)
+    command("push")
+    command("trust", "init")
+    days = ("--valid-after", "2026-01-01", "--valid-before", "2027-01-01")
+    command("trust", "add", "somebody-of-the-team", line(0), *days)
+    command("trust", "revoke", "somebody-of-the-team", "--before", "2026-01-01")
+    told = command("trust", "ls").out
+    assert "(revoked, from 2026-01-01 on, before" in " ".join(told.split())
+    screens = [told, command("trust", "check", code=5).out, command("trust", "add", "bob", line(1), "--dry-run").out]
+    for lines in screens:
+        free = re.compile(rf"{re.escape(str(market.parent))}|would write ")  # where pytest put this test
+        assert [one for one in lines.splitlines() if len(one) > 80 and not free.search(one)] == []

@@ -63,7 +63,10 @@ def test_every_help_has_an_example_that_could_be_typed(command, path):
 def test_help_is_as_it_was_and_fits_a_terminal(command, path):
     answer = command(*path, "--help")
     assert answer.err == ""
-    assert [line for line in answer.out.splitlines() if len(line) > 80] == []
+    lines = answer.out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if re.search(r"\w-$", line.rstrip())] == [], "a word was broken at its hyphen"
+    assert re.findall(r"^  Example: .*\n +\S.*", answer.out, re.MULTILINE) == [], "an example is one line, to be copied"
     assert "..." not in re.sub(r"[A-Z|\]]\.\.\.|-- \.\.\.|\[ARGS\]\.\.\.", "", answer.out), "a sentence was cut short"
     golden(f"help-{named(path) or 'cachekit'}", normal_help(answer.out))
 

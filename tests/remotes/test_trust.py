@@ -9,7 +9,8 @@ import time
 import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
-from cachekit.remotes import address, trust
+from cachekit.remotes import address
+from cachekit.remotes.hub.owner import Accounts
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
@@ -126,7 +127,7 @@ def test_no_token_is_written_down(hub_storage, tmp_path):
 
 @pytest.mark.parametrize("note", [b"", b"[]", b"{", b'{"names": 7, "asked": "x"}', b"[" * 100_000, b"\xff"])
 def test_a_damaged_note_is_asked_for_anew(tmp_path, note):
-    accounts = trust.Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann", "orgs": []})
+    accounts = Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann", "orgs": []})
     assert accounts.has("ann")
     (path,) = tmp_path.iterdir()
     path.write_bytes(note)
@@ -135,9 +136,9 @@ def test_a_damaged_note_is_asked_for_anew(tmp_path, note):
 
 
 def test_a_note_of_another_token_says_nothing(tmp_path):
-    assert trust.Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann"}).has("ann")
-    assert not trust.Accounts(tmp_path, "https://hub", "hf_y", lambda: {"name": "bob"}).has("ann")
-    assert not trust.Accounts(tmp_path, "https://mirror", "hf_x", lambda: {"name": "bob"}).has("ann")
+    assert Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann"}).has("ann")
+    assert not Accounts(tmp_path, "https://hub", "hf_y", lambda: {"name": "bob"}).has("ann")
+    assert not Accounts(tmp_path, "https://mirror", "hf_x", lambda: {"name": "bob"}).has("ann")
 
 
 def test_buckets_are_judged_as_repos_are(tmp_path):
@@ -218,7 +219,7 @@ def test_the_command_line_says_it(command, machine, work, tmp_path):
     shared.chmod(0o777)
     answer = command("plan", "tiny.yaml", "--cache", cache)
     assert answer.out.startswith("tiny: miss")
-    assert "it is there, not signed; every user of this machine" in " ".join(answer.out.split())
+    assert "it is there, but not signed; every user of this machine" in " ".join(answer.out.split())
     assert "a compiler cache is code" not in " ".join(answer.err.split()), "the warning is one sentence"
     code, message, _, hint = the_error(command("pull", "tiny.yaml", "--cache", cache, code=5), before=1)
     assert code == "untrusted"

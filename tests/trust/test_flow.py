@@ -10,6 +10,7 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.draft import Offer
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.publish import publish as put_records
+from cachekit.remotes.signing import Signing
 from cachekit.store.origin import Origin
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
@@ -56,7 +57,7 @@ def test_one_who_knows_nobody_compiles_and_is_told_why(alice, user, place):
     carol = user("carol", trust())
     found = planned(carol)
     sentence = (
-        f"{place}: it is there, signed by nobody you trust ({key(ALICE).fingerprint}); "
+        f"{place}: it is there, but signed by nobody you trust ({key(ALICE).fingerprint}); "
         f"every user of this machine can write to {place} (mode 777)"
     )
     assert (found.hit, found.untrusted) == (False, (sentence,))
@@ -164,7 +165,8 @@ def test_two_signers_of_one_record_both_count(alice, user, place):
     from cachekit.store.origin import MADE_HERE
 
     offer = Offer(shared(place, record), {}, beside=MADE_HERE)
-    put_records(FolderStorage(place), [offer], signing=bob.session.remotes.writable[0].signing())
+    (remote,) = bob.session.remotes.writable
+    put_records(FolderStorage(place), [offer], signing=Signing(remote.trust, remote))
     assert len(envelope.decode(signatures(place, record).read_bytes())) == 2
     for seed in (ALICE, BOB):
         assert planned(user(f"of{seed}", trust(seed))).hit
@@ -194,7 +196,7 @@ def test_what_came_by_trust_all_is_not_given_to_others(alice, user, place, tmp_p
     found = list(bob.store.records())
     (done,) = push_records(bob.session, found, public=False, replaces=False, dry_run=False)
     assert (done.records, done.error.exit_code) == ((), 5)
-    assert done.refused[0].reason == f"it came from {place}, whoever made it there"
+    assert done.refused[0].reason == f"it came from {place}, and nobody asked who made it there"
     assert [told["cause"] for told in bob.told("push.refused")] == [done.refused[0].reason]
     assert list(other.iterdir()) == []
     made = warm(bob.session, bob.prepare(recipe(16))).record

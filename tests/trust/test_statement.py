@@ -8,9 +8,8 @@ from msgspec import structs
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import File, Module, to_document
 from cachekit.trust.envelope import MalformedError
-from cachekit.trust.sign import sign, signed_by
 from cachekit.trust.signer import signer_of
-from cachekit.trust.statement import is_about, moment, read_statement, statement_of
+from cachekit.trust.statement import holding, is_about, moment, read_statement, sign, statement_of
 from tests.store.record_cases import HARD, digest, record
 from tests.trust.trust_cases import ME, TODAY, _forgets, blob, envelope, key, key_file, only  # noqa: F401 - fixtures
 
@@ -128,6 +127,7 @@ def test_one_finds_what_one_has_signed_already(tmp_path, monkeypatch):
     assert mine.signatures[0].keyid == key(0).fingerprint
     spoilt = structs.replace(mine, payload=mine.payload + b" ")
     other = structs.replace(envelope(), payload_type="text/plain")
-    assert signed_by(key(0), record(), [envelope(1), other, spoilt, mine]) is mine
-    assert signed_by(key(0), record(graphs=5), [mine]) is None
-    assert signed_by(key(1), record(), [mine]) is None
+    assert [one for one, _, _ in holding(record(), [envelope(1), other, spoilt, mine], key(0))] == [mine]
+    assert [signer for _, signer, _ in holding(record(), [envelope(1), other, spoilt, mine])] == [key(1), key(0)]
+    assert not [*holding(record(graphs=5), [mine], key(0))]
+    assert not [*holding(record(), [mine], key(1))]

@@ -21,7 +21,8 @@ from msgspec import Struct
 from cachekit import private
 from cachekit.errors import UsageError
 from cachekit.private import Standing
-from cachekit.remotes import layout, trust
+from cachekit.remotes import layout
+from cachekit.remotes.judging import HINT_BARE, refusal
 
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
 SCRATCH = f"{OURS}tmp"
@@ -94,7 +95,7 @@ class Owners:
                 return
             self._outsider = self._outsider or why
             if self._trusted:
-                raise trust.refusal(str(self._path), why)
+                raise refusal(str(self._path), why, HINT_BARE)
 
     def _found(self) -> Standing:
         if self._standing is None:

@@ -20,10 +20,10 @@ from cachekit.errors import CachekitError, TooLargeError, UsageError
 from cachekit.remotes.hub.call import Call, entered, run
 from cachekit.remotes.hub.download import Body
 from cachekit.remotes.hub.errors import is_missing, translated
+from cachekit.remotes.hub.owner import Accounts, stranger
 from cachekit.remotes.hub.send import abandon, watched
 from cachekit.remotes.hub.session import bound_session
 from cachekit.remotes.port import Limits, Tell
-from cachekit.remotes.trust import Accounts, stranger_on_hub
 
 T = TypeVar("T")
 SLOW = 1 << 20  # bytes a second that a document may take
@@ -75,8 +75,8 @@ class Client:
         return str(self.api.endpoint)
 
     def stranger(self, name: str, private: object, memory: Path | None) -> str:
-        """Why others than this user may write to what the Hub calls `name`: one request a day; see `trust`."""
-        return stranger_on_hub(name, private, self.accounts(memory))
+        """Why others than this user may write to what the Hub calls `name`: one request a day."""
+        return stranger(name, private, self.accounts(memory))
 
     def accounts(self, memory: Path | None) -> Accounts:
         """Whose token it is; remembered in a folder of the store, where one is given."""

@@ -1,17 +1,7 @@
-"""Who else may write to a remote: a compiler cache is code, which runs where it is loaded.
+"""Whether a repo or a bucket of the Hub belongs to this user alone.
 
-Where somebody else may, records need a signature (`judging`), and bare files, which none names, are not used.
-`trust = "all"` in the table of a remote, and `--trust-all`, leave the question out.
-
-What each kind of remote can say:
-
-- **The Hub** names the owner of a repo or a bucket, and says whether it is private. It must be both: private, and of
-  the token's user or of an organisation of this user. Whose token it is costs one request a day.
-- **A folder** has owners, groups and modes, and so has each one above it (`cachekit.private`). Of what lies in it, each
-  document and the folders on the way to it are looked at when it is read; other files are what a document says.
-- **An object store** does not say who else may write: its policies are closed to most of its users. With credentials
-  of one's own, that is a decision of the account that gave them. Without credentials it is refused.
-- **A bundle** says nothing at all.
+The Hub names its owner, and says whether it is private. It must be both: private, and of the token's user or of an
+organisation of this user. Whose token it is costs one request a day.
 """
 
 from __future__ import annotations
@@ -23,32 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.errors import RemoteError, UntrustedError
-from cachekit.private import standing
+from cachekit.errors import RemoteError
 from cachekit.remotes.notes import Notes
 
-ALL = "all"  # what `trust` says of a remote whose every writer is trusted
-CODE = "a compiler cache is code, which runs on this machine"
-HINT = (
-    f"{CODE}: if you trust everybody who may write there, "
-    f'put trust = "{ALL}" beside its url in cachekit.toml, or pass --trust-all'
-)
-HINT_ONCE = f"{CODE}: if you trust who made it, pass --trust-all"
-HINT_BUNDLE = (
-    f"{CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`), or pass --trust-all"
-)
 _DAY = 86400.0
-
-
-def refusal(name: str, why: str, hint: str = HINT) -> UntrustedError:
-    """The error for a place whose contents are not used.
-
-    Args:
-        name: Of the remote, the bundle or the folder.
-        why: What makes it untrusted: a sentence about the place.
-        hint: What the user may say.
-    """
-    return UntrustedError(f"{name} is not used: somebody else may have made what it holds", cause=why, hint=hint)
 
 
 class _Known(Struct, frozen=True):
@@ -103,7 +71,7 @@ def _names(answer: object) -> set[str]:
     return {one["name"] for one in named if isinstance(one, dict) and isinstance(one.get("name"), str)}
 
 
-def stranger_on_hub(place: str, private: object, accounts: Accounts) -> str:
+def stranger(place: str, private: object, accounts: Accounts) -> str:
     """Why a repo or a bucket of the Hub does not belong to this user alone; empty where it does.
 
     Args:
@@ -120,14 +88,3 @@ def stranger_on_hub(place: str, private: object, accounts: Accounts) -> str:
     if accounts.has(owner):
         return ""
     return f"it belongs to {owner}, which is neither this token's user nor an organisation of this user"
-
-
-def stranger_in_folder(path: Path) -> str:
-    """Why others than this user, root and the user's groups can write to a compiler's own cache; empty if they cannot.
-
-    Raises:
-        OSError: It cannot be looked at.
-    """
-    path.stat()
-    found = standing(path, depth=2)
-    return found.why if found.whose == "others" else ""
