@@ -28,7 +28,9 @@ MaxAge = Annotated[
 ]
 AllOf = Annotated[
     str,
-    typer.Option("--all-of", metavar="PATTERN", help="Only records of these compilers; without a limit, all of them."),
+    typer.Option(
+        "--all-of", metavar="DIR", help="Only records of compilers that fit this pattern; without a limit, all of them."
+    ),
 ]
 
 

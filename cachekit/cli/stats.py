@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # rows of a table, for people
 
-RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Only one run, by its name or a part of it.")]
+RunName = Annotated[str, typer.Option("--run", metavar="last|RUN", help="Only one run, by its name or a part of it.")]
 Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began then or later, in UTC.")]
 By = Annotated[
     str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path

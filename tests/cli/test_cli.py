@@ -129,12 +129,6 @@ def test_a_dry_run_of_a_training_looks_at_what_it_would_go_on_from(command, mach
     assert command("train", "tiny.yaml", "--dry-run").out == command("plan", "tiny.yaml").out
 
 
-def test_quiet_silences_what_is_said_of_a_misspelt_variable(command, machine, monkeypatch):
-    monkeypatch.setenv("CACHEKIT_CACH", "local:rw")
-    assert "did you mean CACHEKIT_CACHE?" in command("plan", "tiny.yaml").err
-    assert command("plan", "tiny.yaml", "--quiet").err == ""
-
-
 def test_ls_of_an_empty_store(command, work):
     assert steady(command("store", "ls").out, work.parent / "store") == (
         "the store at <store> has no records\nnext: cachekit warm RECIPE\n"
