@@ -52,11 +52,16 @@ def read_toml(path: Path, owners: Collection[int] = ()) -> dict[str, Any]:
     try:
         with files.opened(path) as source:
             _check_writers(path, os.fstat(source.fileno()), {0, os.geteuid(), *owners})
-            return parse(source.read().decode("utf-8"), path)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="correct or remove the file") from error
+            return parse(_decoded(source.read(), path), path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=cause_of(error)) from error
+
+
+def _decoded(raw: bytes, path: Path) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML", cause=str(error), hint="correct or remove the file") from error
 
 
 def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
@@ -187,10 +192,12 @@ def text_of(path: Path) -> str:
     """The text of a settings file; nothing where there is none.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: It cannot be read, or is no text.
     """
     try:
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        return _decoded(files.read(path), path)
+    except FileNotFoundError:
+        return ""
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=cause_of(error)) from error
 
@@ -238,15 +245,16 @@ def edited(text: str, path: Path, table: Sequence[str], values: Mapping[str, Val
 
 
 def write(path: Path, text: str) -> None:
-    """Write a settings file, where it says anything else so far.
+    """Write a settings file, whole or not at all, where it says anything else so far; a link to one stays.
 
     Raises:
         UsageError: It cannot be written.
     """
+    raw = text.encode("utf-8")
     try:
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.exists() or files.read(path) != raw:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            files.replace(path.resolve(), raw)
     except OSError as error:
         raise UsageError(f"{path} cannot be written", cause=cause_of(error)) from error
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from cachekit import redact
 from cachekit.errors import UsageError
@@ -40,8 +41,7 @@ POOR = frozenset({"exfat", "fuseblk", "hfs", "hfsplus", "msdos", "ntfs", "ntfs3"
 PRIVATE = frozenset({"overlay", "ramfs", "tmpfs"})  # a container's own, unless it is told otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(Struct, frozen=True):
     """Where a path lies.
 
     Attributes:

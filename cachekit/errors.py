@@ -29,6 +29,8 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from cachekit import redact
 from cachekit.text import one_line
 
@@ -48,6 +50,16 @@ EXIT_CODES = {
     75: "waited too long for another process",
     130: "interrupted (Ctrl-C, SIGTERM)",
 }
+
+
+class ErrorDocument(Struct, frozen=True):
+    """An error for programs."""
+
+    code: str
+    message: str
+    cause: str = ""
+    hint: str = ""
+    exit_code: int = 1
 
 
 class CachekitError(Exception):
@@ -77,6 +89,11 @@ class CachekitError(Exception):
         if self.hint:
             text.append(f"  hint: {self.hint}")
         return [one_line(line) for line in text]
+
+    @property
+    def document(self) -> ErrorDocument:
+        """The same facts for programs."""
+        return ErrorDocument(self.code, self.message, self.cause, self.hint, self.exit_code)
 
 
 class UsageError(CachekitError):

@@ -17,7 +17,7 @@ from typing import IO, BinaryIO, TypeVar
 import msgspec
 
 T = TypeVar("T")
-LARGEST_NOTE = 16 << 20  # bytes
+LARGEST_NOTE = 32 << 20  # bytes
 PIECE = 1 << 20  # bytes
 CHUNK = 256 << 10  # bytes of a buffer that is used again: they stay in the processor's cache
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
@@ -100,7 +100,8 @@ def _opener(path: str, flags: int) -> int:
 def replace(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: whoever reads sees what was there, or what is there now.
 
-    A power cut may lose it; `store.durable` is for what must not be lost.
+    Who may read what was there may read what is there now. A power cut may lose it; `store.durable` is for what must
+    not be lost.
 
     Raises:
         OSError: It cannot be written. What was there stays.
@@ -108,6 +109,8 @@ def replace(path: Path, data: bytes) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}")
     try:
         fresh.write_bytes(data)
+        with suppress(FileNotFoundError):
+            fresh.chmod(stat.S_IMODE(path.stat().st_mode))
         fresh.replace(path)
     except BaseException:
         with suppress(OSError):

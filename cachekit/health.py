@@ -20,7 +20,6 @@ from cachekit.text import count
 HOUR, DAY = 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
 FEW = 5000  # files: an Inductor cache is hundreds of them
-VARIABLES = {"store": "CACHEKIT_HOME", "cache_dirs": "CACHEKIT_COMPILER_CACHE_DIR", "temporary": "TMPDIR"}
 
 State = Literal["ok", "problem", "unknown"]
 STATES: tuple[State, ...] = ("ok", "problem", "unknown")
@@ -60,43 +59,43 @@ class Check(Struct, frozen=True):
     installed: bool = False
 
 
-def trouble(path: Path, kind: str = "") -> Finding | None:
+def trouble(path: Path, variable: str) -> Finding | None:
     """Why a folder that must be written to cannot be; None where it can.
+
+    No folder is taken from whoever has it: what others put there would become one's own.
 
     Args:
         path: The folder; where it is not there yet, what is above it counts.
-        kind: `store`, `cache_dirs` or `temporary`: what says where it is; empty for a compiler's own.
+        variable: Says where it is.
     """
     place = disk.existing(path)
-    repair = f"set {VARIABLES[kind]} to a folder that you may write to" if kind in VARIABLES else ""
+    repair = f"set {variable} to a folder that you may write to"
     if not place.is_dir():
-        return Finding("problem", f"{place} is not a folder", repair or "remove it, or name another folder")
+        return Finding("problem", f"{place} is not a folder", repair)
     if not disk.may_write(place):
-        # Where another folder does, none is taken from whoever has it: what others put there would become one's own.
-        run = "" if repair else f"sudo chown -R {os.geteuid()}:{os.getegid()} {shlex.quote(str(place))}"
-        return Finding("problem", f"{place} cannot be written by this user", repair, run)
+        return Finding("problem", f"{place} cannot be written by this user", repair)
     return None
 
 
-def exposed(path: Path, kind: str) -> Finding | None:
+def exposed(path: Path, variable: str) -> Finding | None:
     """Why a folder of code cannot be this user's alone; None where it can.
 
     Args:
         path: The folder; it need not be there yet.
-        kind: `cache_dirs` or `temporary`: what says where it is.
+        variable: Says where it is.
     """
     found = private.obstacle(path)
     if found is None:
         return None
     said = f"{path} is not used: somebody else can change what lies there, and a compiler cache is code; {found.why}"
-    return Finding("problem", said, run=found.mend or private.new_folder(VARIABLES[kind]))
+    return Finding("problem", said, run=found.mend or private.new_folder(variable))
 
 
-def full(path: Path, kind: str) -> list[Finding]:
-    """What is short on the disk of a folder: bytes, or room for files; for the arguments see `trouble`."""
+def full(path: Path, variable: str) -> list[Finding]:
+    """What is short on the disk of a folder, which a variable may name: bytes, or room for files."""
     place = disk.existing(path)
     state = os.statvfs(place)
-    repair = f"free some space, or set {VARIABLES[kind]} to another disk" if kind in VARIABLES else "free some space"
+    repair = f"free some space, or set {variable} to another disk" if variable else "free some space"
     found = []
     if (free := state.f_bavail * state.f_frsize) < SMALL:
         found.append(Finding("problem", f"{free / 1e6:,.0f} MB are free for {path}", repair, _usage("-h", place)))

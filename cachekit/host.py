@@ -32,6 +32,18 @@ ISA_FLAGS = frozenset(
 )
 
 
+# The hypervisor's name for the machine; optimum-neuron reads it for the same purpose.
+PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
+
+
+def product() -> str:
+    """What the hypervisor calls this machine: on EC2 its type, `trn1.2xlarge`; empty where nothing says it."""
+    try:
+        return PRODUCT.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def package_version(name: str) -> str:
     """The installed version of a package that must be there.
 

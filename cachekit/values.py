@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -14,7 +13,9 @@ from cachekit.errors import CachekitError
 
 def by_value(self: object) -> int:
     """Equal values have equal hashes. For classes: `__hash__ = by_value`."""
-    return hash((type(self), *(_hash(value) for value in _parts(self))))
+    if not isinstance(self, Struct):
+        raise TypeError(f"unhashable type: {type(self).__name__!r}")
+    return hash((type(self), *(_hash(getattr(self, name)) for name in self.__struct_fields__)))
 
 
 def _hash(value: object) -> int:
@@ -31,14 +32,6 @@ def _hash(value: object) -> int:
     return by_value(value)
 
 
-def _parts(value: object) -> list[object]:
-    if isinstance(value, Struct):
-        return [getattr(value, name) for name in value.__struct_fields__]
-    if is_dataclass(value):
-        return [getattr(value, field.name) for field in fields(value) if field.compare]
-    raise TypeError(f"unhashable type: {type(value).__name__!r}")
-
-
 class Answer(Struct, frozen=True):
     """What a verb answers. Its fields are the document of `--format json`, and `--schema` is made from their types."""
 
@@ -50,22 +43,12 @@ class Answer(Struct, frozen=True):
         return found
 
 
-class ToldError(Struct, frozen=True):
-    """An error as JSON has it."""
-
-    code: str
-    exit_code: int
-    message: str
-    cause: str
-    hint: str
-
-
 def builtins(value: Any) -> Any:
-    """A value as JSON has it: a path is text, an error is a `ToldError`."""
+    """A value as JSON has it: a path is text, an error is its code, message, cause and hint."""
     return to_builtins(value, enc_hook=_encoded)
 
 
 def _encoded(value: Any) -> Any:
     if isinstance(value, CachekitError):
-        return ToldError(value.code, value.exit_code, value.message, value.cause, value.hint)
+        return value.document
     return dict(value) if isinstance(value, Mapping) else str(value)

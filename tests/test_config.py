@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit import config
+from cachekit import config, config_files, files
 from cachekit.errors import UsageError
 from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
 from tests.support.doctor_cases import another_user
@@ -277,3 +277,21 @@ def test_every_variable_that_the_package_names_is_declared():
     named = {name for source in sources for name in re.findall(r"\bCACHEKIT_[A-Z_]*[A-Z]\b", source)}
     assert "CACHEKIT_HOME" in named
     assert config.unknown_variables(dict.fromkeys(named, "x")) == []
+
+
+def test_a_settings_file_that_is_a_link_stays_one_and_as_readable_as_it_was(tmp_path):
+    kept, link = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
+    kept.write_text("wait_seconds = 1\n")
+    kept.chmod(0o600)
+    link.symlink_to(kept)
+    config_files.write(link, "wait_seconds = 2\n")
+    assert (link.is_symlink(), kept.read_text(), kept.stat().st_mode & 0o777) == (True, "wait_seconds = 2\n", 0o600)
+
+
+def test_a_settings_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "config.toml"
+    path.write_text("wait_seconds = 1\n")
+    monkeypatch.setattr(files.Path, "replace", lambda *_: exec("raise OSError(28, 'full')"))
+    with pytest.raises(UsageError, match="cannot be written"):
+        config_files.write(path, "wait_seconds = 2\n")
+    assert path.read_text() == "wait_seconds = 1\n"

@@ -33,6 +33,14 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_is_replaced_stays_as_readable_as_it_was(tmp_path):
+    path = tmp_path / "note"
+    files.replace(path, b"old")
+    path.chmod(0o600)
+    files.replace(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
+
+
 def test_threads_that_replace_one_file_leave_what_one_of_them_wrote(tmp_path):
     path, said = tmp_path / "note", [bytes([number]) * 50_000 for number in range(8)]
     threads = [threading.Thread(target=files.replace, args=(path, data)) for data in said]

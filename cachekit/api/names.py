@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cachekit.errors import CachekitError, UsageError
-from cachekit.values import ToldError
+from cachekit.errors import CachekitError, ErrorDocument, UsageError
 
 SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
 
@@ -60,6 +59,6 @@ def schema(title: str, answers: Sequence[Any]) -> dict[str, Any]:
 
 def _of(kind: type) -> dict[str, Any]:
     if issubclass(kind, CachekitError):
-        found: dict[str, Any] = msgspec.json.schema(ToldError)["$defs"][ToldError.__name__]
-        return found
+        parts = msgspec.json.schema_components([ErrorDocument])[1]
+        return dict(parts[ErrorDocument.__name__])
     return {"type": "string"}  # a path

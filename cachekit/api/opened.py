@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
@@ -167,7 +169,7 @@ class Opened:
         found = variant(recipe)
         if self.nnodes is None:
             return found
-        return replace(found, overrides=[*found.words, f"parallel.nodes={self.nnodes}"])
+        return structs.replace(found, overrides=[*found.words, f"parallel.nodes={self.nnodes}"])
 
     def _source(self, recipe: AnyRecipe, *, machine: bool = False) -> str:
         """A recipe as the user would type it again, with what else the next command must be told to mean the same."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cachekit.compilers.port import Compiler, Restored
 from cachekit.errors import CachekitError, IntegrityError, StoreError
@@ -29,8 +30,7 @@ from cachekit.store.scratch import Scratch, sweep
 from cachekit.text import cause_of
 
 
-@dataclass(frozen=True, slots=True)
-class CacheDir:
+class CacheDir(Struct, frozen=True):
     """Where the compiler looks and writes in this run.
 
     Attributes:
@@ -46,7 +46,7 @@ class CacheDir:
     work: Path
     before: frozenset[str]
     restored_bytes: int
-    restored: Mapping[str, str] = field(default_factory=dict)
+    restored: Mapping[str, str] = {}
     written: frozenset[str] = frozenset()
 
 

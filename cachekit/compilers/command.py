@@ -21,6 +21,7 @@ from cachekit import redact
 from cachekit.compilers import Compiler, registry
 from cachekit.compilers.prepare import Prepared, salted
 from cachekit.errors import UsageError
+from cachekit.files import opened
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe
 from cachekit.recipe import code as local_modules
@@ -82,7 +83,6 @@ def prepare_command(
     declared: Mapping[str, str] | None = None,
     soft: Sequence[str] = (),
     cwd: Path | None = None,
-    source: str = "",
     salt: str = "",
 ) -> Prepared:
     """Make the key of a command.
@@ -93,7 +93,6 @@ def prepare_command(
         declared: Further ingredients, by name.
         soft: Names of arguments that reach no graph: they and their values are left out.
         cwd: Where the command will run.
-        source: For messages.
         salt: Of the settings; see `prepare.salted`.
 
     Raises:
@@ -136,7 +135,7 @@ def prepare_command(
     made = salted(Ingredients(hard, beside), salt)
     return Prepared(
         recipe,
-        source or command.name,
+        command.name,
         Shapes(),
         architecture,
         fingerprint,
@@ -294,7 +293,7 @@ def _python(word: str) -> str:
     program = shutil.which(word) or ""
     if program and not PYTHON.match(Path(program).name):
         first = ""
-        with suppress(OSError), Path(program).open("rb") as stream:
+        with suppress(OSError), opened(program) as stream:
             first = stream.readline(400).decode("utf-8", "replace")
         words = first.removeprefix("#!").split() if first.startswith("#!") else []
         # `#!/usr/bin/env python` names a program, and `#!/usr/bin/python -E` a path.

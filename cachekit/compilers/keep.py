@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from cachekit import redact
 from cachekit.compilers.cachedir import CacheDir
@@ -16,7 +14,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, StoreError
 from cachekit.events import bypass
 from cachekit.recipe.ingredients import worker_variables
-from cachekit.store import Store
+from cachekit.store import Store, leaks
 from cachekit.store.provenance import provenance
 from cachekit.store.record import Module, Record, Reuse, marked
 
@@ -34,7 +32,7 @@ def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
 def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     """The variables of this environment, and of the recipe's, whose secret values stand in what is kept.
 
-    Compilers write into their files what they find around them. What is packed inside of a file is not seen.
+    Compilers write into their files what they find around them.
 
     Raises:
         OSError: A file cannot be read.
@@ -43,9 +41,7 @@ def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     wanted = {name: variables[name].encode("utf-8", "surrogateescape") for name in redact.secret_names(variables)}
     found: set[str] = set()
     for path in harvest.files.values() if harvest and wanted else ():
-        if path.stat().st_size:
-            with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-                found |= {name for name, value in wanted.items() if raw.find(value) >= 0}
+        found |= leaks.holds(path, wanted)
     return frozenset(found)
 
 
@@ -82,8 +78,7 @@ def new_record(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(Struct, frozen=True):
     """What a run had, and where it ran.
 
     Attributes:
@@ -104,7 +99,7 @@ class Keeping:
     cache_dir: CacheDir
     seed: Record | None = None
     replaces: bool = False
-    marks: Mapping[str, bool] = field(default_factory=dict)
+    marks: Mapping[str, bool] = {}
 
     def keep(self, seen: Observed) -> tuple[Record | None, str]:
         """Keep what compiled completely; never fails the run, which has worked.

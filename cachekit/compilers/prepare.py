@@ -73,13 +73,7 @@ def prepare(recipe: Recipe, compiler: Compiler, source: str = "", *, salt: str =
     """
     found = architecture.resolve(recipe)
     architecture.check(recipe, found)
-    shapes = shapes_of(recipe)
-    fingerprint = compiler.fingerprint(recipe)
-    made = salted(ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe)), salt)
-    place = Place(fingerprint.directory, found.model_type, made.key)
-    return Prepared(
-        recipe, source or recipe.name, shapes, found, fingerprint, made, place, compiler.foreign, compiler.growth
-    )
+    return _made(recipe, compiler, source or recipe.name, found, shapes_of(recipe), salt=salt)
 
 
 def again(prepared: Prepared, compiler: Compiler) -> Prepared:
@@ -88,15 +82,14 @@ def again(prepared: Prepared, compiler: Compiler) -> Prepared:
     Raises:
         CachekitError: That compiler cannot take it.
     """
-    recipe, found = prepared.recipe, prepared.architecture
+    salt = prepared.ingredients.hard.get(SALT, "")
+    return _made(prepared.recipe, compiler, prepared.source, prepared.architecture, prepared.shapes, salt=salt)
+
+
+def _made(
+    recipe: Recipe, compiler: Compiler, source: str, found: Architecture, shapes: Shapes, *, salt: str
+) -> Prepared:
     fingerprint = compiler.fingerprint(recipe)
-    fresh = ingredients.build(recipe, found, prepared.shapes, fingerprint, compiler.ingredients(recipe))
-    made = salted(fresh, prepared.ingredients.hard.get(SALT, ""))
-    return structs.replace(
-        prepared,
-        fingerprint=fingerprint,
-        ingredients=made,
-        place=Place(fingerprint.directory, found.model_type, made.key),
-        foreign=compiler.foreign,
-        growth=compiler.growth,
-    )
+    made = salted(ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe)), salt)
+    place = Place(fingerprint.directory, found.model_type, made.key)
+    return Prepared(recipe, source, shapes, found, fingerprint, made, place, compiler.foreign, compiler.growth)

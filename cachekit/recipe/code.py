@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cachekit import files
+
 MOST = 2000  # files of one command
 LARGEST = 8 << 20  # bytes of one
 _PY_WORD = re.compile(r"(?:[\w./${}-]+/)?[\w-]+\.(?:py|sh)\b")
@@ -21,17 +23,15 @@ _NAME = re.compile(r"\$\{?\w+\}?")
 def digest(path: Path) -> str:
     """The SHA-256 of a file; empty where it cannot be read, or is larger than source code is."""
     try:
-        if path.stat().st_size > LARGEST:
-            return ""
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(files.read(path, LARGEST)).hexdigest()
     except OSError:
         return ""
 
 
 def read(path: Path) -> bytes:
-    """A file's content; empty where it cannot be read."""
+    """A file's content; empty where it cannot be read, or is larger than source code is."""
     try:
-        return path.read_bytes()
+        return files.read(path, LARGEST)
     except OSError:
         return b""
 
@@ -121,10 +121,7 @@ def _files(name: str, roots: Sequence[Path]) -> Iterator[tuple[Path, str]]:
 
 def named_in_shell(path: Path, cwd: Path) -> dict[str, Path]:
     """The scripts that a shell script names in its text, as far as they are there: beside it, or in `cwd`."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
+    text = read(path).decode("utf-8", "replace")
     found: dict[str, Path] = {}
     for word in _PY_WORD.findall(text):
         bare = _NAME.sub("", word).lstrip("/") if "$" in word else word

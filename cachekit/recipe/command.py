@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct, structs
 
 PYTHON = re.compile(r"^(python|pypy)[\d.]*$")
 SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
@@ -32,8 +33,7 @@ _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _MODULE = frozenset({"-m", "--module"})
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """What is known of a command.
 
     Attributes:
@@ -131,7 +131,7 @@ def _torchrun(words: tuple[str, ...], at: int, python: str) -> CommandLine:
     if as_program:
         inner = read(words[at:])
         launchers = (*words[:at], *inner.launchers)
-        return replace(inner, words=words, launchers=launchers, python=inner.python or python)
+        return structs.replace(inner, words=words, launchers=launchers, python=inner.python or python)
     return _script(words, at, python)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cachekit import redact
+from cachekit import host, redact
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe, tasks, zoo
@@ -224,7 +224,7 @@ def _of_task(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
     if recipe.task == "multiple-choice":
         found["data.num_choices"] = shapes.choices
     if recipe.training.lora is not None:
-        found["toolchain.peft"] = _peft()
+        found["toolchain.peft"] = host.optional_version("peft")  # which puts adapters into a model
     return found
 
 
@@ -250,16 +250,6 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
             hint=f"remove it, or say model.config.image_size={wanted}",
         )
     return size
-
-
-def _peft() -> str:
-    """The version of PEFT, which puts adapters into a model; empty where it is not installed."""
-    from importlib.metadata import PackageNotFoundError, version  # late: only some recipes need it, and it is slow
-
-    try:
-        return version("peft")
-    except PackageNotFoundError:
-        return ""
 
 
 def eval_batch(recipe: Recipe) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit import host
 from cachekit.errors import UsageError
 from cachekit.recipe import zoo
 
@@ -55,8 +55,6 @@ class Prices(Struct, frozen=True):
         return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
 
 
-# The hypervisor's name for the machine; on EC2 the instance type.
-PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 # Where nothing says which machine is meant: the one that most of the zoo's recipes were made for.
 USUAL = "trn1.2xlarge"
 
@@ -70,9 +68,8 @@ def machine(prices: Prices, instance: str = "") -> Price:
     """
     if instance:
         zoo.instance(instance)
-    here = PRODUCT.read_text(encoding="utf-8", errors="replace").strip() if PRODUCT.is_file() else ""
     named = next(iter(name for name in prices.own if name), "")
-    names = [instance] if instance else [prices.instance or named or here, USUAL]
+    names = [instance] if instance else [prices.instance or named or host.product(), USUAL]
     for name in names:
         if found := prices.of(name):
             return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cachekit import text
 from cachekit.recipe import zoo
@@ -17,8 +18,7 @@ from cachekit.values import by_value
 Overrides = Mapping[str, Any] | Sequence[str]
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A recipe with changes: `Variant("bert", {"training.max_seq_length": 128}, tiny=True)`.
 
     Attributes:

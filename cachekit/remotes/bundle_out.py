@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import hashlib
 import os
@@ -16,7 +15,7 @@ from typing import IO, cast
 from msgspec import Struct
 
 from cachekit.errors import UntrustedError, UsageError
-from cachekit.files import opened, pieces
+from cachekit.files import hold, opened, pieces
 from cachekit.remotes.draft import Comparison, Draft
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Entry, Storage, Upload
@@ -185,9 +184,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         try:
-            with beside.open("xb") as out:
-                with suppress(OSError):  # without locks there: it is then removed by nobody after a kill
-                    fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with os.fdopen(_held(beside), "wb") as out:
                 yield out
                 out.flush()
                 os.fsync(out.fileno())
@@ -205,7 +202,20 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
 def _sweep(path: Path) -> None:
     """Remove what killed exports of the same name left beside it: a live export holds the lock of its file."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
-        with suppress(OSError), left.open("rb") as source:
-            fcntl.flock(source, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if source.read(1):  # an empty one may be another's that is about to lock it
-                left.unlink()
+        with suppress(OSError):
+            handle = hold(left, os.O_RDONLY)
+            if handle is not None:
+                try:
+                    left.unlink()
+                finally:
+                    os.close(handle)
+
+
+def _held(beside: Path) -> int:
+    """A new file, with its lock; where another swept it before it was locked, it is made once more."""
+    with suppress(OSError):  # without locks there: it is then removed by nobody after a kill
+        while True:
+            handle = hold(beside, os.O_WRONLY | os.O_CREAT, mode=0o666)
+            if handle is not None:
+                return handle
+    return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -69,7 +69,7 @@ def fetch_locked(
         try:
             for found in _candidates(remotes, remote, locked, reasons):
                 if dry_run:
-                    size = sum(file.size for file in store.missing(found.shared.record))
+                    size = sum(file.size for file in store.lacking(found.shared.record.files))
                     return Pulled(record, remote.name, 0, size, record.size - size, 0.0)
                 try:
                     return pull(store, found, judge)

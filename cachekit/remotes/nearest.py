@@ -100,7 +100,7 @@ class Wanted(Struct, frozen=True):
         )
 
 
-class Near(Struct, frozen=True):
+class Nearest(Struct, frozen=True):
     """A record near to what is wanted.
 
     Attributes:
@@ -131,7 +131,7 @@ class Near(Struct, frozen=True):
         """How far away it is; see `key.nearest.WEIGHTS`."""
         return distance(self.changes)
 
-    def nearer(self, other: Near | None) -> bool:
+    def nearer(self, other: Nearest | None) -> bool:
         """Whether it is nearer than another one; equally near is not nearer."""
         return other is None or (self.distance, len(self.changes)) < (other.distance, len(other.changes))
 
@@ -162,8 +162,8 @@ class Search(Struct, frozen=True):
         seconds: What the search took.
     """
 
-    nearest: Near | None = None
-    reuse: Near | None = None
+    nearest: Nearest | None = None
+    reuse: Nearest | None = None
     looked: tuple[Looked, ...] = ()
     seconds: float = 0.0
 
@@ -212,23 +212,23 @@ def search(
     return Search(near, reuse, tuple(looked), time.monotonic() - begun)
 
 
-def settled(wanted: Wanted, near: Near | None, reuse: Near | None, limit: int) -> bool:
+def settled(wanted: Wanted, near: Nearest | None, reuse: Nearest | None, limit: int) -> bool:
     """Whether nothing that is sought can lie nearer than this elsewhere."""
     if near is None or near.distance > limit:
         return False
     return not wanted.reuse_bytes or (reuse is not None and reuse.distance <= limit)
 
 
-def _here(wanted: Wanted, store: Store, around: Around) -> Iterator[Near]:
+def _here(wanted: Wanted, store: Store, around: Around) -> Iterator[Nearest]:
     """The records of the store that can be read, the nearest first."""
     for one in around.nearest():
         if wanted.comparable(one.row.model_type) and one.row.key != wanted.place.key:
             record = store.read(one.row.place)
             if record is not None:
-                yield Near(Known.of(record), tuple(difference(record.hard, wanted.hard)), record)
+                yield Nearest(Known.of(record), tuple(difference(record.hard, wanted.hard)), record)
 
 
-def _reusable_here(wanted: Wanted, store: Store, around: Around, near: Near | None) -> Near | None:
+def _reusable_here(wanted: Wanted, store: Store, around: Around, near: Nearest | None) -> Nearest | None:
     """The nearest record that can be reused, whole as far as looking at its files tells."""
     if near is None or not wanted.reuse_bytes or wanted.place.model_type == COMMAND:
         return None
@@ -243,13 +243,13 @@ def _reusable_here(wanted: Wanted, store: Store, around: Around, near: Near | No
         ):
             continue
         record = store.read(one.row.place)
-        found = None if record is None else Near(Known.of(record), changes, record)
+        found = None if record is None else Nearest(Known.of(record), changes, record)
         if found is not None and _is_reusable(found, wanted, store):
             return found
     return None
 
 
-def _is_reusable(near: Near, wanted: Wanted, store: Store) -> bool:
+def _is_reusable(near: Nearest, wanted: Wanted, store: Store) -> bool:
     record = near.record
     return wanted.can_reuse(near.known, near.changes) and record is not None and not _lacking(store, record)
 
@@ -260,7 +260,7 @@ def _lacking(store: Store, record: Record) -> int:
     return sum(file.size for file in files.values() if store.blobs.check(file, "there"))
 
 
-def _to_fetch(near: Near, wanted: Wanted, store: Store) -> Near | None:
+def _to_fetch(near: Nearest, wanted: Wanted, store: Store) -> Nearest | None:
     """The record, read on its remote now; None where it is gone, damaged, or too large to fetch.
 
     Raises:

@@ -23,7 +23,7 @@ from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
-from cachekit.remotes.nearest import Known, Near, Wanted, settled
+from cachekit.remotes.nearest import Known, Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry, Storage
 from cachekit.store import Store
@@ -149,8 +149,8 @@ class RemoteSearch:
         self._left = budget.read, budget.size
         self._judged: dict[str, Known | None] = {}  # those that may be used, by their keys
         self._deadline = time.monotonic() + budget.seconds
-        self.nearest: Near | None = None
-        self.reuse: Near | None = None
+        self.nearest: Nearest | None = None
+        self.reuse: Nearest | None = None
         self.listed: set[str] = set()
         self.compared = 0
         self.problem = ""
@@ -255,7 +255,7 @@ class RemoteSearch:
                 self.reuse = reuse
         return spoilt
 
-    def _nearest(self, candidates: dict[str, Known]) -> tuple[Near | None, set[str]]:
+    def _nearest(self, candidates: dict[str, Known]) -> tuple[Nearest | None, set[str]]:
         """The nearest of some, and the keys of those whose ingredients do not give them, which are taken out."""
         spoilt: set[str] = set()
         while near := nearest(self._wanted.hard, {key: one.hard for key, one in candidates.items()}):
@@ -265,7 +265,7 @@ class RemoteSearch:
             elif (judged := self._trusted(one)) is None:
                 candidates.pop(one.key)
             else:
-                return Near(judged, tuple(near[1]), remote=self._remote), spoilt
+                return Nearest(judged, tuple(near[1]), remote=self._remote), spoilt
         return None, spoilt
 
     def _trusted(self, one: Known) -> Known | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 import msgspec
@@ -44,8 +43,7 @@ class Member(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Digest
 
 
-@dataclass(frozen=True, slots=True)
-class BundleSum:
+class BundleSum(Struct, frozen=True):
     """What was read or written: bytes of the whole bundle, and their SHA-256."""
 
     size: int

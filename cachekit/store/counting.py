@@ -7,7 +7,6 @@ The figures go into cells, one for each recipe and remote, which add up. docs/st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
@@ -35,8 +34,7 @@ class Counted(Struct, frozen=True, array_like=True, gc=False):
     cells: list[Cell]
 
 
-@dataclass(slots=True)
-class _Key:
+class _Key(Struct):
     """What became of a key so far."""
 
     recipe: str = ""
@@ -59,12 +57,11 @@ class _Key:
         return self.found and not self.compiling and (self.restored or not self.commanded)
 
 
-@dataclass(slots=True)
-class _Run:
-    keys: dict[str, _Key] = field(default_factory=dict)
+class _Run(Struct):
+    keys: dict[str, _Key] = {}
     # Whose recipe it is may be known later only: by name, else that of these keys.
-    sums: list[tuple[str, tuple[str, ...], str, str, float]] = field(default_factory=list)
-    waited: set[str] = field(default_factory=set)
+    sums: list[tuple[str, tuple[str, ...], str, str, float]] = []
+    waited: set[str] = set()
     verb: str = ""
     host: str = ""
     failed: bool = False

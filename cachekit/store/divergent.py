@@ -7,7 +7,6 @@ of the two serves is decided elsewhere; here nothing is changed.
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 
 from msgspec import Struct, json
 
@@ -145,6 +144,4 @@ def maker_of(record: Record) -> Maker:
 
 def noted(layout: Layout, key: str) -> list[DivergentBuilds]:
     """What has been told of a key's builds, the oldest first; nothing where the notes cannot be read."""
-    with suppress(OSError, ValueError, RecursionError):
-        return json.decode(files.read(layout.builds(key)), type=list[DivergentBuilds])
-    return []
+    return files.noted(layout.builds(key), list[DivergentBuilds]) or []

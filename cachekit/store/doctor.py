@@ -20,6 +20,7 @@ from cachekit.text import size as size_words
 
 LARGE = 1 << 30  # bytes of journals and logs
 SKEW = 300.0  # seconds
+CACHE_DIRS = "CACHEKIT_COMPILER_CACHE_DIR"
 REPAIR = "set CACHEKIT_HOME to a folder on a local disk"
 
 
@@ -27,7 +28,7 @@ def store(config: Config) -> Iterator[Finding]:
     """The store's folder: ours, writable, on a file system that keeps its promises."""
     home = config.home
     found = []
-    if wrong := trouble(home, "store"):
+    if wrong := trouble(home, "CACHEKIT_HOME"):
         found.append(wrong)
     elif others := of_others(home):
         run = access.repossess(Layout(home))
@@ -57,15 +58,15 @@ def cache_dirs(config: Config) -> Iterator[Finding]:
     place, found = config.compiler_cache_dir, []
     system = file_system(place)
     if system.network:
-        repair = "set CACHEKIT_COMPILER_CACHE_DIR to a folder on a local disk"
+        repair = f"set {CACHE_DIRS} to a folder on a local disk"
         found.append(Finding("problem", f"{place} lies on {system.network}: compilers need a local disk", repair))
-    if place != Layout(config.home).cache_dirs and (wrong := trouble(place, "cache_dirs")):
+    if place != Layout(config.home).cache_dirs and (wrong := trouble(place, CACHE_DIRS)):
         found.append(wrong)
-    elif theirs := exposed(place, "cache_dirs"):
+    elif theirs := exposed(place, CACHE_DIRS):
         found.append(theirs)
     if barred(place):
         said = f"nothing in {place} may be executed (noexec): Inductor cannot load what it compiled"
-        found.append(Finding("problem", said, "set CACHEKIT_COMPILER_CACHE_DIR to a folder without noexec"))
+        found.append(Finding("problem", said, f"set {CACHE_DIRS} to a folder without noexec"))
     yield from found or [Finding("ok", f"{place}{f' ({system.kind})' if system.kind else ''}")]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from cachekit.store import uses
+from cachekit.store import staying, uses
 from cachekit.store.garbage import Garbage, garbage, origins, quarantined, record_of, size_of, unfinished
 from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
@@ -23,7 +23,6 @@ from cachekit.store.index_rows import DIGEST, IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
-from cachekit.store.staying import noted
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ class _Plan:
             self.orphans |= own
         self.before += sum(size for path, size in origins(layout) if record_of(layout, path).exists())
         gone = {one.path for one in self.garbage}
-        self.before += sum(size_of(path) for path, _ in noted(layout) if path not in gone)
+        self.before += sum(size_of(path) for path in staying.paths(layout) if path not in gone)
         self.before += sum(size for _, _, size in (*quarantined(layout), *unfinished(layout)))
         apart = {layout.partial, layout.quarantine}  # counted already
         self.before += sum(one.size for one in self.garbage if one.path.parent not in apart)

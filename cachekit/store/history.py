@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -42,8 +41,7 @@ class _Line(Struct, frozen=True, array_like=True, gc=False):
 _DECODER = msgspec.json.Decoder(_Line)
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """What is known of a store's runs.
 
     Attributes:
@@ -51,7 +49,7 @@ class History:
         problems: What could not be read.
     """
 
-    runs: dict[str, Counted] = field(default_factory=dict)
+    runs: dict[str, Counted] = {}
     problems: tuple[str, ...] = ()
 
 

@@ -1,15 +1,17 @@
-"""What a file would tell the public: paths on the host that made it, and the names of people and machines."""
+"""What a file would tell the public: paths on the host that made it, names of people and machines, known secrets."""
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.files import pieces
+from cachekit.files import PIECE, pieces
 from cachekit.store.archive import Stored, UnsafeArchiveError, members
 from cachekit.text import one_line
 
@@ -46,6 +48,9 @@ _HOST_BYTES = re.compile(_HOST.pattern.encode())
 NOBODIES = frozenset({"", "root", "nobody", "nogroup", "wheel"})
 # Device code and weights: large, and without a word in them.
 BINARY = (".bin", ".npy")
+GZIP, ZIP = b"\x1f\x8b\x08", b"PK\x03\x04"  # how gzip's data, and a member of a zip, begin
+INFLATED = 16 << 30  # bytes that are unpacked of one file: as many as of a NEFF
+_ANY_GZIP, _BARE = 31, -15  # zlib's words for: a gzip header, and no header
 _PUBLIC = re.compile(r"^/usr/|/site-packages/|/dist-packages/")
 
 
@@ -175,3 +180,52 @@ def of_archive(path: Path, packed: Callable[[Stored], Leaks | None] = lambda _: 
                 raw.seek(stored.offset)
                 scanner.body(stored.name, stored.size, pieces(raw, stored.size))
     return scanner.leaks()
+
+
+def holds(path: Path, wanted: Mapping[str, bytes]) -> set[str]:
+    """The names of those texts that stand in a file, as they are or packed by gzip or in a zip, wherever in it.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as stream:
+        if not wanted or not path.stat().st_size:
+            return set()
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+            found = {name for name, value in wanted.items() if raw.find(value) >= 0}
+            tail, longest = b"", max(map(len, wanted.values()))
+            for piece in _unpacked(raw):
+                window = tail + piece
+                found.update(name for name, value in wanted.items() if value in window)
+                tail = window[-longest:]
+    return found
+
+
+def _unpacked(raw: mmap.mmap) -> Iterator[bytes]:
+    """What a file has in it that is packed, in pieces. What only looks like it ends with its first bytes."""
+    left = INFLATED
+    for begins, form in ((GZIP, _ANY_GZIP), (ZIP, _BARE)):
+        at = raw.find(begins)
+        while at >= 0 and left > 0:
+            with suppress(zlib.error):
+                for piece in _inflated(raw, at if form == _ANY_GZIP else _body(raw, at), form):
+                    left -= len(piece)
+                    yield piece
+                    if left <= 0:
+                        break
+            at = raw.find(begins, at + 1)
+
+
+def _body(raw: mmap.mmap, at: int) -> int:
+    """Where the bytes of a zip's member begin [APPNOTE.TXT 4.3.7]."""
+    sizes = raw[at + 26 : at + 30]
+    return at + 30 + int.from_bytes(sizes[:2], "little") + int.from_bytes(sizes[2:], "little")
+
+
+def _inflated(raw: mmap.mmap, at: int, form: int) -> Iterator[bytes]:
+    inflater, held = zlib.decompressobj(form), b""
+    while not inflater.eof and (held or at < len(raw)):
+        if not held:
+            held, at = raw[at : at + PIECE], at + PIECE
+        yield inflater.decompress(held, PIECE)
+        held = inflater.unconsumed_tail

@@ -9,7 +9,6 @@ one. A record without such a note was made here, out of nothing that came from e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -22,7 +21,6 @@ from cachekit.store.record import Digest, Record
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
 # signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
 How = Literal["here", "owner", "signed", "all", ""]
-LARGEST = 16 << 20  # bytes of a note
 
 
 class ReusedOrigin(Struct, frozen=True):
@@ -94,11 +92,11 @@ class Origins:
 
     def of(self, record: Record) -> Beside:
         """What is kept beside a record of the store."""
-        path = self._path(record)
-        if not path.exists():  # as for most: then nothing is hashed
-            return MADE_HERE
-        note = _read(path)
-        return UNKNOWN if note is None else note.of.get(record.digest, MADE_HERE)
+        path = self._layout.origin(record.place)
+        note = files.noted(path, _Note)
+        if note is None:
+            return UNKNOWN if path.exists() else MADE_HERE
+        return note.of.get(record.digest, MADE_HERE)
 
     def made(self, record: Record, before: Record | None, reused: Iterable[Record]) -> Beside:
         """What belongs beside a record that is made here.
@@ -141,9 +139,6 @@ class Origins:
         yield ReusedOrigin(record.key, record.digest, origin.remote, origin.how, origin.signers, created)
         yield from origin.reused
 
-    def _path(self, record: Record) -> Path:
-        return self._layout.origin(record.place)
-
 
 def reuses(record: Record, other: Record) -> bool:
     """Whether a record has something in it that was compiled for another one.
@@ -152,15 +147,3 @@ def reuses(record: Record, other: Record) -> bool:
     """
     mine = {file.sha256 for file in record.files}
     return any(max(module.files, key=lambda file: file.size).sha256 in mine for module in other.modules)
-
-
-def _read(path: Path) -> _Note | None:
-    """A note; None where it cannot be read."""
-    try:
-        with files.opened(path) as source:
-            raw = source.read(LARGEST + 1)
-        return msgspec.json.decode(raw, type=_Note) if len(raw) <= LARGEST else None
-    except FileNotFoundError:
-        return _Note()
-    except (OSError, ValueError, msgspec.MsgspecError, RecursionError):
-        return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from cachekit import files
 from cachekit.errors import IntegrityError
 from cachekit.events import Journal
 from cachekit.store.blobs import MISSING, Blobs
@@ -43,6 +44,10 @@ class Quarantine:
             return self._blobs.check(structs.replace(file, size=path.stat().st_size), "digest") != ""
 
         return self.file(path, reason, is_bad) or self._blobs.check(file, "noted") != ""
+
+    def document(self, path: Path, reason: str, raw: bytes, *, quiet: bool = False) -> None:
+        """Set a record aside that was read, where these are still its bytes; see `file`."""
+        self.file(path, reason, lambda: files.read(path) == raw, quiet=quiet)
 
     def file(self, path: Path, reason: str, is_bad: Callable[[], bool], *, quiet: bool = False) -> bool:
         """Move a damaged file out of the way, and say so once; returns False where it is found whole by now.

@@ -92,7 +92,7 @@ class Refusal:
             self._journal.emit("store.refused", key=record.key, reason=refused.reason, quarantine=refused.revoked)
             bypass(self._journal, "store-refused", record.key)
         if refused.revoked:
-            self._quarantine.file(path, refused.reason, partial(_is_still, path, raw), quiet=True)
+            self._quarantine.document(path, refused.reason, raw, quiet=True)
             self._set_aside_reuse(record.digest)
         return True
 
@@ -162,7 +162,7 @@ class Refusal:
                 if other is not None and digest in {one.record for one in self._origins.of(other).origin.reused}:
                     reason = f"made by reuse of {digest[:12]}, which is revoked"
                     self._journal.emit("store.refused", key=other.key, reason=reason, quarantine=True)
-                    self._quarantine.file(path, reason, partial(_is_still, path, raw), quiet=True)
+                    self._quarantine.document(path, reason, raw, quiet=True)
 
 
 def _is_own(home: Path, path: Path, raw: bytes) -> bool:
@@ -214,7 +214,3 @@ def _has(path: Path, file: File) -> bool:
             return files.digest_of(files.pieces(source))[0] == file.sha256
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def _is_still(path: Path, raw: bytes) -> bool:
-    return files.read(path) == raw

@@ -205,17 +205,13 @@ class Remover:
         # Durable before a blob goes: else a power cut could bring records back without their blobs.
         for folder in {self._layout.record(row.place).parent for row in rows}:
             durable.sync_folder(folder)
-            for empty in (folder, folder.parent):
-                with suppress(OSError):
-                    empty.rmdir()
+            _remove_empty(folder)
         for wanted, files in gone:
             for path in wanted:
                 if path not in files:
                     self._unlink(path, files)
         for folder in {self._layout.origin(row.place).parent for row in rows}:
-            for empty in (folder, folder.parent):
-                with suppress(OSError):
-                    empty.rmdir()
+            _remove_empty(folder)
         now.index.forget(rows)
 
     def _locked(self, path: Path, lock: Path) -> None:
@@ -243,6 +239,13 @@ class Remover:
         files[path] = size
         self._count += 1
         self._tell(self._count)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder of records, and that of its compiler, where nothing is in them."""
+    for empty in (folder, folder.parent):
+        with suppress(OSError):
+            empty.rmdir()
 
 
 def check_readable(index: Index, layout: Layout) -> None:

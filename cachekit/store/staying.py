@@ -23,7 +23,6 @@ from cachekit.store.layout import Layout
 from cachekit.store.origin import Beside, reuses
 from cachekit.store.record import DamagedRecordError, Record, decode, encode, file_path
 
-LARGEST = 32 << 20  # bytes of a note
 YOUNG = 86_400.0  # seconds
 
 
@@ -84,14 +83,16 @@ def over(layout: Layout) -> Iterator[Path]:
                 yield path
 
 
+def paths(layout: Layout) -> list[Path]:
+    """Where all notes lie, those that cannot be read among them."""
+    return sorted(layout.staying.glob("*/*.json"))
+
+
 def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
     """All notes that can be read, and where they lie."""
-    for path in sorted(layout.staying.glob("*/*.json")):
-        with suppress(OSError, ValueError, msgspec.MsgspecError):
-            with files.opened(path) as source:
-                raw = source.read(LARGEST + 1)
-            if len(raw) <= LARGEST:
-                yield path, msgspec.json.decode(raw, type=Staying)
+    for path in paths(layout):
+        if (one := files.noted(path, Staying)) is not None:
+            yield path, one
 
 
 def reused(layout: Layout, record: Record) -> Iterator[tuple[Record, Beside]]:

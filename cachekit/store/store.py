@@ -152,12 +152,8 @@ class Store:
         self._in_use.add((file.sha256 for file in record.files), record.key)
         return self.read(record.place) == record
 
-    def missing(self, record: Record) -> list[File]:
-        """Files of a record that the store lacks, each once; damaged ones are set aside, and missing then."""
-        return self.lacking(record.files)
-
     def lacking(self, files: Iterable[File]) -> list[File]:
-        """Files that the store lacks, as `missing` finds those of a record."""
+        """Those of some files that the store lacks, each once; damaged ones are set aside, and lacking then."""
         lacking = []
         for file in {file.sha256: file for file in files}.values():
             reason = self.blobs.check(file, "noted")
@@ -216,7 +212,7 @@ class Store:
             record = decode(raw)
         except DamagedRecordError as error:
             self._flaws[key] = f"its record is damaged: {error}"
-            self._quarantine.file(path, str(error), lambda: files.read(path) == raw)
+            self._quarantine.document(path, str(error), raw)
             return None
         if record is None:
             if check_blobs and self._quarantine.tell_once(path):
@@ -224,7 +220,7 @@ class Store:
             return None  # another schema: a miss, and none of our business
         if record.place != place:
             self._flaws[key] = "its record is damaged: it is another key's"
-            self._quarantine.file(path, "it is another key's record", lambda: files.read(path) == raw)
+            self._quarantine.document(path, "it is another key's record", raw)
             return None
         if self.refusal.refuses(record, raw):
             return None
@@ -243,7 +239,7 @@ class Store:
                 file, reason = damaged[0]
                 state = "is missing" if reason == MISSING else f"is damaged: {reason}"
                 self._flaws[key] = f"its record cannot be restored: {file.path} {state}"
-                self._quarantine.file(path, "a blob of it is damaged", lambda: files.read(path) == raw, quiet=True)
+                self._quarantine.document(path, "a blob of it is damaged", raw, quiet=True)
                 return None
         return record
 

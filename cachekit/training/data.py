@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +19,35 @@ SPLITS = ("train", "validation", "test")
 HELD_BACK = 0.1  # of the training rows, for validation
 
 
-@dataclass(frozen=True)
 class Split(Sequence[Mapping[str, Any]]):
     """Rows of one split, as the task reads them.
 
-    Attributes:
+    Args:
         table: Mappings: a list of them, or a `datasets.Dataset` mapped from disk.
         indices: Which rows of the table, in which order.
         read: Makes the task's row of the table's; the second argument names the row in errors.
+        name: Of the split.
     """
 
-    table: Sequence[Any]
-    indices: Sequence[int]
-    read: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = field(repr=False)
-    name: str = "train"
+    def __init__(
+        self,
+        table: Sequence[Any],
+        indices: Sequence[int],
+        read: Callable[[Mapping[str, Any], str], Mapping[str, Any]],
+        name: str = "train",
+    ) -> None:
+        self.table, self.indices, self.name = table, indices, name
+        self._read = read
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.read(self.table[self.indices[index]], f"{self.name} row {index + 1}")
+        return self._read(self.table[self.indices[index]], f"{self.name} row {index + 1}")
 
-    def take(self, indices: Sequence[int]) -> Split:
-        """Some of the rows, in the order given."""
-        return Split(self.table, [self.indices[i] for i in indices], self.read, self.name)
+    def take(self, indices: Sequence[int], name: str = "") -> Split:
+        """Some of the rows, in the order given; a split of its own where it is given a name."""
+        return Split(self.table, [self.indices[i] for i in indices], self._read, name or self.name)
 
 
 def text(value: Any) -> str:
@@ -132,7 +136,7 @@ def _split(split: Split, fraction: float, order: Sequence[int]) -> tuple[Split, 
             hint="give data.validation_file, put validation rows into data.path, or lower data.validation_fraction",
         )
     training, validation = sorted(order[:-held]), sorted(order[-held:])
-    return split.take(training), Split(split.table, [split.indices[i] for i in validation], split.read, "validation")
+    return split.take(training), split.take(validation, "validation")
 
 
 def _sample(split: Split, limit: int | None, seed: int, running: bool) -> Split:

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.disk import existing
-from cachekit.errors import INSTALL, CachekitError, TrainingError, chain_of
-from cachekit.training.job import Failure
+from cachekit.errors import INSTALL, CachekitError, CompileError, CompilerUnavailableError, TrainingError, chain_of
 
 LONGEST = 300  # characters of other programs' words that an error shows
 FULL = 1 << 20  # bytes; a disk with less than that left is full, whatever could not be written to it
@@ -44,7 +43,7 @@ def full_disk(folders: Iterable[Path]) -> Path | None:
     return None
 
 
-def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> Failure:
+def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> CachekitError:
     """Name an exception as one of our errors: it was raised in a phase of a run that writes into these folders."""
     chain = chain_of(error)
     texts = [str(one) for one in chain]
@@ -54,20 +53,21 @@ def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> F
     names = {cls.__module__.partition(".")[0] + "." + cls.__name__ for one in chain for cls in type(one).__mro__}
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or str(error)).partition(".")[0]
-        return Failure("compiler-unavailable", f"{name} is not installed", cause, INSTALL)
+        return CompilerUnavailableError(f"{name} is not installed", cause=cause, hint=INSTALL)
     if any(map(_says_full, chain)) or full_disk(folders) is not None:
         words = next((match[0] for text in texts if (match := _NO_SPACE.search(text))), said)
-        return Failure("training-failed", *_disk(full_disk(folders), f"in: {phase}; {words}"))
+        return _disk(full_disk(folders), f"in: {phase}; {words}")
     no_memory = {"builtins.MemoryError", "torch.OutOfMemoryError"} & names
     if no_memory or any("can't allocate memory" in text for text in texts):
-        return Failure("training-failed", "out of memory", cause, "lower the batch size or training.max_seq_length")
+        hint = "lower the batch size or training.max_seq_length"
+        return TrainingError("out of memory", cause=cause, hint=hint)
     if "CppCompileError" in " ".join([*names, *texts]):
         told = next((match[0] for text in texts if (match := _COMPILER_ERROR.search(text))), "")
         cause = f"the C++ compiler says: {told}"[:500] if told else cause
-        return Failure("compile-failed", f"the compiler failed in: {phase}", cause)
+        return CompileError(f"the compiler failed in: {phase}", cause=cause)
     if type(error).__module__.startswith(("torch._inductor", "torch._dynamo")):
-        return Failure("compile-failed", f"the compiler failed in: {phase}", cause)
-    return Failure("training-failed", f"training failed in: {phase}", cause)
+        return CompileError(f"the compiler failed in: {phase}", cause=cause)
+    return TrainingError(f"training failed in: {phase}", cause=cause)
 
 
 def of_death(code: int, log: Path, printed: int, folders: Iterable[Path]) -> CachekitError:
@@ -81,8 +81,7 @@ def of_death(code: int, log: Path, printed: int, folders: Iterable[Path]) -> Cac
     """
     place = full_disk([*folders, log.parent])
     if place is not None:
-        message, cause, hint = _disk(place, "the worker died of it")
-        return TrainingError(message, cause=cause, hint=hint)
+        return _disk(place, "the worker died of it")
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     hint = f"see {log}"
     if code == -signal.SIGKILL:
@@ -92,9 +91,9 @@ def of_death(code: int, log: Path, printed: int, folders: Iterable[Path]) -> Cac
     return TrainingError(f"the training worker died ({how})", cause=cause, hint=hint)
 
 
-def _disk(place: Path | None, words: str) -> tuple[str, str, str]:
+def _disk(place: Path | None, words: str) -> TrainingError:
     where = f": nothing more fits into {place}" if place else ""
-    return f"the disk is full{where}", words[:500], _SPACE_HINT
+    return TrainingError(f"the disk is full{where}", cause=words[:500], hint=_SPACE_HINT)
 
 
 def _says_full(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from cachekit.errors import ErrorDocument
 from cachekit.recipe import Recipe
 
 
@@ -44,19 +45,11 @@ class Job(Struct, frozen=True):
     compiles_expected: bool = True
 
 
-class Failure(Struct, frozen=True):
-    """Why the worker gave up: a `CachekitError` by its code."""
-
-    code: str
-    message: str
-    cause: str = ""
-    hint: str = ""
-
-
 class Result(Struct, frozen=True):
     """What the worker did.
 
     Attributes:
+        failure: Why the worker gave up.
         metrics: By split: `{"validation": {"accuracy": ..., "f1": ..., "loss": ..., "rows": ...}}`.
         counters: The runtime's counters at the end.
         seconds: Wall time by phase: import, data, model, train, evaluate, save; `graphs` is what the first training
@@ -68,7 +61,7 @@ class Result(Struct, frozen=True):
         resumed_from: The checkpoint that the run started from.
     """
 
-    failure: Failure | None = None
+    failure: ErrorDocument | None = None
     metrics: dict[str, dict[str, float | int]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

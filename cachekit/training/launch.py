@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cachekit import config_trust, private, redact, start
 from cachekit.compilers.port import Sink, Watch
@@ -131,8 +131,7 @@ def merged(changes: Mapping[str, str | None]) -> dict[str, str]:
     return environment
 
 
-@dataclass(slots=True)
-class _Tail:
+class _Tail(Struct):
     """A file that grows: what comes after `position`, which may be inside of a line that is skipped."""
 
     path: Path
@@ -153,8 +152,7 @@ class _Tail:
                 self.skipping = not whole
 
 
-@dataclass(slots=True)
-class _Output:
+class _Output(Struct):
     """What a worker prints, and the log that keeps it without secrets. A disk that is full ends the log, and no run."""
 
     said: int  # a descriptor

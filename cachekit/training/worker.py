@@ -12,10 +12,10 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cachekit import private
 from cachekit.compilers.port import Runtime
@@ -24,7 +24,7 @@ from cachekit.process import die_with
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.failure import of_exception
-from cachekit.training.job import Failure, Job, Result
+from cachekit.training.job import Job, Result
 
 RESERVE = 64 << 10  # bytes; a result is smaller
 
@@ -43,11 +43,11 @@ def main() -> int:
         result = _run(job, events)
     except CachekitError as error:
         _trace()
-        result = Result(failure=Failure(error.code, error.message, error.cause, error.hint))
+        result = Result(failure=error.document)
     except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
         folders = [Path(job.output_dir)] if job.mode == "train" else []
         folders += [Path(job.events).parent, Path(tempfile.gettempdir())]
-        result = Result(failure=of_exception(error, events.failed_in, folders))
+        result = Result(failure=of_exception(error, events.failed_in, folders).document)
         _trace()
     with fresh.open("r+b") as stream:
         stream.write(msgspec.json.encode(result))
@@ -105,7 +105,9 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         trainer.check_rows(training, len(work.features["train"]), used.copies, work.unit)
         if trial:
             # A trial's shapes are those of the real run, its rows don't matter.
-            work = replace(work, features={name: Resized(work.features[name], count) for name, count in most.items()})
+            work = structs.replace(
+                work, features={name: Resized(work.features[name], count) for name, count in most.items()}
+            )
     with CounterWatch(events, runtime.counters) as watch:
         outcome = used.run(processor, net, work, watch)
     runtime.finish()

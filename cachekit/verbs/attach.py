@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal
 
@@ -241,7 +240,7 @@ class Attachment:
         self._record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)
         if not self._problem:
             self._seconds_kept = seen.compile_seconds
-            self._cache_dir = replace(cache_dir, before=cache_dir.before | new)
+            self._cache_dir = structs.replace(cache_dir, before=cache_dir.before | new)
             self._kept = self._kept or self._record is not None
         self._overhead += time.monotonic() - mark
         return self.report

@@ -182,8 +182,8 @@ def temporary(_: Config) -> Iterator[Finding]:
     if not place.is_dir():
         yield Finding("problem", f"TMPDIR is {place}, which is not a folder", run=f"mkdir -p {shlex.quote(str(place))}")
         return
-    wrong = trouble(place, "temporary") or exposed(temporary_home(), "temporary")
-    found = [*([wrong] if wrong else []), *full(place, "temporary")]
+    wrong = trouble(place, "TMPDIR") or exposed(temporary_home(), "TMPDIR")
+    found = [*([wrong] if wrong else []), *full(place, "TMPDIR")]
     if barred(place):
         found.append(
             Finding("problem", f"nothing in {place} may be executed (noexec)", "set TMPDIR to a folder without noexec")
@@ -224,14 +224,14 @@ def proxies(_: Config) -> Iterator[Finding]:
 
 def disk(config: Config) -> Iterator[Finding]:
     """A full disk fails at the end of an hour of compiling."""
-    places = {config.home: "store", config.compiler_cache_dir: "cache_dirs"}
+    places = {config.home: "CACHEKIT_HOME", config.compiler_cache_dir: "CACHEKIT_COMPILER_CACHE_DIR"}
     for adapter in registry.every():
         for place in adapter.places().values():
             if place.path is not None and place.exists:
                 places.setdefault(place.path, "")
     told: set[str] = set()
-    for folder, kind in places.items():
-        for finding in full(folder, kind):
+    for folder, variable in places.items():
+        for finding in full(folder, variable):
             if finding.run not in told:  # of several folders on one disk once
                 told.add(finding.run)
                 yield finding

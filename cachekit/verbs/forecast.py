@@ -186,7 +186,7 @@ def _former(store: Store, prepared: Prepared) -> Record | None:
     alike = [one.row for one in store.around(prepared.ingredients.hard).same_job() if one.row.key != prepared.key]
     youngest = sorted(alike, key=lambda row: row.created, reverse=True)
     records = (store.read(row.place) for row in youngest)
-    return next((record for record in records if record and not store.missing(record)), None)
+    return next((record for record in records if record and not store.lacking(record.files)), None)
 
 
 def _others(before: Callable[[Prepared], Sequence[Prepared]], prepared: Prepared) -> Sequence[Prepared]:

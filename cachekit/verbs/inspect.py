@@ -104,7 +104,7 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
         **{**structs.asdict(record), "modules": tuple(said)},
         bytes=record.size,
         key_of_ingredients=key_of(record.hard),
-        whole=not store.missing(record) if refused else store.lookup(record.place) is not None,
+        whole=not store.lacking(record.files) if refused else store.lookup(record.place) is not None,
         origin=(
             Source(record.key, record.digest, origin.remote, origin.how, _names(trust, origin.signers)),
             *(Source(one.key, one.record, one.remote, one.how, _names(trust, one.signers)) for one in origin.reused),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -223,7 +222,7 @@ def _opened(
     opening: Opening, path: Path, variant: Variant, where: Elsewhere
 ) -> Iterator[tuple[Session, Prepared, str]]:
     """With the type of another machine, as it goes into the file."""
-    here = replace(variant, recipe=from_here(variant.name, path))
+    here = structs.replace(variant, recipe=from_here(variant.name, path))
     loaded = here.load()
     instance = where.machine(loaded, guess=False)
     with opening(loaded, toolchain=where.toolchain, instance=instance) as session:

@@ -14,7 +14,7 @@ from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
 from cachekit.recipe import zoo
-from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
+from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
@@ -46,8 +46,8 @@ class Plan(Struct, frozen=True):
 
     prepared: Prepared
     record: Record | None
-    nearest: Near | None = None
-    reuse: Near | None = None
+    nearest: Nearest | None = None
+    reuse: Nearest | None = None
     found: Found | None = None
     lacking: tuple[File, ...] = ()
     flaw: str = ""
@@ -160,7 +160,7 @@ def plans(
             planned.append(Plan(one, record))
         elif one.key in found:
             shared = found[one.key].shared.record
-            planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.missing(shared))))
+            planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.lacking(shared.files))))
         else:
             others = [Known.of(other.shared.record) for other in found.values()]
             planned.append(_miss(one, store, remotes, others, reuse_bytes=reuse_bytes, everywhere=everywhere))

@@ -22,7 +22,7 @@ from cachekit.values import Answer
 
 if TYPE_CHECKING:
     from cachekit.compilers.prepare import Prepared
-    from cachekit.remotes.nearest import Near
+    from cachekit.remotes.nearest import Nearest
     from cachekit.verbs.plan import Plan
     from cachekit.verbs.warm import WarmRun
 
@@ -179,12 +179,12 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
     )
 
 
-def _nearest(near: Near, compiler: str) -> NearestRecord:
+def _nearest(near: Nearest, compiler: str) -> NearestRecord:
     changes = told(near.changes, registry.adapter(compiler).explain)
     return NearestRecord(near.known.key, near.known.recipe, near.place, changes)
 
 
-def _reuse(near: Near) -> ReusedRecord:
+def _reuse(near: Nearest) -> ReusedRecord:
     known, differs = near.known, tuple(change.name for change in near.changes)
     return ReusedRecord(known.key, known.recipe, near.place, known.graphs, known.size, near.fetch, differs)
 

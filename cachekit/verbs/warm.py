@@ -15,7 +15,7 @@ from cachekit.data.shapes import check_data
 from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
-from cachekit.remotes.nearest import Near
+from cachekit.remotes.nearest import Nearest
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
@@ -182,7 +182,7 @@ def _try(
     session: Session,
     prepared: Prepared,
     planned: Plan,
-    near: Near | None,
+    near: Nearest | None,
     shared: Path | None,
     *,
     begun: float,
@@ -236,7 +236,7 @@ def _try(
     return WarmRun(planned, record, compiled, 0.0, worker=result, reused=reused)
 
 
-def _fetched(session: Session, planned: Plan) -> Near | None:
+def _fetched(session: Session, planned: Plan) -> Nearest | None:
     """The record that the plan begins with, whole and in the store; None where there is none, or it cannot be fetched.
 
     Raises:
@@ -249,7 +249,7 @@ def _fetched(session: Session, planned: Plan) -> Near | None:
     return structs.replace(near, record=record) if record is not None else None
 
 
-def _assess(session: Session, near: Near, cache_dir: CacheDir, seen: Observed) -> Reused | None:
+def _assess(session: Session, near: Nearest, cache_dir: CacheDir, seen: Observed) -> Reused | None:
     """What a run took over from what was restored; None where that is nothing."""
     kernels = 0
     if seen.modules:  # the compiler names what it used, also what lay there already

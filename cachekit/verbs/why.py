@@ -14,10 +14,11 @@ from msgspec import Struct
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.files import opened
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.nearest import Known, Looked, Near, Wanted, search
+from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
@@ -97,7 +98,7 @@ def why(session: Session, prepared: Prepared) -> Why:
     )
 
 
-def _nearest(near: Near) -> ComparedRecord:
+def _nearest(near: Nearest) -> ComparedRecord:
     known = near.known
     return ComparedRecord(
         key=known.key,
@@ -241,7 +242,7 @@ def of_file(path: Path) -> Side:
         UsageError: It cannot be read, or is nothing of that.
     """
     try:
-        with path.open("rb") as source:
+        with opened(path) as source:
             document = parse(source.read(LARGEST + 1))
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=cause_of(error), hint="check the path") from error

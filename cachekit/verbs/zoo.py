@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cachekit import recipe
 from cachekit.errors import UnknownNameError, UsageError
@@ -130,7 +130,7 @@ class Filter(Struct, frozen=True):
     model: str = ""
     instance: str = ""
     max_price: float | None = None
-    prices: Prices = Prices({})
+    prices: Prices = field(default_factory=lambda: Prices({}))
 
     def price(self, instance: str) -> float | None:
         """What an hour of an instance costs; None is unknown."""

@@ -276,14 +276,15 @@ def test_after_an_import_nothing_compiles(tmp_path, monkeypatch):
     assert compiles(tmp_path / "log") == []
 
 
+@pytest.mark.parametrize("written", [b"half", b""], ids=["half", "empty"])
 @pytest.mark.parametrize("alive", [False, True], ids=["killed", "alive"])
-def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path, alive):
+def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path, alive, written):
     import fcntl
 
     maker = Watched(tmp_path / "maker")
     record = warm(maker.session, maker.prepare()).record
     left = tmp_path / ".x[1].tar.0123abcd.part"
-    left.write_bytes(b"half")
+    left.write_bytes(written)
     with left.open("rb") as owner:
         if alive:
             fcntl.flock(owner, fcntl.LOCK_EX)

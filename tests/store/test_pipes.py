@@ -9,11 +9,13 @@ from msgspec import structs
 from cachekit import config, config_files
 from cachekit.errors import UsageError
 from cachekit.events import Journal
+from cachekit.recipe import code
 from cachekit.remotes.notes import Notes
 from cachekit.store import Store, divergent, history, lock_file, notes, pins, uses
 from cachekit.store.compile_lock import CompileLock
 from cachekit.store.in_use import used_now
 from cachekit.store.record import encode
+from cachekit.verbs import why
 from tests.support.standins import make_record
 from tests.verbs.report_store import NOW, warm
 
@@ -113,6 +115,25 @@ def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path, monkeypatch, kind):
     with pytest.raises(UsageError, match="cannot be read") as raised:
         config.load({}, environ={}, cwd=tmp_path)
     assert (str(path) in raised.value.message, raised.value.cause) == (True, "it is not a regular file")
+
+
+def test_a_settings_file_that_is_a_pipe_is_not_added_to(tmp_path):
+    path = pipe(tmp_path / "config.toml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        config_files.text_of(path)
+    with pytest.raises(UsageError, match="cannot be written"):
+        config_files.write(path, "")
+    assert path.is_fifo()
+
+
+def test_a_record_to_compare_that_is_a_pipe_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        why.of_file(pipe(tmp_path / "record.json"))
+
+
+def test_a_script_that_is_a_pipe_names_nothing(tmp_path):
+    path = pipe(tmp_path / "train.sh")
+    assert (code.digest(path), code.read(path), code.named_in_shell(path, tmp_path)) == ("", b"", {})
 
 
 def test_a_pyproject_that_is_a_pipe_is_passed_over(tmp_path):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from cachekit.recipe.schema import Data
 from tests.training.jobs import job_of, recipe_of, told, train_here, write
@@ -40,7 +41,7 @@ class Watched:
                 self.shapes.add(tuple((name, tuple(tensor.shape)) for name, tensor in sorted(batch.items())))
                 return batch
 
-            return replace(work, score=score, collate=collate)
+            return structs.replace(work, score=score, collate=collate)
 
         monkeypatch.delenv("WORLD_SIZE", raising=False)
         monkeypatch.setattr(task, "ready", watched, raising=False)

@@ -14,7 +14,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import side_by_side
 from tests.support.standins import StandIn, Watched, compiles, garbage_of, module_files, runs
-from tests.verbs.action_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
+from tests.verbs.verb_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
 
 
 def kept(home):

@@ -21,7 +21,7 @@ from tests.support.standins import (
     runs,
     tree,
 )
-from tests.verbs.action_cases import home, log, output, warmed  # noqa: F401 - fixtures
+from tests.verbs.verb_cases import home, log, output, warmed  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.versions
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from cachekit.compilers.evidence import Assumption, Evidence, Observation, Step, Subject, UnknownError
 from cachekit.compilers.graphs import Graph
 from cachekit.compilers.neuron import facts, flags, neff, processes
-from cachekit.compilers.neuron.entries import CacheEntry, scan
+from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 from cachekit.compilers.neuron.host import public
 from cachekit.compilers.neuron.log.event import Event
@@ -33,10 +33,7 @@ CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE
 
 
 def _entries(folder: Path) -> list[CacheEntry]:
-    try:
-        found = [entry for entry in scan(folder).entries if entry.names]
-    except FileNotFoundError:
-        found = []
+    found = [entry for entry in scan_if_there(folder).entries if entry.names]
     if not found:
         raise UnknownError(f"no module is in {folder}")
     return found
@@ -260,10 +257,7 @@ def _place(folder: Path) -> dict[str, str]:
 
 
 def _contents(folder: Path) -> frozenset[str]:
-    try:
-        return frozenset(entry.module for entry in scan(folder).entries if entry.finished)
-    except FileNotFoundError:
-        return frozenset()
+    return frozenset(entry.module for entry in scan_if_there(folder).entries if entry.finished)
 
 
 def compiling(pid: int) -> bool:

@@ -14,12 +14,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
 from cachekit.compilers.neuron.entries import CacheEntry, read_entry, read_needed
@@ -29,6 +30,7 @@ from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.neuron.log.compiler import read_compiler_log
 from cachekit.compilers.neuron.processes import look
 from cachekit.compilers.neuron.remembered import DAYS, FailureMemory
+from cachekit.compilers.port import Sink
 from cachekit.errors import CompileError
 from cachekit.process import SUBREAPER
 
@@ -36,19 +38,16 @@ POLL = 0.2  # seconds between two tries for somebody else's lock
 LOOK = 5.0  # and between two looks whether it is held at all
 SHOWN = 5  # failed modules that an error names
 
-Sink = Callable[[dict[str, Any]], None]
 
-
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """Compilers that run now, so that an interruption ends them, and what came of the others."""
 
     check: Check
-    processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    processes: set[subprocess.Popen[bytes]] = set()
     stopped: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
-    seconds: dict[str, float] = field(default_factory=dict)
-    logs: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = {}
+    logs: dict[str, str] = {}
     """What the compiler said, by module that failed."""
 
     def stop(self) -> None:

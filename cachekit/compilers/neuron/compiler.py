@@ -25,7 +25,7 @@ from cachekit.compilers.neuron import (
     root,
     split,
 )
-from cachekit.compilers.neuron.entries import Scan, read_needed, scan
+from cachekit.compilers.neuron.entries import read_needed, scan_if_there
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import (
@@ -218,7 +218,7 @@ class Neuron(OnNeuron):
 
         Of failures those that may well not come again; a restored module would take their place in any case.
         """
-        entries = [entry for entry in self._scan(cache_dir).entries if entry.compiler in self._folders(cache_dir)]
+        entries = scan_if_there(cache_dir).of(self.machine.packages[facts.COMPILER_PACKAGE])
         for finding in locks.examine(entries):
             if finding.verdict == "stale" and not locks.clear(finding):
                 tell({"event": "lock-cleared", "module": finding.lock.entry.name, "reason": finding.reason})
@@ -227,11 +227,6 @@ class Neuron(OnNeuron):
             if failure.clearable and not remembered.clear(found):
                 tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
         place.sweep(cache_dir)
-
-    def _folders(self, cache_dir: Path) -> frozenset[str]:
-        """This compiler's folders: its version with any commit."""
-        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{host.public(self.machine.packages[facts.COMPILER_PACKAGE])}"
-        return frozenset(name for name in self._scan(cache_dir).compilers if host.public(name) == wanted)
 
     def watch(self, run: Run) -> Watch:
         """A command is found on the user's own PATH, which stays, as do the cores that it names."""
@@ -252,7 +247,7 @@ class Neuron(OnNeuron):
 
     def contents(self, cache_dir: Path) -> frozenset[str]:
         """Names of finished modules."""
-        return frozenset(entry.module for entry in self._scan(cache_dir).entries if entry.finished)
+        return frozenset(entry.module for entry in scan_if_there(cache_dir).entries if entry.finished)
 
     def compare(self, old: Path, new: Path) -> ComparedBuilds:
         from cachekit.compilers.neuron import describe
@@ -265,7 +260,7 @@ class Neuron(OnNeuron):
     def failed(self, cache_dir: Path, names: Iterable[str]) -> Mapping[str, Failed]:
         """What Neuron remembers, and what cachekit does, which calls the compiler directly."""
         wanted = frozenset(names)
-        entries = [entry for entry in self._scan(cache_dir).entries if entry.module in wanted and not entry.finished]
+        entries = [one for one in scan_if_there(cache_dir).entries if one.module in wanted and not one.finished]
         return remembered.by_any(entries, cache_dir / facts.OUR_FOLDER / "failures")
 
     def harvest(
@@ -294,9 +289,3 @@ class Neuron(OnNeuron):
     def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
         """One that is there already stays, and one that another process works on."""
         return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
-
-    def _scan(self, cache_dir: Path) -> Scan:
-        try:
-            return scan(cache_dir)
-        except FileNotFoundError:
-            return Scan(cache_dir, (), ())

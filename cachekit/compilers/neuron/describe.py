@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cachekit import files
 from cachekit.compilers.graphs import CompiledFile, GraphSummary
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.neff import NeffError, read, read_header
 from cachekit.compilers.neuron.neff.container import module_in, payload_of
-from cachekit.compilers.neuron.neff.members import Unpacked
+from cachekit.compilers.neuron.neff.members import Tally, Unpacked, members
+from cachekit.files import digest_of
 from cachekit.store.record import File, Module
 from cachekit.text import cause_of, one_line
 
@@ -78,13 +77,9 @@ def contents(neff: Path) -> tuple[tuple[str, str], ...]:
     A NEFF's header has a random UUID and the path where it was made, so that no two are the same bytes. Of a real
     compiler nobody here has seen two builds: a difference is told, and a person judges.
     """
-    found = []
     try:
-        with payload_of(neff) as payload, tarfile.open(fileobj=Unpacked(payload), mode="r|") as tar:  # type: ignore[call-overload]
-            for member in tar:
-                body = tar.extractfile(member) if member.isfile() else None
-                if body is not None:
-                    found.append((member.name, files.digest_of(files.pieces(body))[0]))
-    except (NeffError, tarfile.TarError, OSError):
+        with payload_of(neff) as payload:
+            found = [(one.name, digest_of(one.pieces())[0]) for one in members(Unpacked(payload), Tally())]
+    except (NeffError, OSError):
         return (("", hashlib.sha256(neff.read_bytes()).hexdigest()),)
     return tuple(sorted(found))

@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
+from cachekit.host import product
 from cachekit.text import cause_of
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
@@ -65,12 +65,9 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
         raise DeviceListError(f"{tool} ended with {done.returncode}: {reason or error}") from error
 
 
-def host_instance_type(path: Path = Path(facts.PRODUCT_NAME)) -> str:
+def host_instance_type() -> str:
     """The EC2 instance type that the firmware names; empty where it names none."""
-    try:
-        name = path.read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""
+    name = product()
     return name if facts.INSTANCE_TYPE.fullmatch(name) else ""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
-from cachekit.compilers.neuron.entries import CacheEntry, scan
+from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import resolve, resolve_native, stranger, work_folder
@@ -141,13 +141,13 @@ def root(_: Config) -> Iterator[Finding]:
     if found.origin == "default" and not host.available() and not found.folder:
         yield Finding("ok", "no Neuron cache on this host")
         return
-    wrong = trouble(found.folder) if found.folder else None
+    wrong = trouble(found.folder, facts.CACHE_URL) if found.folder else None
     if wrong is None and found.path and (whose := standing(found.path)).whose != "own":
         run = ("" if stranger(found.path) else whose.mend) or new_folder(facts.CACHE_URL)
         wrong = Finding("problem", f"{found.path} is not used: somebody else can change it; {whose.why}", run=run)
     if not found.warnings and wrong is None:
         yield Finding("ok", f"{found.path or found.url} ({found.origin})")
-    repair = f"see `cachekit doctor`; {facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
+    repair = f"{facts.CC_FLAGS} and {facts.CACHE_URL} say where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, repair)
     if wrong is not None:
@@ -202,7 +202,7 @@ def foreign(_: Config) -> Iterator[Finding]:
 def native(_: Config) -> Iterator[Finding]:
     """TorchNeuron's cache: which compiler made a graph is in no name, so a folder of several serves either's."""
     found = resolve_native()
-    repair = f"see `cachekit doctor`; {facts.NATIVE_ROOT_VARIABLE} says where it is"
+    repair = f"{facts.NATIVE_ROOT_VARIABLE} says where it is"
     for warning in found.warnings:
         yield Finding("problem", warning, repair)
     if not found.folder:
@@ -233,10 +233,7 @@ def native(_: Config) -> Iterator[Finding]:
 
 def _entries() -> Sequence[CacheEntry]:
     place = resolve().path
-    try:
-        return scan(place).entries if place else ()
-    except FileNotFoundError:
-        return ()
+    return scan_if_there(place).entries if place else ()
 
 
 def _remove(path: Path) -> str:

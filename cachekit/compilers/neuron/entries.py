@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron.host import public
 from cachekit.errors import CompileError
 from cachekit.text import cause_of
 
@@ -25,8 +27,7 @@ STATES: tuple[State, ...] = ("success", "failed", "locked", "empty", "done-witho
 OURS = ".cachekit-"  # how the names of our own unfinished work begin
 
 
-@dataclass(frozen=True, slots=True)
-class CacheEntry:
+class CacheEntry(Struct, frozen=True):
     """A module on disk, as it was when it was looked at."""
 
     compiler: str  # the compiler's folder, `neuronxcc-<version>`
@@ -65,22 +66,25 @@ class CacheEntry:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """Something in a cache that is no module."""
 
     path: Path  # where it lies
     reason: str  # what it is, or why it was not looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Struct, frozen=True):
     """What a cache holds, sorted by compiler and name."""
 
     root: Path
     entries: tuple[CacheEntry, ...]  # its modules
     unknown: tuple[Unknown, ...]  # the rest
     compilers: tuple[str, ...] = ()  # the compilers' folders, those without modules too
+
+    def of(self, version: str) -> list[CacheEntry]:
+        """The modules of one compiler version, with any commit."""
+        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{public(version)}"
+        return [entry for entry in self.entries if public(entry.compiler) == wanted]
 
 
 def classify(names: Iterable[str]) -> State:
@@ -128,6 +132,14 @@ def scan(root: Path) -> Scan:
     entries.sort(key=lambda entry: (entry.compiler, entry.name))
     unknown.sort(key=lambda one: one.path)
     return Scan(root, tuple(entries), tuple(unknown), tuple(sorted(compilers)))
+
+
+def scan_if_there(root: Path) -> Scan:
+    """As `scan`; a root that nobody has made yet holds nothing."""
+    try:
+        return scan(root)
+    except FileNotFoundError:
+        return Scan(root, (), ())
 
 
 def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], unknown: list[Unknown]) -> None:

@@ -375,7 +375,6 @@ COMPILE_EXIT_IN_TEXT = re.compile(
 )
 
 # --- devices ------------------------------------------------------------------------------------------------------
-PRODUCT_NAME = "/sys/devices/virtual/dmi/id/product_name"  # the instance type on EC2 [ON]
 INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]{0,20}\.[a-z0-9-]{1,30}")
 NEURON_LS_JSON = "--json-output"
 NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without driver or device [SDK]

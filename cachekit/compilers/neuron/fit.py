@@ -7,16 +7,16 @@ on no machine that is known, because a wrong one is only found out by the device
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cachekit.compilers.graphs import Graph
 from cachekit.compilers.neuron import facts, flags, neff
 from cachekit.text import cause_of
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """What a module's folder and flags say of its NEFF; empty and 0 for what they do not say."""
 
     compiler: str = ""  # the version in `neuronxcc-<version>`

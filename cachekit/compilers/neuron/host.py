@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -34,8 +33,7 @@ INSTALL = _install(REQUIRED)
 INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
-@dataclass(frozen=True, slots=True)
-class NeuronHost:
+class NeuronHost(Struct, frozen=True):
     """What Neuron is on a machine."""
 
     packages: Mapping[str, str]  # versions by package, with their `+<commit>` where it is known
@@ -45,7 +43,7 @@ class NeuronHost:
     instance: str  # machine type; empty where it is not known
     here: bool  # it is this machine
     # Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
-    open: Mapping[str, str] = field(default_factory=dict)
+    open: Mapping[str, str] = {}
 
 
 def public(version: str) -> str:

@@ -12,9 +12,10 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from cachekit.compilers.foreign import Unfit
 from cachekit.compilers.neuron import facts, place
@@ -29,8 +30,7 @@ from cachekit.store.record import File, Module
 from cachekit.text import cause_of
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     """What was taken from a compiler cache dir."""
 
     harvest: Harvest | None  # for the record; None where nothing was fit

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cachekit import process
 from cachekit.compilers.neuron import facts
@@ -15,8 +16,7 @@ from cachekit.compilers.neuron.root import resolve
 CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A process of this host, as far as it can be seen."""
 
     pid: int  # its number
@@ -36,8 +36,7 @@ class Process:
         return self.name in facts.COMPILER_PROCESSES
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """What can be known of this host when a lock is judged."""
 
     processes: tuple[Process, ...]  # all that can be seen

@@ -11,9 +11,10 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from cachekit import redact
 from cachekit.compilers.adapter import CachePlace
@@ -78,8 +79,7 @@ def _stranger(entry: os.DirEntry[str]) -> str:
         return f"{entry.path} cannot be looked at: {cause_of(error)}"
 
 
-@dataclass(frozen=True, slots=True)
-class CacheRoot:
+class CacheRoot(Struct, frozen=True):
     """The compiler cache dir of torch-neuronx's cache."""
 
     url: str  # as it was said, but for a secret in it, or the default

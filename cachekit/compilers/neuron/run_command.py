@@ -11,8 +11,9 @@ import shlex
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cachekit import start
 from cachekit.compilers.neuron import cores, facts, options
@@ -22,8 +23,7 @@ from cachekit.process import SUBREAPER
 from cachekit.recipe import Recipe
 
 
-@dataclass(frozen=True, slots=True)
-class RunCommand:
+class RunCommand(Struct, frozen=True):
     """One run of the workers of a recipe on this host."""
 
     run: Run  # the run, in Neuron's cache root on this host

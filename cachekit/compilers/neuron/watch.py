@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cachekit.compilers.neuron import compile_entries, facts, locks, options, remembered
-from cachekit.compilers.neuron.entries import CacheEntry, scan
+from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.fit import Check
 from cachekit.compilers.neuron.flags import wrapper_options
-from cachekit.compilers.neuron.host import NeuronHost, public
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.log.event import Event, module_in
 from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import Log
@@ -235,7 +235,7 @@ class NeuronWatch(Watch):
     def complete(self, tell: Sink) -> None:
         """Judge by the files, and compile what was extracted and is not there."""
         self._log.add_all(self._reader.close())
-        needed = self._needed()
+        needed = self._needed(self._entries())
         if lost := sorted(set(self._log.modules) - {entry.name for entry in needed}):
             raise CompileError(
                 f"{len(lost)} of {len(self._log.modules)} graphs are not in {self._root}",
@@ -253,30 +253,19 @@ class NeuronWatch(Watch):
             again=facts.RETRY_FLAG in self._wrapper and not self._npc,
         )
 
-    def _needed(self) -> list[CacheEntry]:
+    def _needed(self, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
         """Every module that the trial reported; where the log says nothing, every one that is new."""
         reported = set(self._log.modules)
-        entries = self._entries()
         if reported:
             return [entry for entry in entries if entry.name in reported]
         return [entry for entry in entries if self._before.get(entry.module) != entry.state]
 
     def _entries(self) -> list[CacheEntry]:
-        """The modules of this compiler in the root."""
-        try:
-            everything = scan(self._root)
-        except FileNotFoundError:
-            return []
-        folders = self._folders(everything.compilers)
-        return [entry for entry in everything.entries if entry.compiler in folders]
-
-    def _folders(self, there: Sequence[str]) -> frozenset[str]:
-        """This compiler's folders: named in the log, or its version with any commit."""
-        if self._log.compilers:
-            return frozenset(self._log.compilers)
-        version = self._machine.packages[facts.COMPILER_PACKAGE]
-        wanted = f"{facts.COMPILER_DIRECTORY_PREFIX}{public(version)}"
-        return frozenset(name for name in there if public(name) == wanted)
+        """The modules of this compiler in the root: of the folders that the log names, or of its version."""
+        found, named = scan_if_there(self._root), self._log.compilers
+        if named:
+            return [entry for entry in found.entries if entry.compiler in named]
+        return found.of(self._machine.packages[facts.COMPILER_PACKAGE])
 
     def observed(self, told: Observed = UNTOLD) -> Observed:
         self._log.add_all(self._reader.close())
@@ -285,9 +274,10 @@ class NeuronWatch(Watch):
         found = set(self._log.hits) - set(compiled)
         if self._trial:
             found |= set(self._log.extracted) - set(compiled)
-        names = {entry.name: entry.module for entry in self._entries()}
+        entries = self._entries()
+        names = {entry.name: entry.module for entry in entries}
         # What a training used must be finished to be kept; what a trial needs has been seen to.
-        needed = [entry.module for entry in self._needed() if self._trial or entry.finished]
+        needed = [entry.module for entry in self._needed(entries) if self._trial or entry.finished]
         return Observed(
             found=len(found),
             compiled=len(compiled),
@@ -299,7 +289,7 @@ class NeuronWatch(Watch):
         )
 
     def needs(self) -> frozenset[str]:
-        return frozenset(entry.module for entry in self._needed())
+        return frozenset(entry.module for entry in self._needed(self._entries()))
 
     def _notes(self) -> tuple[str, ...]:
         """Workers that used other graphs than the rest: with collectives in them such a run can stop [sdk#779]."""

@@ -188,6 +188,6 @@ def grouped(notes: Iterable[Note]) -> list[str]:
     return [f"{', '.join(whats)}: {why}" for why, whats in groups.items()]
 
 
-def slug(words: str, otherwise: str = "imported") -> str:
+def slug(words: str) -> str:
     """A recipe's name out of any words."""
-    return re.sub(r"[^a-z0-9._-]+", "-", words.lower()).strip("-._")[:80].strip("-._") or otherwise
+    return re.sub(r"[^a-z0-9._-]+", "-", words.lower()).strip("-._")[:80].strip("-._") or "imported"

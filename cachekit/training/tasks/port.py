@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from msgspec import Struct
 
 from cachekit.recipe.schema import TaskName
 from cachekit.training.data import Split
@@ -23,8 +23,7 @@ Array = np.ndarray[Any, Any]
 Encode = Callable[[Sequence[Feature]], Mapping[str, torch.Tensor]]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """A task made ready for one job.
 
     Compiled training has one graph a shape: `collate` gives every batch the same shapes, whatever the rows are.
@@ -56,8 +55,7 @@ class Work:
     begin: Callable[[int], None] | None = None
 
 
-@dataclass(frozen=True)
-class Collator:
+class Collator(Struct, frozen=True):
     """Makes a batch of features: the tensors that the model is given, and the labels.
 
     Attributes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from msgspec import Struct
 
 from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import Recipe, tasks
@@ -150,8 +150,7 @@ def decoder(tokenizer: Any, *, labelled: bool) -> Greedy:
     return Greedy(pad=tokenizer.pad_token_id, end=end, first=first, labelled=labelled)
 
 
-@dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(Struct, frozen=True):
     """What an encoder-decoder writes, greedily, in passes that are all the graph of an evaluation batch.
 
     The usual loop asks for one token at a time, from inputs that grow: each length is a graph of its own. Here each

@@ -6,7 +6,6 @@ A window without the whole answer says so by pointing at its first special token
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,18 @@ LABELS = ("start_positions", "end_positions")
 _AT_ONCE = 1000  # rows that are tokenized together
 
 
-@dataclass(frozen=True)
 class Windows(Sequence[Feature]):
     """Windows over the texts of a split, tokenized.
 
-    Attributes:
+    Args:
         split: The rows.
         columns: By name, arrays of one entry a window: what the model is given; LABELS, the tokens at which the first
             answer starts and ends; `row`, the number of the window's row; `none`, the token that stands for no answer;
             and, but for training, `offsets`, see `squad.Scores`.
     """
 
-    split: Split
-    columns: Mapping[str, Array]
+    def __init__(self, split: Split, columns: Mapping[str, Array]) -> None:
+        self.split, self.columns = split, columns
 
     def __len__(self) -> int:
         return len(self.columns["row"])

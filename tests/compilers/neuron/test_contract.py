@@ -208,7 +208,7 @@ def test_a_wrong_fact_is_found(whole, monkeypatch, fact, value, name):
         ("warm", "Extracting graphs", "extraction-line"),
     ],
 )
-def test_another_wording_is_found(whole, step, words, name):
+def test_another_text_is_found(whole, step, words, name):
     before = whole.steps[step]
     other = structs.replace(
         before, log=re.sub(words, "Something else", before.log), said=re.sub(words, "Something else", before.said)

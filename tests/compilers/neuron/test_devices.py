@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachekit import host
 from cachekit.compilers.neuron.devices import (
     DeviceListError,
     Devices,
@@ -156,10 +157,11 @@ def test_a_tool_that_fails_says_why(tool):
     ("text", "name"),
     [("trn1.2xlarge\n", "trn1.2xlarge"), ("u-6tb1.metal", "u-6tb1.metal"), ("Standard PC (Q35)\n", ""), ("", "")],
 )
-def test_the_instance_type_of_the_firmware(tmp_path, text, name):
+def test_the_instance_type_of_the_firmware(tmp_path, monkeypatch, text, name):
+    monkeypatch.setattr(host, "PRODUCT", tmp_path / "product_name")
+    assert host_instance_type() == ""
     (tmp_path / "product_name").write_text(text)
-    assert host_instance_type(tmp_path / "product_name") == name
-    assert host_instance_type(tmp_path / "absent") == ""
+    assert host_instance_type() == name
 
 
 # --- real output --------------------------------------------------------------------------------------------------

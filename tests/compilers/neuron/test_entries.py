@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cachekit.compilers.neuron import entries, locks
+from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import STATES, classify, scan
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.root import resolve
 from cachekit.disk import file_system
 from tests.compilers.neuron.neuron_trees import COMPILER, FILES, OTHER, make, module_name
@@ -257,3 +260,17 @@ def test_a_real_listing_is_understood(tmp_path):
     found = scan(tmp_path / "cache")
     assert [entry.state for entry in found.entries] == ["success", "success"]
     assert {one.path.name for one in found.unknown} == {"model.pt", "neuron_config.json"}
+
+
+def test_a_root_is_looked_through_once_before_a_restore(tmp_path, monkeypatch):
+    """Of whatever commit, the modules of this compiler's version are its own."""
+    for number, compiler in enumerate((COMPILER, COMPILER, COMPILER.replace("6f180f47", "0000abcd"), OTHER)):
+        make(tmp_path, "locked", number, compiler=compiler)
+    looks = []
+    monkeypatch.setattr(entries, "scan", lambda folder: looks.append(folder) or scan(folder))
+    judged = []
+    monkeypatch.setattr(locks, "examine", lambda found: judged.extend(found) or [])
+    neuron = Neuron(NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True))
+    neuron.make_way(tmp_path, lambda _: None)
+    assert len(looks) == 1
+    assert sorted({one.compiler for one in judged}) == sorted({COMPILER, COMPILER.replace("6f180f47", "0000abcd")})

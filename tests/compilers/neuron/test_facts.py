@@ -28,8 +28,6 @@ ALLOWED = {
     ("compilers/neuron/neff/read.py", "neff.json"),
     ("compilers/registry.py", "neuronxcc-"),  # asked at every start, as the next
     ("compilers/neuron/adapter.py", "neuronxcc-"),
-    ("store/provenance.py", facts.PRODUCT_NAME),  # of any machine on EC2, as the next
-    ("recipe/price.py", facts.PRODUCT_NAME),
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
 }
 OWN = {"--target", "--output"}  # options that cachekit's own verbs have as well

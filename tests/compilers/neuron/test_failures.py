@@ -17,7 +17,7 @@ BANNER = """\
 """
 TICKET = "Please open a support ticket at https://github.com/aws-neuron/aws-neuron-sdk/issues/new"
 
-# Text, how the process ended, class, code. The wordings are published ones, with other numbers.
+# Text, how the process ended, class, code. The texts are published ones, with other numbers.
 CASES = [
     # device memory
     (f"{COMMAND} 2026-07-29T1:0:0Z [ERROR] [NCC_EOOM002] Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB",

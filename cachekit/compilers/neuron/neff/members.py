@@ -9,7 +9,6 @@ from __future__ import annotations
 import tarfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import IO, cast
 
 from msgspec import Struct
@@ -144,8 +143,7 @@ class _Headers:
         return self.last
 
 
-@dataclass(slots=True)
-class TarMember:
+class TarMember(Struct):
     """A regular file in the tar: its name without a leading "./", its size, and its body while it is the current one.
 
     `sound` is false for a name that leaves the folder when it is unpacked; such a member is passed over.
@@ -158,7 +156,7 @@ class TarMember:
     group: str
     sound: bool
     _stream: Unpacked
-    _left: int = field(init=False)
+    _left: int = 0  # bytes of the body
 
     def __post_init__(self) -> None:
         self._left = self.size
@@ -177,8 +175,7 @@ class TarMember:
             yield piece
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """What passed by without being a regular file with an ordinary name."""
 
     members: int = 0

@@ -1,4 +1,4 @@
-"""Wordings of Neuron's logs: older versions', of failures, and of reports."""
+"""What Neuron's logs say in words: those of older versions, of failures, and of reports."""
 
 # ruff: noqa: E501 - quoted lines are as long as they are
 

@@ -1,0 +1,66 @@
+"""Known secrets in a file that a compiler wrote: as they are, and packed."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from cachekit.store import leaks
+
+WANTED = {"HF_TOKEN": b"hf_0123456789abcdef", "OTHER": b"not there"}
+TEXT = b"a" * 3000 + WANTED["HF_TOKEN"] + b"b" * 3000
+
+
+def zipped(kind):
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", kind) as made:
+        made.writestr("first.txt", b"nothing")
+        made.writestr("folder/second.json", TEXT)
+    return target.getvalue()
+
+
+def tarred(data):
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as made:
+        for name in ("one", "two"):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data if name == "two" else bytes(len(data))))
+    return target.getvalue()
+
+
+FILES = {
+    "plain": TEXT,
+    "gzip": gzip.compress(TEXT),
+    "behind a header, as in a NEFF": bytes(1024) + gzip.compress(tarred(TEXT)),
+    "in a tar, as Inductor's archive": tarred(gzip.compress(TEXT)),
+    "the second of two streams": gzip.compress(b"nothing") + gzip.compress(TEXT),
+    "after what only looks packed": leaks.GZIP * 3 + leaks.ZIP * 3 + gzip.compress(TEXT),
+    "over the edge of a piece": gzip.compress(b"x" * (leaks.PIECE - 5) + TEXT[3000:]),
+    "zip": zipped(zipfile.ZIP_DEFLATED),
+    "zip that stores": zipped(zipfile.ZIP_STORED),
+    "cut off": gzip.compress(TEXT, 0)[:-8],
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_secret_is_seen_however_it_is_packed(tmp_path, kind):
+    path = tmp_path / "file"
+    path.write_bytes(FILES[kind])
+    assert leaks.holds(path, WANTED) == {"HF_TOKEN"}
+
+
+@pytest.mark.parametrize("data", [b"", b"nothing", gzip.compress(b"nothing"), leaks.GZIP, leaks.ZIP, leaks.ZIP * 99])
+def test_a_file_without_one_has_none(tmp_path, data):
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    assert leaks.holds(path, WANTED) == set()
+
+
+def test_what_unpacks_to_more_than_any_file_of_a_compiler_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(leaks, "INFLATED", 4 * leaks.PIECE)
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(bytes(64 * leaks.PIECE) + TEXT))
+    assert leaks.holds(path, WANTED) == set()
