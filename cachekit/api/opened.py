@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cachekit.events import Journal
     from cachekit.recipe.price import Prices
     from cachekit.store import Store
-    from cachekit.verbs.pins import Named
     from cachekit.verbs.session import Session
 
 Progress = Callable[[dict[str, Any]], None]
@@ -203,20 +202,11 @@ class Opened:
             source = self._source(recipe, machine=machine)
             yield opened, prepare(loaded, opened.compiler, source, salt=opened.config.trust.salt)
 
-    def _named(self, entry: AnyEntry) -> Named:
+    def _named(self, entry: AnyEntry) -> naming.Named:
         """The key that somebody means, or its first digits; a recipe's on the machine that is meant."""
-        from cachekit.compilers.prepare import prepare
-        from cachekit.verbs.pins import Named
-
         if isinstance(entry, Record):
-            return Named(entry.key, entry.recipe)
-        one = self._variant(entry)
-        if not one.name:
-            loaded = one.load()
-            salt = self._config().trust.salt
-            return Named(prepare(loaded, self._elsewhere().select(loaded), salt=salt).key, loaded.name)
-        key = naming.key_of(self._config(), one, self._elsewhere())
-        return Named(key) if key == one.name.lower() else Named(key, one.name)
+            return naming.Named(entry.key, entry.recipe)
+        return naming.named(self._variant(entry), self._elsewhere(), self._config().trust.salt)
 
 
 def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:

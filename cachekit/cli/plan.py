@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
 from cachekit import api
 from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.values import builtins
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -205,7 +202,7 @@ def meaning(change: Told, indent: int) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    words = "(absent)" if value is UNSET else str(builtins(value))
+    words = out.value(value)
     return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
 
 

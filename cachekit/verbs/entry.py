@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cachekit.errors import UnknownNameError, UntrustedError, UsageError
 from cachekit.key.canonical import FEWEST_DIGITS
 from cachekit.recipe import zoo
-from cachekit.remotes.judging import HINT
 
 if TYPE_CHECKING:
     from cachekit.compilers.elsewhere import Elsewhere
-    from cachekit.config import Config
     from cachekit.recipe.variant import Variant
     from cachekit.store import IndexRow, Store
     from cachekit.store.record import Record
@@ -35,24 +35,39 @@ def check_contradiction(*, require_warm: bool, recache: bool) -> None:
         )
 
 
-def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -> str:
-    """The key of a recipe that is named; any other name is taken for the beginning of a key.
+class Named(Struct, frozen=True):
+    """What a person means.
+
+    Attributes:
+        key: The key, or the first digits of one.
+        recipe: The recipe's name, if it was one.
+    """
+
+    key: str
+    recipe: str = ""
+
+
+def named(variant: Variant, machine: Elsewhere, salt: str) -> Named:
+    """The key of a recipe; a name that is no recipe's is taken for the beginning of a key.
 
     Args:
-        config: Settings.
         variant: The recipe, or the key.
-        machine: Which its key is for, where that is not this one.
+        machine: Which the recipe's key is for.
+        salt: Of the settings.
+
+    Raises:
+        UnknownNameError: It is neither.
     """
-    from cachekit.compilers import select
     from cachekit.compilers.prepare import prepare
 
     name = variant.name
     try:
-        zoo.recipe_path(name)
+        if name:
+            zoo.recipe_path(name)
     except UnknownNameError as error:
         if is_key(name):
-            return name.lower()
-        if name and HEXADECIMAL.issuperset(name.lower()):
+            return Named(name.lower())
+        if HEXADECIMAL.issuperset(name.lower()):
             raise UnknownNameError(
                 error.message,
                 hint=f"if it is meant as a key, give {FEWEST_DIGITS} digits or more: `cachekit store ls`",
@@ -61,8 +76,7 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
             error.message, cause="nor is it the beginning of a key, which has the digits 0-9 and a-f", hint=error.hint
         ) from None
     loaded = variant.load()
-    compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
-    return prepare(loaded, compiler, name, salt=config.trust.salt).key
+    return Named(prepare(loaded, machine.select(loaded), salt=salt).key, name or loaded.name)
 
 
 def is_key(name: str) -> bool:
@@ -104,6 +118,8 @@ def find(store: Store, beginning: str) -> Record:
     row = row_of(store.by_prefix(beginning), beginning)
     record = store.read(row.place)
     if record is None and (reason := store.refusal.reason(row.key)):
+        from cachekit.remotes.judging import HINT
+
         raise UntrustedError(f"the store's record {row.key[:12]} is not used", cause=f"it is {reason}", hint=HINT)
     if record is None:
         raise UnknownNameError(

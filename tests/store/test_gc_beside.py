@@ -13,7 +13,8 @@ from cachekit.remotes.push import push
 from cachekit.store import removal, rwlock
 from cachekit.store.compile_lock import CompileLock
 from cachekit.store.gc import Keep, gc
-from cachekit.verbs.pins import Named, pin, unpin
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin, unpin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm

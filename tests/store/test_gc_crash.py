@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cachekit.store.gc import Keep
-from cachekit.verbs.pins import Named, pin
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin
 from cachekit.verbs.verify import verify
 from tests.store.aged_store import age
 from tests.store.crash.server import calls

@@ -6,7 +6,8 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.gc import Keep
 from cachekit.store.verify import Count
 from cachekit.units import parse_age, parse_size
-from cachekit.verbs.pins import Named, pin, pins, unpin
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin, pins, unpin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
