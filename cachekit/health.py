@@ -17,7 +17,7 @@ from cachekit import disk, private
 from cachekit.config import Config
 from cachekit.text import count
 
-HOUR, DAY = 3600.0, 86400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
 FEW = 5000  # files: an Inductor cache is hundreds of them
 
@@ -112,7 +112,7 @@ def _usage(how: str, place: Path) -> str:
 def age(seconds: float) -> str:
     """A time that is past, for people."""
     if seconds < HOUR:
-        return count(round(max(seconds, 0) / 60), "minute")
+        return count(round(seconds / 60), "minute") if seconds >= MINUTE else "less than a minute"
     return count(round(seconds / HOUR), "hour") if seconds < 2 * DAY else count(round(seconds / DAY), "day")
 
 

@@ -162,16 +162,18 @@ def imported(answer: Imported) -> list[str]:
     """An import of a Neuron cache for people."""
     would = "would be " if answer.dry_run else ""
     added = f"{out.count(answer.added, 'module')} {would}added, {out.size(answer.bytes)}"
-    rest = f"{answer.known} known already, {len(answer.left)} left"
+    rest = f"{answer.known} known already, {len(answer.left)} left out"
     lines = [f"{answer.folder}: {added}; {rest}"]
     for record in answer.records:
         counts = f"{out.count(len(record.added), 'module')} {would}added, {len(record.known)} known"
         key = f", key {record.key[:16]}" if record.key else ""
         lines.append(f"  {record.compiler}: {counts}{key}")
-    lines += _some("left", [f"{item.module}: {item.reason}" for item in answer.left])
-    lines += _some("not modules", [f"{item.path}: {item.reason}" for item in answer.unknown])
+    lines += _some("left out", [(item.module, item.reason) for item in answer.left])
+    lines += _some("not modules", [(str(item.path), item.reason) for item in answer.unknown])
     return lines
 
 
-def _some(title: str, lines: list[str]) -> list[str]:
-    return [f"  {title}:", *out.some([f"    {line}" for line in lines], SHOWN, 4)] if lines else []
+def _some(title: str, items: list[tuple[str, str]]) -> list[str]:
+    told = [line for name, reason in items[:SHOWN] for line in (f"    {name}", *out.labelled("      ", reason))]
+    more = out.some([name for name, _ in items], SHOWN, 4)[SHOWN:]
+    return [f"  {title}:", *told, *more] if items else []

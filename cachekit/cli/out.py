@@ -179,7 +179,7 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
 def note(line: str) -> None:
     """Tell something on stderr, unless quiet."""
     if not _style.quiet:
-        _tell(plain(line))
+        _tell("\n".join(each for part in plain(line).split("\n") for each in _folded(part)))
 
 
 def warning(line: str, *, minor: bool = False) -> None:

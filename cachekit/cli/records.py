@@ -54,7 +54,7 @@ def listed(found: list[Listed], home: str) -> list[str]:
             row.directory,
             str(row.graphs),
             out.size(row.bytes),
-            out.duration(row.compile_seconds),
+            out.duration(row.compile_seconds) if row.compile_seconds else "-",
             row.created[:10],
         ]
         rows.append([cells[0], *(same.setdefault(cell, cell) for cell in cells[1:])])
@@ -78,11 +78,11 @@ def shown(answer: StoredRecord) -> list[str]:
         if answer.key_of_ingredients == answer.key
         else "hashing them does NOT give this key"
     )
-    took = out.duration(answer.compile_seconds)
+    took = f", compiled in {out.duration(answer.compile_seconds)}" if answer.compile_seconds else ""
     lines = [
         f"key        {answer.key}",
         f"recipe     {answer.recipe}",
-        f"compiler   {answer.directory}, {out.count(answer.graphs, 'graph')}, compiled in {took}",
+        f"compiler   {answer.directory}, {out.count(answer.graphs, 'graph')}{took}",
         f"made       {out.moment(made.created)} by {made.user}@{made.host} {made.instance}".rstrip(),
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
         *_origin(answer),

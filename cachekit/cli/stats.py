@@ -113,8 +113,8 @@ def summary(answer: Stats) -> list[str]:
         when = f" since {scope.since}" if scope.since else ""
         return [f"no run of the store at {answer.home} is known{when}; next: cachekit warm RECIPE"]
     if scope.run:
-        one = f"{last.verb} " if last and last.run == scope.run else ""
-        lines = [f"{one}run {scope.run}", *_columns([("", total)])]
+        one = f"{last.verb} " if last and last.run == scope.run else "run "
+        lines = [f"{one}{scope.run}", *_columns([("", total)])]
     else:
         days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"
         lines = [f"{out.count(total.runs, 'run')}, {days}"]
@@ -158,7 +158,7 @@ _LINES: list[tuple[str, Any]] = [
     ("graphs found", lambda f: f.graphs_found and str(f.graphs_found)),
     ("of these reused", lambda f: f.graphs_reused and str(f.graphs_reused)),
     ("graphs compiled", lambda f: f.graphs_compiled and str(f.graphs_compiled)),
-    ("compiling took", lambda f: f.compile_seconds and out.duration(f.compile_seconds)),
+    ("compiling took", lambda f: f.graphs_compiled and out.duration(f.compile_seconds)),
     ("waits for others", lambda f: f.waits and f"{f.waits}, {out.duration(f.waited_seconds)}"),
     ("bytes restored", lambda f: f.bytes_restored and out.size(f.bytes_restored)),
     ("bytes fetched", lambda f: f.bytes_fetched and out.size(f.bytes_fetched)),
@@ -214,5 +214,5 @@ def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
 
 def _name(heading: str, name: str) -> str:
     if not name:
-        return "(none)"
+        return f"(no {heading})"
     return name if heading in PERIODS or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004

@@ -49,31 +49,36 @@ def human(answer: Verified) -> list[str]:
     repaired = [one for one in problems if one.repaired]
     bad = [one for one in problems if not one.repaired]
     for one in repaired[:SHOWN]:
-        lines += out.labelled("repaired  ", f"{_name(one)}: from {one.repaired}")
+        lines += out.labelled("repaired    ", f"{_name(one)}: from {one.repaired}")
     for one in bad[:SHOWN]:
         why = f"; not repaired: {one.left}" if one.left else ""
-        lines += out.labelled("bad       ", f"{_name(one)}: {one.reason}{why}")
+        lines += out.labelled("bad         ", f"{_name(one)}: {one.reason}{why}")
     if more := max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0):
-        lines.append(f"          … and {more} more (--format json)")
+        lines.append(f"            ... and {more} more (--format json)")
     came = answer.origins
-    sources = {"from your own remotes": came.owner, "signed": came.signed, "taken whoever made them": came.anybody}
-    told = ", ".join([f"{came.here} made here", *(f"{count} {words}" for words, count in sources.items() if count)])
-    lines.append(f"trust     {told}: {f'{len(came.revoked)} revoked' if came.revoked else 'none revoked'}")
+    sources = {
+        "made here": came.here,
+        "from places of yours": came.owner,
+        "signed": came.signed,
+        "taken from anybody (--trust-all)": came.anybody,
+    }
+    if told := ", ".join(f"{count} {words}" for words, count in sources.items() if count):
+        lines += out.labelled("trust       ", f"{told}; {len(came.revoked) or 'none'} revoked")
     for gone in came.revoked[:SHOWN]:
-        lines += out.labelled("revoked   ", f"{gone.key[:12]} {gone.recipe}: {gone.reason}")
+        lines += out.labelled("revoked     ", f"{gone.key[:12]} {gone.recipe}: {gone.reason}")
     for kept in came.kept[:SHOWN]:
-        lines += out.labelled("kept      ", f"{kept.key[:12]} {kept.recipe} is not given to others: {kept.reason}")
+        lines += out.labelled("kept        ", f"{kept.key[:12]} {kept.recipe} is not given to others: {kept.reason}")
     for note in answer.notes[:SHOWN]:
-        lines += out.labelled("odd       ", note)
+        lines += out.labelled("note        ", note)
     if answer.of_later_versions:
-        lines.append(f"unknown   {out.count(answer.of_later_versions, 'record')} of a later cachekit")
+        lines.append(f"unknown     {out.count(answer.of_later_versions, 'record')} of a later cachekit")
     for count, words in ((answer.orphans, "of no record"), (answer.garbage, "left by processes that are gone")):
         if count.files:
             size = out.size(count.bytes)
-            lines.append(f"spare     {out.count(count.files, 'file')}, {size}, {words}: cachekit store gc")
+            lines.append(f"garbage     {out.count(count.files, 'file')}, {size}, {words}: cachekit store gc")
     if answer.quarantined.files:
         size = out.size(answer.quarantined.bytes)
-        lines.append(f"aside     {out.count(answer.quarantined.files, 'file')}, {size}, in quarantine")
+        lines.append(f"quarantine  {out.count(answer.quarantined.files, 'file')}, {size}, set aside")
     return lines
 
 

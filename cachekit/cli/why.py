@@ -141,7 +141,7 @@ def of_run(answer: RunWhy) -> list[str]:
     if answer.untold:
         lines = out.labelled("", f"{head}what it compiled is not known: {_unfinished(answer)}")
     elif not answer.compiled and not answer.built:
-        lines = out.labelled("", f"{head}compiled nothing; {found} found")
+        lines = out.labelled("", f"{head}compiled nothing; {out.count(found, 'graph')} found")
     elif answer.planned == "miss":
         lines = out.labelled("", f"{head}compiled {compiled}, as the plan was a miss")
     else:

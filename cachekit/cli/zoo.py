@@ -229,7 +229,8 @@ def listed(topic: str, rows: Sequence[RecipeRow | ModelRow | InstanceRow | Toolc
 
 
 def _parameters(model: ModelRow) -> str:
-    return f"{model.parameters / 1e6:.0f}M"
+    millions = model.parameters / 1e6
+    return f"{millions:.0f}M" if millions < 1000 else f"{millions / 1000:.1f}B"  # noqa: PLR2004
 
 
 def _price(row: InstanceRow, *, month: bool = False) -> str:
@@ -253,10 +254,10 @@ def in_full(entry: RecipeEntry | ZooModel | InstanceRow | ToolchainRow) -> list[
         for expected in entry.expect:
             lines += _expected(expected)
         return [*lines, f"  file     {entry.path}", "", *entry.text.rstrip("\n").split("\n")]
-    if entry.kind == "instance":
-        lines += out.labelled("  price per hour ", _price(entry))
     fields = builtins(entry)
     width = max(map(len, fields)) + 2
+    if entry.kind == "instance":
+        lines += _field("price_per_hour", _price(entry), width)
     for field, value in fields.items():
         if field not in {"kind", "name", "price", "price_per_hour"} and value not in (None, [], (), {}, ""):
             lines += _field(field, value, width)
@@ -309,8 +310,9 @@ def made(answer: NewRecipe) -> list[str]:
     """A new recipe: its text, or where it was written."""
     if not answer.path:
         return answer.text.rstrip("\n").split("\n")
-    left = out.count(len(answer.not_carried_over), "thing")
-    lines = [f"{answer.path}: {answer.recipe.task}, {left} not carried over"]
+    left = answer.not_carried_over
+    lost = f"{out.count(len(left), 'thing')} not carried over" if left else "everything carried over"
+    lines = [f"{answer.path}: {answer.recipe.task}, {lost}"]
     if answer.to_do:
         lines.append(f"  to be done first: {', '.join(note.what for note in answer.to_do)}")
     return [*lines, f"  next: cachekit plan {answer.path}"]

@@ -19,7 +19,11 @@ def of(recipe: Recipe) -> Path | None:
     if model.path:
         folder = Path(model.path)
         if not folder.is_dir():
-            raise RecipeError(f"model.path {folder} is not a folder", hint="it must hold config.json and weights")
+            raise RecipeError(
+                f"model.path {folder} is not a folder",
+                cause="" if folder.exists() else "there is nothing of that name",
+                hint="correct model.path: it names a folder with config.json and weights",
+            )
         return folder
     return _in_package(model.package) if model.package else None
 

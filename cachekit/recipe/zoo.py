@@ -124,7 +124,7 @@ def _root() -> Path:
 
 def recipes() -> dict[str, Path]:
     """The recipes that come along: name to file."""
-    return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"))}
+    return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"), key=lambda path: path.stem)}
 
 
 def tiny() -> Path:

@@ -19,14 +19,14 @@ from cachekit.errors import StoreError, UsageError
 from cachekit.private import opened
 from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
-from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, named, origin_of, refusal
 from cachekit.store import Store
 from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.store.partial import Partial
-from cachekit.store.record import DamagedRecordError, File, Record
+from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, file_path
 from cachekit.text import cause_of
 from cachekit.values import by_value
 
@@ -160,7 +160,7 @@ def _document(reader: Reader, member: Member, chunks: Iterator[bytes]) -> Shared
 
 
 def _whole(reader: Reader, member: Member, chunks: Iterator[bytes]) -> bytes:
-    if member.size > RECORD_LIMIT:
+    if member.size > LARGEST:
         raise reader.damaged(f"{member.path}: {member.size:,} bytes are too many for a record")
     raw = b"".join(chunks)
     if hashlib.sha256(raw).hexdigest() != member.sha256:
@@ -203,7 +203,7 @@ def _compare(reader: Reader, before: int, taken: _Taken) -> None:
     for one in shared:
         for module in one.record.modules:
             for file in module.files:
-                own = layout.file_path(module, file)
+                own = file_path(module, file)
                 allowed.add((own, file.size, file.sha256))
                 needed.add((one.places.get(file.sha256) or own, file.size, file.sha256))
     files = {(member.path, member.size, member.sha256) for member in reader.members[before:]}
@@ -244,9 +244,7 @@ def _merged(store: Store, shared: Shared) -> tuple[Record, State]:
         return record, "added"
     merged = document.merge(shared, Shared(mine)).record
     if merged == mine:
-        held = {module.name: module.files for module in mine.modules}
-        same = all(held.get(module.name) == module.files for module in record.modules)
-        return mine, "present" if same else "kept"
+        return mine, "present" if covers(mine, record) else "kept"
     return merged, "merged"
 
 

@@ -13,13 +13,27 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
+from cachekit.errors import IntegrityError
 from cachekit.remotes import layout
-from cachekit.store.record import DamagedRecordError, File, Record, from_document, marked, parse, serialise, to_document
+from cachekit.remotes.port import Storage
+from cachekit.store.record import (
+    LARGEST,
+    DamagedRecordError,
+    File,
+    Record,
+    file_path,
+    from_document,
+    is_archive,
+    marked,
+    parse,
+    serialise,
+    to_document,
+)
 
-RECORD_LIMIT = 64 << 20  # bytes of a document that are read
 TINY = 4096  # bytes of a file that travels inside of the record
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
@@ -40,7 +54,7 @@ class Shared(Struct, frozen=True):
     def paths(self) -> dict[str, tuple[File, str]]:
         """Each file, once, and the path where it lies, by SHA-256."""
         return {
-            file.sha256: (file, self.places.get(file.sha256) or layout.file_path(module, file))
+            file.sha256: (file, self.places.get(file.sha256) or file_path(module, file))
             for module in self.record.modules
             for file in module.files
         }
@@ -79,6 +93,26 @@ def read(raw: bytes) -> Shared | None:
     return Shared(record, _inline(inline, sizes), places)
 
 
+def listed(storage: Storage, path: str, revision: str, limit: int = LARGEST) -> Shared | None:
+    """The record at a path where a remote lists one; None where that is no record of this path, which a fetch reports.
+
+    Args:
+        storage: The remote.
+        path: The path.
+        revision: The remote's state.
+        limit: The largest document to read, in bytes.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    with suppress(DamagedRecordError, IntegrityError):  # the latter of a document without end, say
+        found = storage.read(path, revision, limit)
+        shared = read(found.data) if found else None
+        if shared is not None and layout.record_path(shared.record.place) == path:
+            return shared
+    return None
+
+
 def _inline(inline: Mapping[str, object], sizes: Mapping[str, int]) -> dict[str, bytes]:
     contents = {}
     for sha256, text in inline.items():
@@ -105,7 +139,7 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
     there = {module.name: module for module in theirs.record.modules}
     if mine.keys() <= there.keys():
         return theirs
-    if not there.keys() <= mine.keys() and any(map(layout.is_archive, (*mine.values(), *there.values()))):
+    if not there.keys() <= mine.keys() and any(map(is_archive, (*mine.values(), *there.values()))):
         return theirs
     modules = tuple(module for _, module in sorted({**mine, **there}.items()))
     # The larger record's figures stand for the whole.

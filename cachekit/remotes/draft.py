@@ -14,12 +14,12 @@ from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.remotes import document, layout
-from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.document import Shared
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
 from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
-from cachekit.store.record import DamagedRecordError, File, Record
+from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path
 
 
 class Offer(Struct, frozen=True):
@@ -206,7 +206,7 @@ class Comparison:
                     if not self._losses(offer) and entry.equals(document.write(offer.shared)):
                         same.append(offer)
                         continue
-                    found = self._storage.read(path, revision, RECORD_LIMIT)
+                    found = self._storage.read(path, revision, LARGEST)
                     token = found.token if found else ABSENT
                     shared, reused = self._merged(offer, found, revision, damaged, same)
             except TooLargeError as error:  # a document without end must not keep a team from its key
@@ -234,7 +234,7 @@ class Comparison:
         places = dict(one.shared.places)
         for module in one.shared.record.modules:
             for file in module.files:
-                place = places.get(file.sha256) or layout.file_path(module, file)
+                place = places.get(file.sha256) or file_path(module, file)
                 entry, other = lying.get(place), uploads.get(place)
                 if self._is_taken(place, entry, file) or (other and other.sha256 != file.sha256):
                     place = places[file.sha256] = layout.blob_path(file.sha256)

@@ -17,9 +17,7 @@ import msgspec
 
 from cachekit.errors import UsageError
 from cachekit.store.layout import Place
-from cachekit.store.record import RelativePath, file_path, is_archive
-
-__all__ = ["file_path", "is_archive"]
+from cachekit.store.record import RelativePath
 
 ROOT = "cachekit/v1"
 CARD = "README.md"

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from msgspec import structs
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError
 from cachekit.remotes import document, layout
-from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.document import Shared
 from cachekit.remotes.fetch import Judge, Pulled, pull
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.lock_file import Locked
-from cachekit.store.record import DamagedRecordError, Record
-
-
-def covers(record: Record, wanted: Record) -> bool:
-    """Whether a record has every module of another one, with the same bytes."""
-    held = {module.name: module.files for module in record.modules}
-    return all(held.get(module.name) == module.files for module in wanted.modules)
+from cachekit.store.record import Record, covers, file_path
 
 
 def holder(remotes: Remotes, record: Record) -> Found | None:
@@ -125,15 +118,11 @@ def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[
         RemoteError, AuthError: It cannot be asked.
     """
     with remote.call() as storage:
-        shared = None
-        with suppress(DamagedRecordError, IntegrityError):
-            found = storage.read(layout.record_path(record.place), revision, RECORD_LIMIT)
-            shared = document.read(found.data) if found else None
-        # In another key's record the same files would be signed for that one.
-        if shared is not None and shared.record.place == record.place and covers(shared.record, record):
+        shared = document.listed(storage, layout.record_path(record.place), revision)
+        if shared is not None and covers(shared.record, record):
             return shared
         # Artifacts are never overwritten by a push: they may be there without a record that names them.
-        own = {layout.file_path(module, file): file for module in record.modules for file in module.files}
+        own = {file_path(module, file): file for module in record.modules for file in module.files}
         spare = {layout.blob_path(file.sha256) for file in own.values()}
         there = storage.stat(sorted({*own, *spare}), revision)
     places: dict[str, str] = {}

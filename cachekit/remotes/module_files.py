@@ -17,14 +17,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit import files
-from cachekit.errors import IntegrityError
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
-from cachekit.remotes.document import RECORD_LIMIT, Shared
 from cachekit.remotes.fetch_files import LANES, Fetch, Fetched, WantedFile, inline_files
 from cachekit.remotes.port import Entry, Storage, git_digest
 from cachekit.store import Store
-from cachekit.store.record import DamagedRecordError, File
+from cachekit.store.record import LARGEST, File, file_path
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}")
@@ -52,22 +50,15 @@ def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
         entry.path
         for compiler in sorted({name.partition("/")[0] for name in wanted})
         for entry in storage.list(f"{layout.RECORDS}/{compiler}", revision)
-        if entry.path.endswith(".json") and entry.size <= RECORD_LIMIT
+        if entry.path.endswith(".json") and entry.size <= LARGEST
     ]
 
-    def read(path: str) -> Shared | None:
-        try:
-            found = storage.read(path, revision, RECORD_LIMIT)
-            return document.read(found.data) if found else None
-        except (DamagedRecordError, IntegrityError):
-            return None
-
     said = Vouched()
-    for shared in filter(None, each([partial(read, path) for path in paths], LANES)):
+    for shared in filter(None, each([partial(document.listed, storage, path, revision) for path in paths], LANES)):
         for module in shared.record.modules:
             for file in module.files if module.name in wanted else ():
                 if file.sha256 not in shared.places:
-                    said.digests.setdefault(layout.file_path(module, file), set()).add(file.sha256)
+                    said.digests.setdefault(file_path(module, file), set()).add(file.sha256)
                 if file.sha256 in shared.inline:
                     said.inline[file.sha256] = shared.inline[file.sha256]
     return said

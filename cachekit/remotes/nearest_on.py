@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError, UnknownNameError, UntrustedError
+from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedError
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
@@ -117,15 +117,13 @@ class Catalogue:
         Raises:
             RemoteError, AuthError: It cannot be asked.
         """
-        with suppress(DamagedRecordError, TooLargeError, IntegrityError):
-            found = storage.read(path, revision, largest)
-            shared = document.read(found.data) if found else None
-            if shared is not None and layout.record_path(shared.record.place) == path:
-                known = Known.of(shared.record)
-                if not self._remote.picks:  # else what anybody wrote would be told of another remote's record
-                    self._records.write(f"{known.key}.json", known)
-                return known
-        return None
+        shared = document.listed(storage, path, revision, largest)
+        if shared is None:
+            return None
+        known = Known.of(shared.record)
+        if not self._remote.picks:  # else what anybody wrote would be told of another remote's record
+            self._records.write(f"{known.key}.json", known)
+        return known
 
 
 def key_in(path: str) -> str:

@@ -163,13 +163,16 @@ class Repo(Struct, frozen=True):
 
 
 class Setup(Protocol):
-    """How a place for a team's cache is made: a module with these functions."""
+    """How a place for a team's cache is made: a module with these functions.
+
+    Each may raise UsageError: no place can have this name or kind; and RemoteError, AuthError, as `Storage` does.
+    """
 
     def look(self, repo: str, *, kind: str) -> Repo | None:
-        """See `hub.create.look`."""
+        """The place; None where there is none, or where the token may not see it."""
 
     def create(self, repo: str, *, kind: str, private: bool) -> Repo:
-        """See `hub.create.create`."""
+        """Make the place, if there is none; one that is there stays as it is, also if it is public."""
 
 
 class Storage(Protocol):

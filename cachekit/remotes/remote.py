@@ -18,13 +18,13 @@ from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.remotes import document, layout
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
-from cachekit.remotes.document import RECORD_LIMIT, Shared
+from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import HINT_BARE, Trust, beside_of, origin_of, refusal, untrusted
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, Origin
-from cachekit.store.record import DamagedRecordError
+from cachekit.store.record import LARGEST, DamagedRecordError
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Remote:
         revision = self.revision()
         try:
             with self.call() as storage:
-                found = storage.read(layout.record_path(place), revision, RECORD_LIMIT)
+                found = storage.read(layout.record_path(place), revision, LARGEST)
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
         if found is None:

@@ -172,6 +172,12 @@ def file_path(module: Module, file: File) -> str:
     return module.name if is_archive(module) else f"{module.name}/{file.path}"
 
 
+def covers(record: Record, wanted: Record) -> bool:
+    """Whether a record has every module of another one, with the same bytes."""
+    held = {module.name: module.files for module in record.modules}
+    return all(held.get(module.name) == module.files for module in wanted.modules)
+
+
 TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record's files
 
 

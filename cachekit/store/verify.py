@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit import files
+from cachekit import files, text
 from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.store.blobs import Depth
 from cachekit.store.garbage import garbage, quarantined
@@ -145,7 +145,8 @@ class Verified(Answer, frozen=True):
         if self.good and self.origins.revoked:
             gone = self.origins.revoked
             return UntrustedError(
-                f"{len(gone)} of {self.records} records are revoked: {', '.join(one.key[:12] for one in gone[:SHOWN])}",
+                f"{len(gone)} of {text.count(self.records, 'record')} {'is' if len(gone) == 1 else 'are'} revoked: "
+                + ", ".join(one.key[:12] for one in gone[:SHOWN]),
                 cause=f"{gone[0].recipe} is {gone[0].reason}",
                 hint="they are not used; the next plan of each sets it aside, or `cachekit store rm KEY`",
             )
@@ -154,7 +155,7 @@ class Verified(Answer, frozen=True):
         keys = sorted({key[:12] for problem in self.bad for key in problem.keys})
         first = self.bad[0]
         return IntegrityError(
-            f"{len(keys)} of {self.records} records cannot be used: {', '.join(keys[:SHOWN])}"
+            f"{len(keys)} of {text.count(self.records, 'record')} cannot be used: {', '.join(keys[:SHOWN])}"
             + (" and more" if len(keys) > SHOWN else ""),
             cause=f"{first.file or first.path}: {first.reason}",
             hint="warm them again, or `cachekit store rm KEY`" if self.repair else "cachekit store verify --repair",

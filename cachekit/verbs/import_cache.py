@@ -95,6 +95,7 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     with suppress(OSError):  # which the import itself tells of
         why = "--trust asks for signatures" if mode == "signed" else _stranger(folder)
     if why and mode != "all" and not dry_run:
+        _found(folder)  # what is no cache is refused as that
         raise refusal(str(folder), why, HINT_FOLDER)
     journal, origin = session.journal, Origin(str(folder), "all" if why else "owner")
     tell = lambda event: journal.show(**event)  # noqa: E731

@@ -8,11 +8,10 @@ from msgspec import structs
 
 from cachekit.compilers import registry
 from cachekit.errors import AuthError, CachekitError, RemoteError
-from cachekit.remotes.layout import is_archive
 from cachekit.remotes.push import Pushed, push
 from cachekit.remotes.remote import Remote
 from cachekit.store import Store
-from cachekit.store.record import Record
+from cachekit.store.record import Record, is_archive
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import Session, using_store

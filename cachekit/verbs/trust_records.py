@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedError, UsageError
+from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, document, layout
-from cachekit.remotes.document import RECORD_LIMIT
 from cachekit.remotes.judging import HINT, OWN, envelopes_of, name_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
-from cachekit.store.record import DamagedRecordError, Record
+from cachekit.store.record import Record
 from cachekit.trust import envelope
 from cachekit.trust.signer import key_of, signer_of
 from cachekit.values import Answer
@@ -159,13 +158,9 @@ def _writers(remote: Remote, memory: Path) -> str:
 
 def _judged(remote: Remote, paths: Sequence[str], revision: str) -> Iterator[JudgedRecord]:
     for path in paths:
-        try:
-            with remote.call() as storage:
-                found = storage.read(path, revision, RECORD_LIMIT)
-            shared = document.read(found.data) if found else None
-        except (DamagedRecordError, IntegrityError):  # a document without end, say: a fetch reports it
-            continue
-        if shared is None or layout.record_path(shared.record.place) != path:
+        with remote.call() as storage:
+            shared = document.listed(storage, path, revision)
+        if shared is None:
             continue
         record = shared.record
         try:

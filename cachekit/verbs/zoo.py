@@ -288,7 +288,9 @@ def show(name: str, wanted: Filter) -> ZooEntry:
     raise UnknownNameError(
         f"the zoo has nothing that is called {said!r}",
         cause="it has recipes, models, instances and toolchains",
-        hint=f"did you mean {near[0]}?" if near else f"`cachekit zoo ls {{{'|'.join(FILTERS)}}}`",
+        hint=f"did you mean {near[0]}?"
+        if near
+        else " and ".join(f"`cachekit zoo ls {topic}`" for topic in FILTERS) + " list them",
     )
 
 

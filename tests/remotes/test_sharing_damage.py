@@ -115,7 +115,7 @@ def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
 @ANY_KIND
 def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypatch):
     for module in ("draft", "remote"):
-        monkeypatch.setattr(f"cachekit.remotes.{module}.RECORD_LIMIT", 20_000)
+        monkeypatch.setattr(f"cachekit.remotes.{module}.LARGEST", 20_000)
     storage, made = make(), make_record()
     storage.commit(
         Commit("a [1]", writes=[Write(layout.record_path(made[0].place), b" " * 20_001, "")]), storage.revision()

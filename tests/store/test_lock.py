@@ -11,12 +11,11 @@ from msgspec import structs
 
 from cachekit.errors import IntegrityError, MissError, RemoteError, UsageError
 from cachekit.recipe.variant import Variant
-from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.locked import covers
 from cachekit.remotes.push import push
 from cachekit.store import lock_file
 from cachekit.store.lock_file import Locked, anonymous
+from cachekit.store.record import covers, file_path
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -135,7 +134,7 @@ def test_what_cannot_be_had_is_exit_5_and_changes_nothing(tmp_path, shared, harm
     locked, made, folder = shared
     bob = joined(tmp_path, folder)
     mine = publish(bob.store, make_record(artifacts=("x", "y")))
-    path = folder / layout.file_path(made[0].modules[0], made[0].files[0])
+    path = folder / file_path(made[0].modules[0], made[0].files[0])
     path.chmod(0o644)
     raw = path.read_bytes()
     if harm == "other bytes":

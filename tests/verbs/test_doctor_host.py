@@ -307,7 +307,7 @@ def test_damage_that_was_set_aside(command, machine, home):
     blob.write_bytes(b"damaged")
     command("plan", "tiny.yaml")
     found = the_problem("quarantine")
-    assert "damaged files were set aside, the last one 0 minutes ago" in found["said"]
+    assert "damaged files were set aside, the last one less than a minute ago" in found["said"]
     subprocess.run(shlex.split(found["run"]), check=True)
     assert fine("quarantine")
 

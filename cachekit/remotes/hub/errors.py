@@ -11,6 +11,7 @@ import os
 import re
 from typing import Any
 
+from cachekit import redact
 from cachekit.errors import AuthError, BusyError, CachekitError, ConflictError, RemoteError, UncertainError, chain_of
 from cachekit.remotes.hub.call import Call, LostError
 
@@ -19,22 +20,16 @@ QUOTA_WAIT = 600.0  # seconds; about 128 commits an hour are allowed, and nothin
 UNKNOWN_WAIT = 30.0
 BUSY_WAIT = 5.0  # another commit takes a few seconds, 60 at most
 TEXT_LIMIT = 300
-_TOKENS = re.compile(r"\b(hf|api_org|hf_oauth)_[A-Za-z0-9_.-]+")
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _USER = re.compile(r"(https?://)[^/@\s]*@")
-_BEARER = re.compile(r"(?i)\bbearer\s+\S+")
 _XET_REFUSED = re.compile(r"(401 Unauthorized|403 Forbidden).*xet-write-token")  # hf_xet has no class for it
 _WINDOW = re.compile(r"r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)")
 
 
-def clean(text: str, *secrets: str | None) -> str:
-    """One short line without tokens, signed addresses or names of users."""
-    for secret in (*secrets, os.environ.get("HF_TOKEN"), os.environ.get("HUGGING_FACE_HUB_TOKEN")):
-        if secret:
-            text = text.replace(secret, "***")
-    for pattern, by in ((_QUERY, r"\1"), (_USER, r"\1"), (_BEARER, "***"), (_TOKENS, "***")):
-        text = pattern.sub(by, text)
-    text = " ".join(text.split())
+def clean(text: str, token: str | None) -> str:
+    """One short line without secrets, the queries of addresses or names of users."""
+    text = redact.printed(text, (*([token] if token else []), *redact.secrets_of(os.environ)))
+    text = " ".join(_USER.sub(r"\1", _QUERY.sub(r"\1", text)).split())
     return text if len(text) <= TEXT_LIMIT else f"{text[:TEXT_LIMIT]}…"
 
 

@@ -52,7 +52,7 @@ class Azure(ObjectService):
             return None
         return AuthError(
             f"{message}: no credentials",
-            cause="the environment has none, and this machine has no identity",
+            cause="the environment has no credentials, and this machine has no identity",
             hint="set AZURE_STORAGE_ACCOUNT_KEY, or AZURE_USE_AZURE_CLI=true after `az login`",
         )
 

@@ -31,7 +31,7 @@ class GCS(ObjectService):
             return None
         return AuthError(
             f"{message}: no credentials",
-            cause="the environment has none, and this machine has no account",
+            cause="the environment has no credentials, and this machine has no account",
             hint="gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
         )
 

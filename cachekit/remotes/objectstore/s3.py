@@ -48,7 +48,7 @@ class S3(ObjectService):
         if _METADATA in text:
             return AuthError(
                 f"{message}: no credentials",
-                cause="the environment has none, and this machine has no role",
+                cause="the environment has no credentials, and this machine has no role",
                 hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the instance a role",
             )
         if region := re.search(r"<Region>([a-z0-9-]{4,30})</Region>", text):
