@@ -358,7 +358,7 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
             said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
             raise UsageError(
                 f"{said} is not usable",
-                cause=f"from {origin}: {redact.address(str(error))}",
+                cause=("" if origin == "flag" else f"from {origin}: ") + redact.address(str(error)),
                 hint=_hint(name, declared, origin),
             ) from error
         settings.append(Setting(name, values[name], origin, declared.help))

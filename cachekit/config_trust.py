@@ -18,7 +18,7 @@ put together from both files: what one revokes, the other does not bring back.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, time, timezone
 from difflib import get_close_matches
@@ -38,7 +38,6 @@ KEY = "CACHEKIT_TRUST_KEY"  # the variable of `trust.key`
 _PRIVATE = "PRIVATE KEY-----"
 _SIGNER = ("key", "valid_after", "valid_before")
 _REVOKED = ("keys", "records", "before")
-_DIGEST = "[0-9a-f]{64}"
 
 
 class SignerTable(Struct, frozen=True):
@@ -106,7 +105,12 @@ def is_inline(key: str) -> bool:
 
 def is_digest(text: str) -> bool:
     """Whether a text is the digest of a record, as `revoked.records` has it."""
-    return re.fullmatch(_DIGEST, text) is not None
+    return re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether a text is the fingerprint of a key, as `revoked.keys` has it."""
+    return re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", text) is not None
 
 
 def anchored(table: Any, path: Path) -> Any:
@@ -208,10 +212,8 @@ def read(value: Any) -> TrustTable:
         salt=_word(table.get("salt", ""), "trust.salt"),
         signers={name: _signer(name, one) for name, one in signers.items()},
         revoked=RevokedTable(
-            _listed(
-                gone.get("keys", []), "keys", r"SHA256:[A-Za-z0-9+/]{43}", "fingerprints, as `ssh-keygen -l` prints"
-            ),
-            _listed(gone.get("records", []), "records", _DIGEST, "digests of 64 digits"),
+            _listed(gone.get("keys", []), "keys", is_fingerprint, "fingerprints, as `ssh-keygen -l` prints"),
+            _listed(gone.get("records", []), "records", is_digest, "digests of 64 digits"),
             _moment(gone["before"], "trust.revoked.before") if "before" in gone else None,
         ),
     )
@@ -246,10 +248,10 @@ def _word(value: Any, where: str) -> str:
     return value
 
 
-def _listed(value: Any, name: str, pattern: str, what: str) -> tuple[str, ...]:
+def _listed(value: Any, name: str, fits: Callable[[str], bool], what: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError(f"trust.revoked.{name} must be a list of {what}")
-    if bad := [one for one in value if not re.fullmatch(pattern, one)]:
+    if bad := [one for one in value if not fits(one)]:
         raise ValueError(f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is none")
     return tuple(dict.fromkeys(value))
 

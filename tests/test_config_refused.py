@@ -118,7 +118,7 @@ def test_a_bad_value_of_a_variable_or_flag_is_refused_with_its_origin(place, nam
     error = refused(place, **{f"CACHEKIT_{name.upper()}": value})
     assert f"from environment CACHEKIT_{name.upper()}: " in error.cause
     error = refused(place, {name: value})
-    assert "from flag: " in error.cause
+    assert not error.cause.startswith("from "), "the message names the option"
 
 
 @pytest.mark.parametrize("name", ["wait_seconds", "keep_logs", "gc_max_age", "gc_max_size", "reuse_bytes"])

@@ -74,6 +74,7 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(error, "possibilities") and hasattr(error, "option_name"):  # `--verbose` is nothing like `--bogus`
             error.possibilities = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         words: str = getattr(error, "format_message", error.__str__)()
+        words = words.replace("valid float range", "number").replace("valid integer range", "whole number")
         out.setup_early(arguments)
         return out.error(UsageError(words.rstrip("."), hint=hint))
     if isinstance(outcome, stop.CommandExit):

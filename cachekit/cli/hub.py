@@ -55,7 +55,7 @@ def ls(cache: Cache) -> Shown:
 
     Example:  cachekit hub ls --cache local:rw,hf://team/neuron-cache
     """
-    return Shown(cache.remote_contents(), _listed)
+    return Shown(cache.remote_contents(), _listed, _lines)
 
 
 def _url(answer: Used) -> str:
@@ -75,6 +75,11 @@ def _human(answer: Used) -> list[str]:
             "  only records that somebody signed whom you trust are used: cachekit trust add NAME KEY",
         ]
     return [*lines, "  next: cachekit warm RECIPE"]
+
+
+def _lines(found: list[RemoteContents]) -> str:
+    rows = [(one.remote, row.directory, row.model_type, row.records) for one in found for row in one.records]
+    return "\n".join(" ".join(map(str, row)) for row in rows)
 
 
 def _listed(found: list[RemoteContents]) -> list[str]:

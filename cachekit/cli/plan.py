@@ -240,7 +240,7 @@ def _table(planned: Sequence[Row]) -> list[str]:
     if len(kinds) == 1:
         lines.insert(0, f"{next(iter(kinds))}:")
     lines += [f"{short} is {name}" for name, short in names.items() if short != name]
-    if any(row.same_as for row in planned):
+    if any(row.same_as and (row.status == "miss" or row.fetch_bytes) for row in planned):
         lines.append("= has the same graphs as a recipe above it, and counts once")
     return lines
 

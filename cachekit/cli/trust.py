@@ -98,7 +98,7 @@ def ls(cache: Cache) -> Shown:
 
     Example:  cachekit trust ls --format json
     """
-    return Shown(cache.trust_list(), _listed)
+    return Shown(cache.trust_list(), _listed, lambda answer: "\n".join(one.name for one in answer.signers))
 
 
 @app.command("revoke")
@@ -127,7 +127,7 @@ def sign(cache: Cache, records: Records, dry_run: options.DryRun = False) -> Sho
 
     Example:  cachekit trust sign 3f1c0a
     """
-    return Shown(cache.trust_sign(*records, dry_run=dry_run), _signed)
+    return Shown(cache.trust_sign(*records, dry_run=dry_run), _signed, lambda done: "\n".join(one.key for one in done))
 
 
 @app.command("check")

@@ -45,9 +45,9 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
         with files.opened(path) as source:
             raw = source.read(most + 1)
     except FileNotFoundError as error:
-        raise RecipeError(
-            f"{path} does not exist", hint="`cachekit zoo` lists the recipes that come with cachekit"
-        ) from error
+        zoo = "`cachekit zoo` lists the recipes that come with cachekit"
+        hint = zoo if what == "recipe" else f"correct the path of the {what}"
+        raise RecipeError(f"{path} does not exist", hint=hint) from error
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"{str(path)[:200]} cannot be read",
@@ -55,7 +55,9 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
             hint=f"name a {what} that you may read",
         ) from error
     if len(raw) > most:
-        raise RecipeError(f"{path} is not a {what}", cause=f"the file has more than {most:,} bytes")
+        raise RecipeError(
+            f"{path} is not a {what}", cause=f"the file has more than {most:,} bytes", hint=f"name the {what}"
+        )
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         return raw.decode("utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,20 +34,18 @@ class Breaker:
     Args:
         folder: Where the state lies, in the store.
         name: The remote's.
-        now: The clock, in seconds since the epoch.
     """
 
-    def __init__(self, folder: Path, name: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self._notes, self._note = Notes(folder), f"{short(name)}.json"
         self._name = name
-        self._now = now
         self._broken = ""  # in this run: the reason; without a writable store it is all there is
 
     @property
     def broken(self) -> str:
         """Why the remote is skipped now; empty while it is in use."""
         state = self._state()
-        return self._broken or (state.reason if self._now() < state.until else "")
+        return self._broken or (state.reason if time.time() < state.until else "")
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -89,11 +87,11 @@ class Breaker:
     def _state(self) -> _Pause:
         state = self._notes.read(self._note, _Pause) or _Pause()
         # A clock that was set back must not shut a remote for a year.
-        return state if state.until <= self._now() + PAUSE else _Pause()
+        return state if state.until <= time.time() + PAUSE else _Pause()
 
     def _open(self, reason: str) -> None:
         self._broken = reason
-        self._notes.write(self._note, _Pause(self._now() + PAUSE, reason))
+        self._notes.write(self._note, _Pause(time.time() + PAUSE, reason))
 
     @contextmanager
     def _probe(self, *, wanted: bool) -> Iterator[bool]:

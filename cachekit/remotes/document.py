@@ -14,6 +14,7 @@ import binascii
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 
 from msgspec import Struct, structs
 
@@ -38,7 +39,7 @@ TINY = 4096  # bytes of a file that travels inside of the record
 INLINE = 8 << 20  # bytes of all of them: 10,000 modules' flags
 
 
-class Shared(Struct, frozen=True):
+class Shared(Struct, frozen=True, dict=True):
     """A record on a remote.
 
     Attributes:
@@ -51,6 +52,7 @@ class Shared(Struct, frozen=True):
     inline: Mapping[str, bytes] = {}
     places: Mapping[str, str] = {}
 
+    @cached_property
     def paths(self) -> dict[str, tuple[File, str]]:
         """Each file, once, and the path where it lies, by SHA-256."""
         return {
@@ -59,14 +61,14 @@ class Shared(Struct, frozen=True):
             for file in module.files
         }
 
-
-def write(shared: Shared) -> bytes:
-    """The document's bytes; equal ones for equal records."""
-    document = to_document(shared.record)
-    wanted = {file.sha256 for file in shared.record.files}
-    inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in shared.inline.items() if sha256 in wanted}
-    places = {sha256: path for sha256, path in shared.places.items() if sha256 in wanted}
-    return serialise(document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {}))
+    @cached_property
+    def raw(self) -> bytes:
+        """The document's bytes; equal ones for equal records."""
+        document = to_document(self.record)
+        wanted = {file.sha256 for file in self.record.files}
+        inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in self.inline.items() if sha256 in wanted}
+        places = {sha256: path for sha256, path in self.places.items() if sha256 in wanted}
+        return serialise(document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {}))
 
 
 def read(raw: bytes) -> Shared | None:

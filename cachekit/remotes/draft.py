@@ -53,12 +53,12 @@ class Draft(Struct, frozen=True):
         signed: Those documents as they lie there afterwards, by key, also where nothing is to be written.
     """
 
-    files: tuple[Upload, ...]
-    records: tuple[Write, ...]
-    rows: tuple[Shared, ...]
-    unchanged: int
-    damaged: Mapping[str, str]
-    lying: frozenset[str]
+    files: tuple[Upload, ...] = ()
+    records: tuple[Write, ...] = ()
+    rows: tuple[Shared, ...] = ()
+    unchanged: int = 0
+    damaged: Mapping[str, str] = {}
+    lying: frozenset[str] = frozenset()
     others: tuple[Record, ...] = ()
     signatures: tuple[Write, ...] = ()
     signed: Mapping[str, bytes] = {}
@@ -112,21 +112,23 @@ class Comparison:
         self.taken = set(spoiled)
         self._lost: set[str] = set()  # paths where a file is not, although its record may be there
         self._others: dict[str, Record] = {}  # records there by key, of which this machine has another build
+        # Of the last draft: why nobody, or not this user, could use a record there as it is, by key; and the offers
+        # that lie there as they are.
+        self._damaged: dict[str, str] = {}
+        self._same: list[Offer] = []
 
     def is_all_there(self) -> bool:
         """Whether the remote has everything, as far as one request tells; for certain where files are read.
 
         Anybody may overwrite or remove a file there: optimum-neuron does.
         """
-        documents = {
-            layout.record_path(offer.shared.record.place): document.write(offer.shared) for offer in self._offers
-        }
+        documents = {layout.record_path(offer.shared.record.place): offer.shared.raw for offer in self._offers}
         documents |= {
             layout.signatures_path(offer.shared.record.place): self._signing.noted(offer.shared.record.key)
             for offer in self._offers
             if self._signing.concerns(offer.beside)
         }
-        files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths().values()}
+        files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths.values()}
         wanted = list(files)
         random.shuffle(wanted)  # where there are more than fit in, other ones at the next push
         wanted = wanted if self._read else wanted[: max(0, self._storage.batch - len(documents))]
@@ -145,35 +147,32 @@ class Comparison:
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
-        damaged: dict[str, str] = {}
-        same: list[Offer] = []
-        merged = list(self._merged_all(revision, damaged, same))
+        self._damaged, self._same = {}, []
+        merged = list(self._merged_all(revision))
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
         records, rows = [], []
         for one in merged:
             final = self._placed(one, lying, uploads)
-            records.append(Write(one.path, document.write(final), one.token))
+            records.append(Write(one.path, final.raw, one.token))
             rows.append(final)
-        signatures, signed = self._signatures(merged, same, revision)
+        signatures, signed = self._signatures(merged, revision)
         return Draft(
             tuple(uploads.values()),
             tuple(records),
             tuple(rows),
             len(self._offers) - len(merged),
-            damaged,
+            self._damaged,
             frozenset(uploads) & lying.keys(),
             tuple(self._others.values()),
             signatures,
             signed,
         )
 
-    def _signatures(
-        self, merged: Sequence[_Merged], same: Sequence[Offer], revision: str
-    ) -> tuple[tuple[Write, ...], dict[str, bytes]]:
+    def _signatures(self, merged: Sequence[_Merged], revision: str) -> tuple[tuple[Write, ...], dict[str, bytes]]:
         """The signatures to write: over the records that are written, and those that lie there as they are here."""
         todo = [ToSign(one.shared.record, one.offer.beside, one.reused) for one in merged]
-        todo += [ToSign(offer.shared.record, offer.beside, fresh=False) for offer in same]
+        todo += [ToSign(offer.shared.record, offer.beside, fresh=False) for offer in self._same]
         todo = [one for one in todo if self._signing.concerns(one.beside)]
         if not todo:
             return (), {}
@@ -187,14 +186,8 @@ class Comparison:
             signed[one.record.key] = raw
         return tuple(writes), signed
 
-    def _merged_all(self, revision: str, damaged: dict[str, str], same: list[Offer]) -> Iterator[_Merged]:
-        """The records to write.
-
-        Args:
-            revision: The remote's state.
-            damaged: Gets the reason for each record there that nobody, or not this user, could use as it is.
-            same: Gets the offers that lie there as they are.
-        """
+    def _merged_all(self, revision: str) -> Iterator[_Merged]:
+        """The records to write."""
         paths = [layout.record_path(offer.shared.record.place) for offer in self._offers]
         there = self._storage.stat(paths, revision) if paths else {}
         for path, offer in zip(paths, self._offers, strict=True):
@@ -203,22 +196,22 @@ class Comparison:
             reused: tuple[ReusedOrigin, ...] = ()
             try:
                 if entry is not None:
-                    if not self._losses(offer) and entry.equals(document.write(offer.shared)):
-                        same.append(offer)
+                    if not self._losses(offer) and entry.equals(offer.shared.raw):
+                        self._same.append(offer)
                         continue
                     found = self._storage.read(path, revision, LARGEST)
                     token = found.token if found else ABSENT
-                    shared, reused = self._merged(offer, found, revision, damaged, same)
+                    shared, reused = self._merged(offer, found, revision)
             except TooLargeError as error:  # a document without end must not keep a team from its key
-                token, damaged[offer.shared.record.key] = error.token, error.cause or error.message
+                token, self._damaged[offer.shared.record.key] = error.token, error.cause or error.message
             except DamagedRecordError as error:
-                damaged[offer.shared.record.key] = str(error)
+                self._damaged[offer.shared.record.key] = str(error)
             if shared is not None:
                 yield _Merged(path, offer, shared, token, reused)
 
     def _lying(self, merged: Sequence[_Merged], revision: str) -> dict[str, Entry]:
         """What lies at the places of these records' files, and at those named by their digests where one is taken."""
-        files = [found for one in merged for found in one.shared.paths().values()]
+        files = [found for one in merged for found in one.shared.paths.values()]
         lying = self._storage.stat(sorted({path for _, path in files}), revision) if files else {}
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
         return lying | (self._storage.stat(sorted(spare), revision) if spare else {})
@@ -245,17 +238,17 @@ class Comparison:
         return structs.replace(one.shared, places=places)
 
     def _merged(
-        self, offer: Offer, found: Document | None, revision: str, damaged: dict[str, str], same: list[Offer]
+        self, offer: Offer, found: Document | None, revision: str
     ) -> tuple[Shared | None, tuple[ReusedOrigin, ...]]:
         """What to write for an offer, None where nothing is to be written; and the record there, if it has part in it.
 
         Raises:
             DamagedRecordError: Nobody can use what is there.
         """
-        if found and found.data == document.write(offer.shared):  # a remote that knows no digests did not tell before
+        if found and found.data == offer.shared.raw:  # a remote that knows no digests did not tell before
             if lost := self._losses(offer):
                 raise DamagedRecordError(f"{lost} of its files are gone, or overwritten by others")
-            same.append(offer)
+            self._same.append(offer)
             return None, ()
         theirs = document.read(found.data) if found else None
         if found and theirs is None:
@@ -265,13 +258,13 @@ class Comparison:
         ):
             raise DamagedRecordError("it is the record of another key")
         mine = offer.shared.record
-        origin = self._origin(theirs, mine, revision, damaged) if theirs else None
+        origin = self._origin(theirs, mine, revision) if theirs else None
         if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record
         usable = self._usable(theirs, revision) if theirs and origin and not offer.replaces else None
         merged = document.merge(offer.shared, usable)
-        if theirs is not None and document.write(merged) == document.write(theirs):
-            same += [offer] if theirs.record == mine else []
+        if theirs is not None and merged.raw == theirs.raw:
+            self._same += [offer] if theirs.record == mine else []
             return None, ()
         reused: tuple[ReusedOrigin, ...] = ()
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:
@@ -285,13 +278,13 @@ class Comparison:
             return None, ()  # whoever uses what is there would lose it
         return merged, reused
 
-    def _origin(self, theirs: Shared, mine: Record, revision: str, damaged: dict[str, str]) -> Origin | None:
+    def _origin(self, theirs: Shared, mine: Record, revision: str) -> Origin | None:
         """Why what lies there may be used; None where it may not, and counts as absent."""
         if theirs.record == mine:
             return HERE
         origin = self._signing.origin(theirs, revision)
         if origin is None:
-            damaged[mine.key] = "its record there is signed by nobody you trust"
+            self._damaged[mine.key] = "its record there is signed by nobody you trust"
         return origin
 
     def _usable(self, theirs: Shared, revision: str) -> Shared | None:
@@ -300,7 +293,7 @@ class Comparison:
         Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A
         record that names what is gone is refused as a whole by everybody, so that it goes.
         """
-        paths = theirs.paths()
+        paths = theirs.paths
         if any(path in self._spoiled for _, path in paths.values()):
             return None  # who found that stopped there: the rest may be no better
         lying = self._storage.stat(sorted({path for _, path in paths.values()}), revision)
@@ -315,7 +308,7 @@ class Comparison:
 
     def _losses(self, offer: Offer) -> int:
         """How many files of a record are lost."""
-        return sum(path in self._lost for _, path in offer.shared.paths().values())
+        return sum(path in self._lost for _, path in offer.shared.paths.values())
 
     def _in_use(self, entry: Entry, file: File) -> bool | None:
         holds = entry.holds(file.size, file.sha256)

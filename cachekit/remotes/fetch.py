@@ -70,7 +70,7 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
     store.journal.emit("pull.start", key=record.key, remote=found.remote.name, files=len(missing), bytes=total)
     try:
         sweep_partials(store.layout)
-        places = found.shared.paths()
+        places = found.shared.paths
         inline = {
             file.sha256: found.shared.inline[file.sha256] for file in missing if file.sha256 in found.shared.inline
         }
@@ -113,7 +113,7 @@ def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str
         IntegrityError: A module is not.
     """
     record = found.shared.record
-    places = found.shared.paths()
+    places = found.shared.paths
     for module in record.modules:
         fetched = [file for file in module.files if file.sha256 in finished]
         if not fetched:

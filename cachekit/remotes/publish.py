@@ -81,7 +81,7 @@ def publish(
     began = clock.now()
     compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
     if offers and release is None and compared.is_all_there():
-        return Published(Draft((), (), (), len(offers), {}, frozenset()))
+        return Published(Draft(unchanged=len(offers)))
     title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
     for attempt in range(1, 10_000):
         last: RemoteError

@@ -194,7 +194,7 @@ class Remote:
         record = shared.record
         envelopes = self.signatures(record.place, revision)
         mode = "signed" if demands else self.trust.mode(self.name)
-        verdict = self.trust.policy.judge(record, envelopes, mode=mode, place_is_ours=not demands)
+        verdict = self.trust.policy.judge(record, envelopes, mode=mode)
         reason = verdict.reason or (not past and self._replayed(record.key, verdict.created)) or ""
         if reason:
             raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)

@@ -15,7 +15,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from cachekit.files import Sink, pour
 
@@ -172,30 +172,60 @@ def members(archive: Path) -> Iterator[Stored]:
 
 def _members(archive: Path) -> Iterator[tarfile.TarInfo]:
     """All members of an archive, each of them harmless."""
-    with archive.open("rb") as raw, tarfile.open(fileobj=cast("IO[bytes]", _Headers(raw)), mode="r:") as tar:
+    with archive.open("rb") as raw:
         size = os.fstat(raw.fileno()).st_size
-        count = 0
-        while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+        read = Headers(raw)
+        for count, member in enumerate(headers(read)):
             _check(member)
             if count >= MAX_MEMBERS or member.offset_data + member.size > size:
                 raise UnsafeArchiveError(f"{member.name!r}: more than the archive holds")
-            count += 1
             yield member
-        _check_end(raw, tar.offset)
+        _check_end(raw, raw.tell() - len(read.last))
 
 
-class _Headers:
-    """What tarfile reads of an archive: headers. Names in them may have any length, and it would hold all of one."""
+class Headers:
+    """What tarfile reads of an archive: headers. Names in them may have any length, and it would hold all of one.
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
+    Args:
+        raw: The archive's bytes: they are read, told of, and passed over.
+        longest: Bytes of one header.
+
+    Attributes:
+        last: What was read last: in the end the block that tarfile takes for an archive's end, which may be a header
+            that it cannot read.
+    """
+
+    def __init__(self, raw: Any, longest: int = MAX_HEADER) -> None:
+        self._raw, self._longest = raw, longest
         self.seek, self.tell = raw.seek, raw.tell
+        self.last = b""
 
     def read(self, count: int) -> bytes:
-        if count > MAX_HEADER:
-            raise UnsafeArchiveError(f"a header of {count} bytes")
-        return self._raw.read(count)
+        """Up to so many bytes.
+
+        Raises:
+            UnsafeArchiveError: No header is as long.
+        """
+        if not 0 <= count <= self._longest:
+            raise UnsafeArchiveError(f"an extended header of {count} bytes")
+        self.last = self._raw.read(count)
+        return self.last
+
+
+def headers(source: Headers, errors: str = "surrogateescape") -> Iterator[tarfile.TarInfo]:
+    """The headers of an archive's members in their order; memory does not grow with their number.
+
+    Args:
+        source: The archive.
+        errors: What becomes of names that are not UTF-8.
+
+    Raises:
+        tarfile.TarError: It is no tar, or broken; and what else tarfile raises: ValueError, LookupError, EOFError.
+    """
+    with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:", encoding="utf-8", errors=errors) as tar:
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+            yield member
 
 
 class _Place(NamedTuple):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import mmap
 import re
+import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -48,9 +50,11 @@ _HOST_BYTES = re.compile(_HOST.pattern.encode())
 NOBODIES = frozenset({"", "root", "nobody", "nogroup", "wheel"})
 # Device code and weights: large, and without a word in them.
 BINARY = (".bin", ".npy")
-GZIP, ZIP = b"\x1f\x8b\x08", b"PK\x03\x04"  # how gzip's data, and a member of a zip, begin
+# How what is packed begins: RFC 1952, a member of a zip, RFC 8878; RFC 1950, of the levels that zlib has.
+GZIP, ZIP, ZSTANDARD = b"\x1f\x8b\x08", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
+ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+FIRST = 4 << 10  # bytes that are tried first: most of what looks packed is not
 INFLATED = 16 << 30  # bytes that are unpacked of one file: as many as of a NEFF
-_ANY_GZIP, _BARE = 31, -15  # zlib's words for: a gzip header, and no header
 _PUBLIC = re.compile(r"^/usr/|/site-packages/|/dist-packages/")
 
 
@@ -183,7 +187,7 @@ def of_archive(path: Path, packed: Callable[[Stored], Leaks | None] = lambda _: 
 
 
 def holds(path: Path, wanted: Mapping[str, bytes]) -> set[str]:
-    """The names of those texts that stand in a file, as they are or packed by gzip or in a zip, wherever in it.
+    """The names of those texts that stand in a file, as they are or packed: by gzip, zlib or Zstandard, or in a zip.
 
     Raises:
         OSError: It cannot be read.
@@ -204,28 +208,54 @@ def holds(path: Path, wanted: Mapping[str, bytes]) -> set[str]:
 def _unpacked(raw: mmap.mmap) -> Iterator[bytes]:
     """What a file has in it that is packed, in pieces. What only looks like it ends with its first bytes."""
     left = INFLATED
-    for begins, form in ((GZIP, _ANY_GZIP), (ZIP, _BARE)):
+    for begins, unpack in _PACKED:
         at = raw.find(begins)
         while at >= 0 and left > 0:
-            with suppress(zlib.error):
-                for piece in _inflated(raw, at if form == _ANY_GZIP else _body(raw, at), form):
-                    left -= len(piece)
-                    yield piece
-                    if left <= 0:
-                        break
+            for piece in unpack(raw, at):
+                left -= len(piece)
+                yield piece
+                if left <= 0:
+                    break
             at = raw.find(begins, at + 1)
 
 
-def _body(raw: mmap.mmap, at: int) -> int:
-    """Where the bytes of a zip's member begin [APPNOTE.TXT 4.3.7]."""
-    sizes = raw[at + 26 : at + 30]
-    return at + 30 + int.from_bytes(sizes[:2], "little") + int.from_bytes(sizes[2:], "little")
-
-
 def _inflated(raw: mmap.mmap, at: int, form: int) -> Iterator[bytes]:
-    inflater, held = zlib.decompressobj(form), b""
-    while not inflater.eof and (held or at < len(raw)):
-        if not held:
-            held, at = raw[at : at + PIECE], at + PIECE
-        yield inflater.decompress(held, PIECE)
-        held = inflater.unconsumed_tail
+    inflater, held, length = zlib.decompressobj(form), b"", FIRST
+    with suppress(zlib.error):
+        while not inflater.eof and (held or at < len(raw)):
+            if not held:
+                held, at, length = raw[at : at + length], at + length, PIECE
+            yield inflater.decompress(held, PIECE)
+            held = inflater.unconsumed_tail
+
+
+def _entry(raw: mmap.mmap, at: int) -> Iterator[bytes]:
+    """A file that zlib packed, as JAX packs its own: only where one can begin in a tar, as two bytes are anywhere."""
+    return _inflated(raw, at, zlib.MAX_WBITS) if at % tarfile.BLOCKSIZE == 0 else iter(())
+
+
+def _member(raw: mmap.mmap, at: int) -> Iterator[bytes]:
+    """A member of a zip, behind its header [APPNOTE.TXT 4.3.7]."""
+    sizes = raw[at + 26 : at + 30]
+    start = at + 30 + int.from_bytes(sizes[:2], "little") + int.from_bytes(sizes[2:], "little")
+    return _inflated(raw, start, -zlib.MAX_WBITS)
+
+
+def _zstandard(raw: mmap.mmap, at: int) -> Iterator[bytes]:
+    try:
+        import zstandard  # whoever packed it has it in this environment
+    except ImportError:
+        return
+    raw.seek(at)
+    reader = zstandard.ZstdDecompressor().stream_reader(raw, closefd=False)
+    with suppress(zstandard.ZstdError):
+        while piece := reader.read(PIECE):
+            yield piece
+
+
+_PACKED: tuple[tuple[bytes, Callable[[mmap.mmap, int], Iterator[bytes]]], ...] = (
+    (GZIP, partial(_inflated, form=zlib.MAX_WBITS | 16)),  # zlib's word for gzip
+    *((begins, _entry) for begins in ZLIB),
+    (ZIP, _member),
+    (ZSTANDARD, _zstandard),
+)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -56,11 +55,6 @@ class PublicKey(Struct, frozen=True):
     def device(self) -> bool:
         """Whether the private half lies in a hardware key, which can be touched."""
         return self.kind.startswith("sk-")
-
-
-def is_fingerprint(text: str) -> bool:
-    """Whether a text is a fingerprint as `PublicKey.fingerprint` gives it."""
-    return re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", text) is not None
 
 
 def public_key(line: str) -> PublicKey:

@@ -47,8 +47,7 @@ class Judgement(Struct, frozen=True):
 
     Attributes:
         how: `signed`, `owner` or `all`; empty where the record is not trusted.
-        signers: The names of those whose signatures count.
-        keys: The fingerprints of their keys.
+        keys: The fingerprints of the keys whose signatures count.
         created: When the newest statement that counts was made, in one form that sorts; empty without one.
         reused: What that statement says the record reuses.
         reason: Why the record is not trusted: words that go on after "it is" or "there, but".
@@ -56,7 +55,6 @@ class Judgement(Struct, frozen=True):
     """
 
     how: Literal["", "signed", "owner", "all"] = ""
-    signers: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     created: str = ""
     reused: tuple[StatedReuse, ...] = ()
@@ -72,7 +70,6 @@ class Judgement(Struct, frozen=True):
 class _Checked(Struct, frozen=True):
     """What came of one signature: whose it is and what it says, or why it does not count."""
 
-    name: str = ""
     key: str = ""
     statement: Statement | None = None
     reason: str = ""
@@ -102,8 +99,7 @@ class Policy(Struct, frozen=True):
         record: Record,
         envelopes: Sequence[Envelope],
         *,
-        mode: Mode = "owner",
-        place_is_ours: bool = False,
+        mode: Mode = "signed",
         now: datetime | None = None,
     ) -> Judgement:
         """Whether a record that lies somewhere may be used.
@@ -111,8 +107,8 @@ class Policy(Struct, frozen=True):
         Args:
             record: The record, as it is presented.
             envelopes: What lies beside it.
-            mode: `owner` needs a signature only where others can write; `signed` needs one, `all` none.
-            place_is_ours: Only this user, or an organisation of this user, can write there.
+            mode: `signed` needs a signature; `owner` none, as only this user, or an organisation of this user, can
+                write there; `all` none, and one by a revoked key counts against the record only where no other counts.
             now: The time; the clock's by default.
         """
         now = now or datetime.now(timezone.utc)
@@ -128,11 +124,10 @@ class Policy(Struct, frozen=True):
             return Judgement("all")
         if good:
             newest = max((statement.predicate for _, statement in good), key=lambda one: moment(one.created))
-            names = dict.fromkeys(one.name for one, _ in good)
             keys = dict.fromkeys(one.key for one, _ in good)
             created = moment(newest.created).isoformat(timespec="milliseconds")
-            return Judgement("signed", tuple(names), tuple(keys), created, newest.reused)
-        if mode == "owner" and place_is_ours and withdrawn is None:
+            return Judgement("signed", tuple(keys), created, newest.reused)
+        if mode == "owner" and withdrawn is None:
             return Judgement("owner")
         # The reason that says most: what is revoked, then what a known signer's signature lacks.
         told = withdrawn or next((one for one in checked if one.reason != NOBODY), None)
@@ -233,7 +228,7 @@ class Policy(Struct, frozen=True):
             return _Checked(reason=f"what {name} signed is another record")
         if reason := self._revoked_reuse(statement.predicate.reused):
             return _Checked(reason=reason, revoked=True)
-        return _Checked(name, print_, statement)
+        return _Checked(print_, statement)
 
 
 def policy_of(table: TrustTable, origin: str = "") -> Policy:

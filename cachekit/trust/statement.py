@@ -110,19 +110,18 @@ def subjects_of(record: Record) -> dict[str, str]:
     return found
 
 
-def sign(record: Record, signer: Signer, origin: Origin = HERE, who: Builder | None = None) -> Envelope:
+def sign(record: Record, signer: Signer, origin: Origin = HERE) -> Envelope:
     """An envelope with a statement about a record, as it stands now.
 
     Args:
         record: The record, exactly as others will see it.
         signer: Whose key signs.
         origin: Where the record came from, if not from nothing: what it reuses is in the statement.
-        who: Who says so; this user, on this host or in this run of a CI service, where nothing is said.
 
     Raises:
         UsageError: The key cannot be used.
     """
-    payload = statement_of(record, origin, who or builder())
+    payload = statement_of(record, origin, builder())
     blob = signer.sign(pae(PAYLOAD_TYPE, payload))
     return Envelope(payload, PAYLOAD_TYPE, (Signature(signer.key.fingerprint, blob),))
 

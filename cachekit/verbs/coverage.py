@@ -243,7 +243,7 @@ def _unusable(remote: Remote, error: CachekitError) -> str:
 
 def _there(session: Session, found: Found, notes: list[str]) -> list[str]:
     """The modules of a shared record whose files are all on its cache."""
-    paths = {sha256: path for sha256, (_, path) in found.shared.paths().items() if sha256 not in found.shared.inline}
+    paths = {sha256: path for sha256, (_, path) in found.shared.paths.items() if sha256 not in found.shared.inline}
     try:
         lying = found.remote.exist(sorted(set(paths.values())))
     except (RemoteError, AuthError) as error:

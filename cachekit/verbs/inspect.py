@@ -138,7 +138,7 @@ def _vouched(trust: Trust, record: Record, beside: Beside) -> Iterator[Vouched]:
         verdict = trust.policy.judge(record, [envelope], mode="signed")
         if verdict.how == "signed":
             said = read_statement(envelope.payload).predicate
-            yield Vouched(verdict.signers, said.builder, said.created)
+            yield Vouched(_names(trust, verdict.keys), said.builder, said.created)
 
 
 def _names(trust: Trust, signers: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.counting import BYPASS, Cell, Counted
-from cachekit.store.history import day_of, history
+from cachekit.store.history import History, day_of, history
 from cachekit.store.layout import Layout
 from cachekit.units import PERIODS, Period, parse_age
 from cachekit.values import Answer
@@ -26,6 +26,7 @@ def _said(words: str) -> Meta:
     return Meta(description=words)
 
 
+UPKEEP = frozenset({"gc", "rm", "verify"})  # verbs that write journals, and neither find nor compile
 Number = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -146,9 +147,9 @@ def stats(
         raise UsageError("--run and --since are both given", hint="a run has one time: leave --since out")
     known = history(layout)
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
-    youngest = next(reversed(known.runs), None)
+    youngest = _last(known)
     if run:
-        name = run_named([*known.runs], run)
+        name = run_named(known, run)
         chosen = _cells({name: known.runs[name]})
     else:
         name = None
@@ -207,33 +208,47 @@ def since_day(words: str, today: datetime) -> str:
     )
 
 
-def run_named(known: Sequence[str], wanted: str) -> str:
+def run_named(known: History, wanted: str) -> str:
     """The name of the one run that `last`, a name, or the beginning of a name means.
-
-    Args:
-        known: The names of all runs, the oldest first.
-        wanted: What somebody says.
 
     Raises:
         UnknownNameError: There is no such run, or there are several.
     """
-    if wanted == LAST:
-        if known:
-            return known[-1]
-        raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
-    found = [name for name in known if name.startswith(wanted)]
+    if wanted != LAST:
+        return one_run([*known.runs], wanted)
+    if name := _last(known):
+        return name
+    raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
+
+
+def one_run(names: Sequence[str], wanted: str) -> str:
+    """The one run whose name begins so.
+
+    Args:
+        names: Of all runs, the oldest first.
+        wanted: What somebody says.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    found = [name for name in names if name.startswith(wanted)]
     if len(found) == 1:
         return found[0]
     if found:
         raise UnknownNameError(
             f"{len(found)} runs begin with {wanted}", cause=f"{found[0]}, {found[1]}, ...", hint="give more of the name"
         )
-    recent = ", ".join(known[:-4:-1])
+    recent = ", ".join(names[:-4:-1])
     raise UnknownNameError(
         f"no run is called {wanted[:80]!r}",
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
         hint="give the whole name, or --run last",
     )
+
+
+def _last(known: History) -> str | None:
+    """The latest run that used the cache: what looks after the store hides none."""
+    return next((name for name in reversed(known.runs) if known.runs[name].verb not in UPKEEP), None)
 
 
 def _run(name: str, counted: Counted, price: Price | None) -> RunFigures:

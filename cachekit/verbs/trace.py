@@ -60,7 +60,7 @@ def trace(layout: Layout, run: str) -> dict[str, Any]:
         UnknownNameError: There is no such run, or its journal was removed.
     """
     paths = {name: Path(entry.path) for name, entry in journals(layout).items()}
-    chosen = run_named([*history(layout).runs], run)
+    chosen = run_named(history(layout), run)
     if chosen not in paths:
         raise UnknownNameError(
             f"the journal of run {chosen} was removed",

@@ -14,7 +14,7 @@ from msgspec import Struct
 from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
-from cachekit.trust.keys import LARGEST_FILE, PublicKey, is_fingerprint, public_key
+from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
 from cachekit.trust.policy import YOU, policy_of
 from cachekit.trust.signer import key_of, make_key
 from cachekit.values import Answer
@@ -265,7 +265,7 @@ def revoke(
             policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
             keys.append(public_key(signer.key).fingerprint)
             names[keys[-1]] = f" ({one})"
-        elif is_fingerprint(one):
+        elif config_trust.is_fingerprint(one):
             keys.append(one)
         elif config_trust.is_digest(one) and not session.store.by_prefix(one):
             records.append(one)

@@ -18,7 +18,7 @@ from cachekit.events import BYPASS, Event, read
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, Record, decode
 from cachekit.values import Answer
-from cachekit.verbs.stats import LAST, run_named
+from cachekit.verbs.stats import LAST, one_run
 
 KEY = re.compile("[0-9a-f]{64}")
 VERBS = frozenset({"warm", "train", "run"})
@@ -136,7 +136,7 @@ def _events(store: Store, name: str) -> list[Event]:
         raise UnknownNameError(
             "no run of warm, train or run is recorded here", hint="cachekit warm RECIPE; or check --home"
         )
-    chosen = run_named([*paths], name)
+    chosen = one_run([*paths], name)
     if events := _read(paths[chosen], verbs=None):
         return events
     raise UnknownNameError(f"the journal of run {chosen} cannot be read", hint=f"look at {paths[chosen]}")

@@ -94,6 +94,7 @@ def test_every_answer_is_json_too(join, repo):
     (pulled,) = bob("pull", "tiny.yaml", "--format", "json").json["pulled"]
     assert (pulled["state"], pulled["files"]) == ("fetched", 1)
     (listed,) = bob("hub", "ls", "--format", "json").json
+    assert [line.split()[0] for line in bob("hub", "ls", "--format", "quiet").out.splitlines()] == [listed["remote"]]
     assert [row["records"] for row in listed["records"]] == [1]
     (bob.work / "other.yaml").write_text(RECIPE.replace("length: 8", "length: 4"))
     both = bob("pull", "tiny.yaml", "other.yaml", "--format", "json", code=3).json

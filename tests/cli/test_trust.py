@@ -149,6 +149,7 @@ def test_a_signer_is_named_and_revoked(command, work):
     (work / "alice.pub").write_text(f"{line(0)} alice@home\n")
     command("trust", "add", "alice", "alice.pub", "--valid-before", "2030-01-01")
     command("trust", "add", "bob", line(1))
+    assert command("trust", "ls", "--format", "quiet").out.split() == ["alice", "bob"]
     listed = command("trust", "ls", "--format", "json").json
     assert [(one["name"], one["public"], one["valid_before"][:10]) for one in listed["signers"]] == [
         ("alice", line(0), "2030-01-01"),

@@ -141,7 +141,7 @@ def test_a_clock_that_is_not_the_caches(late_server, monkeypatch, variable, remo
     monkeypatch.setenv(variable, address)
     remotes = {"cache": f"local:rw,{remote}:r"}
     found = the_problem("remote-clocks", **remotes)
-    assert f"is 1 hours ahead of that of {address}" in found["said"].replace("60 minutes", "1 hours")
+    assert f"is 1 hour ahead of that of {address}" in found["said"].replace("60 minutes", "1 hour")
     late_server.late = 0
     assert fine("remote-clocks", **remotes)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from cachekit.errors import RemoteError
 from cachekit.key.canonical import Ingredients
-from cachekit.remotes import document, layout
+from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.nearest import Wanted, search
@@ -67,7 +67,7 @@ def others(prepared, number):
 def fill(storage, made):
     """Put records on a remote, without their files: one commit."""
     records = [record for record, _ in made]
-    writes = [Write(layout.record_path(record.place), document.write(Shared(record)), "") for record in records]
+    writes = [Write(layout.record_path(record.place), Shared(record).raw, "") for record in records]
     storage.commit(Commit("fill", writes=writes), storage.revision())
 
 

@@ -64,7 +64,7 @@ def all_whole_on(storage):
     files = {}
     for number in NUMBERS:
         record, _ = entry(number, SIZE)
-        files |= {path: file for file, path in document.Shared(record).paths().values()}
+        files |= {path: file for file, path in document.Shared(record).paths.values()}
     for path, found in storage.stat(sorted(files), "").items():
         data = b"".join(storage.chunks(path, ""))
         assert found.holds(len(data), files[path].sha256) is not False

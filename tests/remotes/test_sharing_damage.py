@@ -59,7 +59,7 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
     made = make_record(size=9000)
     publish(ann.store, made)
     push(ann.store, ann.session.remotes, [made[0]])
-    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    file, path = next(iter(document.Shared(made[0]).paths.values()))
     with serving(make(), path, damage_of(kind, made[1][file.sha256])) as lying:
         bob = Watched(tmp_path / "bob", shared=[(lying, "r")])
         found = bob.session.remotes.find(made[0].place)
@@ -91,14 +91,14 @@ def test_wrong_bytes_never_enter_the_store(member, tmp_path, make, kind, log):
                 "places": {json.loads(raw)["record"]["modules"][0]["files"][0]["sha256"]: "/etc/passwd"},
             }
         ).encode(),
-        lambda raw: document.write(document.Shared(make_record(7)[0])),
+        lambda raw: document.Shared(make_record(7)[0]).raw,
     ],
 )
 def test_a_record_that_is_none_is_a_miss_and_told(tmp_path, make, spoil):
     storage = make()
     made = make_record()
     path = layout.record_path(made[0].place)
-    raw = spoil(document.write(document.Shared(made[0])))
+    raw = spoil(document.Shared(made[0]).raw)
     storage.commit(Commit("a stranger's [1]", writes=[Write(path, raw, "")]), storage.revision())
     bob = Watched(tmp_path / "bob", shared=[(make(), "rw")])
     assert bob.session.remotes.find(made[0].place) is None
@@ -242,7 +242,7 @@ def test_a_push_repairs_what_somebody_damaged(tmp_path, make, damage):
     made = make_record(size=9000)
     publish(ann.store, made)
     push(ann.store, ann.session.remotes, [made[0]])
-    file, path = next(iter(document.Shared(made[0]).paths().values()))
+    file, path = next(iter(document.Shared(made[0]).paths.values()))
     revision = storage.revision()
     there = storage.read(path, revision, 1 << 20)
     # Any tool that is not cachekit writes wherever it likes.
@@ -265,7 +265,7 @@ def test_where_one_request_tells_of_damage_each_push_repairs_it(tmp_path, damage
         made = make_record(size=9000)
         publish(ann.store, made)
         push(ann.store, ann.session.remotes, [made[0]])
-        _, path = next(iter(document.Shared(made[0]).paths().values()))
+        _, path = next(iter(document.Shared(made[0]).paths.values()))
         there = storage.read(path, revision := storage.revision(), 1 << 20)
         storage.commit(Commit("a stranger's [1]", writes=[Write(path, damage, there.token)]), revision)
         (pushed,) = push(ann.store, ann.session.remotes, [made[0]])

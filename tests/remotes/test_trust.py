@@ -10,7 +10,7 @@ import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address
-from cachekit.remotes.hub.owner import Accounts
+from cachekit.remotes.hub.account import Accounts
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle

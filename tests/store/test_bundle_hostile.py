@@ -12,7 +12,7 @@ from msgspec import structs
 
 from cachekit.errors import IntegrityError, StoreError, UsageError
 from cachekit.key.canonical import canonical_json
-from cachekit.remotes.document import Shared, write
+from cachekit.remotes.document import Shared
 from cachekit.remotes.layout import record_path
 from cachekit.store.bundle import INDEX, header
 from cachekit.store.record import serialise
@@ -196,7 +196,7 @@ def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_read(yard):
     record, _ = make_record(artifacts=("a",))
     file = structs.replace(record.modules[0].files[0], size=1 << 55)
     record = structs.replace(record, modules=(structs.replace(record.modules[0], files=(file,)),))
-    raw = write(Shared(record))
+    raw = Shared(record).raw
     listed = [
         {"path": record_path(record.place), "size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()},
         {"path": f"{record.modules[0].name}/{file.path}", "size": file.size, "sha256": file.sha256},

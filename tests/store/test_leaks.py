@@ -4,6 +4,7 @@ import gzip
 import io
 import tarfile
 import zipfile
+import zlib
 
 import pytest
 
@@ -37,8 +38,13 @@ FILES = {
     "behind a header, as in a NEFF": bytes(1024) + gzip.compress(tarred(TEXT)),
     "in a tar, as Inductor's archive": tarred(gzip.compress(TEXT)),
     "the second of two streams": gzip.compress(b"nothing") + gzip.compress(TEXT),
-    "after what only looks packed": leaks.GZIP * 3 + leaks.ZIP * 3 + gzip.compress(TEXT),
+    "after what only looks packed": leaks.GZIP * 3
+    + leaks.ZIP * 3
+    + leaks.ZLIB[2] * 3
+    + leaks.ZSTANDARD
+    + gzip.compress(TEXT),
     "over the edge of a piece": gzip.compress(b"x" * (leaks.PIECE - 5) + TEXT[3000:]),
+    "zlib, as JAX's entries": tarred(zlib.compress(TEXT)),
     "zip": zipped(zipfile.ZIP_DEFLATED),
     "zip that stores": zipped(zipfile.ZIP_STORED),
     "cut off": gzip.compress(TEXT, 0)[:-8],

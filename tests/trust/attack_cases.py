@@ -61,7 +61,7 @@ class Attacker:
         """Put the altered record there, with right digests and its bytes beside it."""
         self.swap_bytes()
         record = record or structs.replace(self.evil, **fields)
-        put(self.place, layout.record_path(self.record.place), document.write(document.Shared(record)))
+        put(self.place, layout.record_path(self.record.place), document.Shared(record).raw)
         return record
 
     def sign(self, *envelopes, raw=None):

@@ -232,7 +232,7 @@ def test_an_altered_neff(user, place):
         bob.pull(remote.find(record.place, anew=True))
     file = structs.replace(neff, sha256=hashlib.sha256(evil).hexdigest())
     record = structs.replace(record, modules=(Module(f"{COMPILER}/MODULE_1", (file,)),))
-    put(place, layout.record_path(record.place), document.write(document.Shared(record)))
+    put(place, layout.record_path(record.place), document.Shared(record).raw)
     with pytest.raises(UntrustedError):
         remote.find(record.place, anew=True)
     put(place, layout.signatures_path(record.place), encode([signed(EVE, statement(record))]))

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from cachekit.trust.keys import KINDS, is_fingerprint, key_of_blob, public_key
+from cachekit.config_trust import is_fingerprint
+from cachekit.trust.keys import KINDS, key_of_blob, public_key
 from cachekit.trust.sshsig import string
 from tests.trust.trust_cases import line, needs_ssh_keygen
 

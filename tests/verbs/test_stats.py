@@ -184,3 +184,16 @@ def test_hostile_names_stay_words(tmp_path, command):
     answer = command("stats", "--home", str(tmp_path))
     assert not set(answer.out) & {"\x1b", "\x07", "\u202e"}
     assert "bypassed: \\x1b[2J" in answer.out
+
+
+def test_what_looks_after_the_store_is_never_the_last_run(tmp_path):
+    """`stats` after a `gc` tells of the training before it."""
+    runs = Runs(tmp_path)
+    runs.warm()
+    warmed = stats(runs.layout).last_run.run
+    journal = Journal(runs.layout.journal, "gc")
+    journal.emit("gc.end", records=[], files=[], bytes=0)
+    journal.close()
+    assert stats(runs.layout).total.runs == 2
+    assert stats(runs.layout).last_run.run == warmed
+    assert stats(runs.layout, run="last").scope.run == warmed

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
+from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import Client
-from cachekit.remotes.hub.login import login
 from cachekit.remotes.layout import check, is_good
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 

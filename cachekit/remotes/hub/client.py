@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from cachekit import __version__
 from cachekit.calls import Calls
 from cachekit.errors import CachekitError, TooLargeError, UsageError
+from cachekit.remotes.hub.account import Accounts, stranger
 from cachekit.remotes.hub.call import Call, entered, run
 from cachekit.remotes.hub.download import Body
 from cachekit.remotes.hub.errors import is_missing, translated
-from cachekit.remotes.hub.owner import Accounts, stranger
 from cachekit.remotes.hub.send import abandon, watched
 from cachekit.remotes.hub.session import bound_session
 from cachekit.remotes.port import Limits, Tell

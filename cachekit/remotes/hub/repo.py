@@ -19,9 +19,9 @@ from cachekit import redact
 from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
+from cachekit.remotes.hub.account import login
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.hub.create import place_of
-from cachekit.remotes.hub.login import login
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, git_digest
 
 if TYPE_CHECKING:

@@ -63,13 +63,11 @@ class ObjectReader:
         UsageError: obstore is not installed, or the address or the settings cannot be used.
     """
 
-    def __init__(
-        self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, kind: ObjectService, address: str, options: Mapping[str, str], limits: Limits) -> None:
         bucket, prefix = parse(kind, address)
         self.name = f"{kind.scheme}://{bucket}/{prefix}".rstrip("/")
-        self._kind, self._limits = kind, limits or Limits()
-        self._stores = kind.connect(bucket, prefix, options or {}, self._limits)
+        self._kind, self._limits = kind, limits
+        self._stores = kind.connect(bucket, prefix, options, limits)
         # obstore ends what hangs by itself, a little later; so none of it is refused.
         self._calls = Calls(self.name, hanging=1000)
         # Seconds that a small answer may take, with the tries that begin within `Limits.connect`.

@@ -50,7 +50,7 @@ class ObjectStorage(ObjectReader, Storage):
     def __init__(
         self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
     ) -> None:
-        super().__init__(kind, address, options, limits)
+        super().__init__(kind, address, options or {}, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
 
     def revision(self) -> str:

@@ -9,6 +9,7 @@ import pytest
 import cachekit
 from cachekit.compilers import registry
 from cachekit.errors import UsageError
+from cachekit.store import leaks
 from tests.compilers.folders.jax_user import JaxUser
 
 pytestmark = pytest.mark.jax
@@ -104,3 +105,11 @@ def test_the_screens_know_it(user):
     checks = {found["check"]: found for found in json.loads(user("doctor", "-f", "json", code=1).stdout)["findings"]}
     assert checks["jax"]["state"] == "ok"
     user("store", "export", "cache", key, code=2)  # a folder of entries that other tools read is not what this writes
+
+
+def test_a_secret_in_an_entry_is_seen_whatever_packed_it(tmp_path):
+    import zstandard
+
+    path = tmp_path / "archive.tar"
+    path.write_bytes(bytes(700) + zstandard.compress(b"a" * 3000 + b"hf_0123456789abcdef" + b"b" * 3000))
+    assert leaks.holds(path, {"HF_TOKEN": b"hf_0123456789abcdef"}) == {"HF_TOKEN"}

@@ -9,11 +9,11 @@ from __future__ import annotations
 import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import IO, cast
 
 from msgspec import Struct
 
 from cachekit.compilers.neuron.neff.container import CHUNK, GZIP, NeffError, Payload, printable
+from cachekit.store.archive import Headers, headers
 
 PIECE = 1 << 20  # bytes given out at once
 MTIME_AT = 4  # of a gzip header
@@ -127,22 +127,6 @@ class Unpacked:
                 return piece
 
 
-class _Headers:
-    """What tarfile reads of a stream."""
-
-    def __init__(self, stream: Unpacked, longest: int) -> None:
-        self._stream = stream
-        self._longest = longest
-        self.tell, self.seek = stream.tell, stream.seek
-        self.last = b""  # the block of zeros that ends a tar, or nothing, or what could not be read
-
-    def read(self, count: int) -> bytes:
-        if not 0 <= count <= self._longest:
-            raise NeffError(f"its tar has an extended header of {count} bytes", damaged=False)
-        self.last = self._stream.read(count)
-        return self.last
-
-
 class TarMember(Struct):
     """A regular file in the tar: its name without a leading "./", its size, and its body while it is the current one.
 
@@ -192,8 +176,8 @@ def members(stream: Unpacked, tally: Tally, limits: NeffLimits = DEFAULT) -> Ite
         NeffError: It is no tar, broken, sparse, or says sizes that cannot be.
         TooMuchError: One of the limits.
     """
-    headers = _Headers(stream, limits.extension)
-    for info in _infos(headers, tally):
+    source = Headers(stream, limits.extension)
+    for info in _infos(source, tally):
         if tally.members >= limits.members:
             raise TooMuchError(f"its tar has more than {limits.members} members")
         tally.members += 1
@@ -211,20 +195,16 @@ def members(stream: Unpacked, tally: Tally, limits: NeffLimits = DEFAULT) -> Ite
         sound = bool(name) and not name.startswith("/") and ".." not in name.split("/") and not {"\\", "\0"} & {*name}
         tally.unsound += not sound
         yield TarMember(name, info.size, info.mtime, info.uname, info.gname, sound, stream)
-    if headers.last.strip(b"\0"):
+    if source.last.strip(b"\0"):
         raise NeffError(f"its tar is broken after {tally.members} members", damaged=False)
     if not tally.members:
         raise NeffError("its tar is empty", damaged=False)
 
 
-def _infos(headers: _Headers, tally: Tally) -> Iterator[tarfile.TarInfo]:
+def _infos(source: Headers, tally: Tally) -> Iterator[tarfile.TarInfo]:
     """What tarfile makes of the headers."""
-    source = cast("IO[bytes]", headers)
     try:
-        with tarfile.open(fileobj=source, mode="r:", encoding="utf-8", errors="backslashreplace") as tar:
-            while (info := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
-                yield info
+        yield from headers(source, "backslashreplace")
     except NeffError:
         raise
     except (tarfile.TarError, ValueError, LookupError, RecursionError) as error:  # the last of headers to headers

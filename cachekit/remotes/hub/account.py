@@ -1,22 +1,32 @@
-"""Whether a repo or a bucket of the Hub belongs to this user alone.
+"""This user's account on the Hub: the token that this host has for it, and the names that the token stands for.
 
-The Hub names its owner, and says whether it is private. It must be both: private, and of the token's user or of an
-organisation of this user. Whose token it is costs one request a day.
+A repo or a bucket belongs to this user alone where it is private, and of the token's user or of an organisation of this
+user. The Hub names its owner, and says whether it is private; whose token it is costs one request a day.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import shlex
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cachekit.errors import RemoteError
 from cachekit.remotes.notes import Notes
 
+if TYPE_CHECKING:
+    from cachekit.health import Finding
+
 _DAY = 86400.0
+_TOKEN = re.compile(r"(hf|api_org|hf_oauth|hf_jwt)_[A-Za-z0-9_.-]{20,}")
+_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 class _Known(Struct, frozen=True):
@@ -88,3 +98,41 @@ def stranger(place: str, private: object, accounts: Accounts) -> str:
     if accounts.has(owner):
         return ""
     return f"it belongs to {owner}, which is neither this token's user nor an organisation of this user"
+
+
+def login(place: str, *, writable: bool) -> Finding:
+    """Whether there is a token, has the right form, and only this user can read it. The token is not shown.
+
+    Args:
+        place: Of the repo or bucket.
+        writable: It is to be written as well.
+    """
+    from cachekit.health import Finding
+
+    variable = next((name for name in _VARIABLES if os.environ.get(name)), "")
+    path = _token_file()
+    text, where = (os.environ[variable], variable) if variable else (_read(path), str(path))
+    if not text.strip():
+        need = "cannot be written" if writable else "cannot be read unless it is public"
+        return Finding("problem", f"no token: {place} {need}", run="hf auth login")
+    if not _TOKEN.fullmatch(text.strip()):
+        run = "hf auth login" if not variable else f"unset {variable} && hf auth login"
+        said = f"{where} does not hold a token: a token begins with hf_ and has no quotes or spaces"
+        return Finding("problem", said, run=run)
+    if not variable and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Finding("problem", f"others can read the token in {path}", run=f"chmod 600 {shlex.quote(str(path))}")
+    return Finding("ok", f"from {where}")
+
+
+def _token_file() -> Path:
+    """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH, HF_HOME]."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
+    return Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
