@@ -114,7 +114,7 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
     """
     lines = listed(answer.findings)
     if answer.problem:
-        lines += out.labelled("There is no Neuron to prove: ", answer.problem)
+        lines += ["", *out.labelled("", f"nothing can be proved here: {answer.problem}")]
         return [*lines, *out.labelled("hint: ", answer.hint, 2)]
     outcomes = [*answer.promises, *answer.assumptions]
     width = max(len(one.name) for one in outcomes) + 2

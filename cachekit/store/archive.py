@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
-from cachekit.files import Sink, pour
+from cachekit.files import Sink, opened, pour
 
 MAX_MEMBERS = 200_000
 MAX_HEADER = 1 << 20  # bytes of a member's own header: a name that no file system takes is shorter
@@ -70,7 +70,7 @@ def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(names):
             path = root / name
-            with path.open("rb") as source:
+            with opened(path) as source:
                 status = os.fstat(source.fileno())
                 member = tarfile.TarInfo(name)
                 member.size = status.st_size

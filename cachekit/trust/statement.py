@@ -166,8 +166,7 @@ def read_statement(payload: bytes) -> Statement:
     """
     try:
         document = msgspec.json.decode(payload, type=_Document)
-        if msgspec.json.encode(msgspec.json.decode(payload), order="sorted") != payload:
-            parse(payload)  # slowly, whether a name stands twice in it; in what `statement_of` writes none does
+        _check_names(payload, document)
     except (DamagedRecordError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise MalformedError(f"it is no statement about a record: {error}") from error
     subjects = {one.name: one.digest.sha256 for one in document.subject}
@@ -175,6 +174,19 @@ def read_statement(payload: bytes) -> Statement:
         raise MalformedError("it names a file twice")
     moment(document.predicate.created)
     return Statement(subjects, document.predicate)
+
+
+def _check_names(payload: bytes, document: _Document) -> None:
+    """See that no name stands twice in an object of a payload.
+
+    The subjects stand last in what `statement_of` writes. Where what was read of them gives the same bytes again, no
+    name stands twice there, and looking at 10,000 modules' files one by one, which takes 0.1 s, is left out.
+
+    Raises:
+        DamagedRecordError: One does.
+    """
+    subjects = b'"subject":' + msgspec.json.encode(document.subject, order="sorted") + b"}"
+    parse(payload.removesuffix(subjects) + b'"subject":[]}' if payload.endswith(subjects) else payload)
 
 
 def moment(created: str) -> datetime:

@@ -24,7 +24,7 @@ from cachekit.store.notes import Attempt, attempt_of
 from cachekit.store.record import DamagedRecordError, Record
 from cachekit.values import Answer
 from cachekit.verbs.plan import plan
-from cachekit.verbs.planned import shortened
+from cachekit.verbs.planned import shortened, warm_it
 from cachekit.verbs.session import Session
 
 CACHE_DIR = "compiler cache dir"  # the compiler's own folder on this host, among the places
@@ -186,7 +186,7 @@ class CoverageOfAll(Answer, frozen=True):
         if first.needed:
             why += f", {first.cached} of {first.needed} modules are cached"
         names = shortened([one.recipe for one in lacking])
-        return MissError(f"not covered: {names}", cause=why, hint=f"cachekit warm {first.source}")
+        return MissError(f"not covered: {names}", cause=why, hint=warm_it(first.source, first.elsewhere))
 
 
 def coverage_of_all(

@@ -14,9 +14,10 @@ from cachekit.remotes.judging import HINT
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.record import File, Record
+from cachekit.text import count
 from cachekit.values import Answer
 from cachekit.verbs.plan import plans
-from cachekit.verbs.planned import Planned, planned, shortened, together
+from cachekit.verbs.planned import Planned, planned, shortened, together, warm_it
 
 
 class Before(Struct, frozen=True):
@@ -94,8 +95,9 @@ class Forecast(Answer, frozen=True):
                 hint=HINT,
             )
         return MissError(
-            f"{len(missed)} of {len(self.plans)} are not warm: {shortened([row.name for row in missed])}",
-            hint=f"cachekit warm {missed[0].source}",
+            f"{len(missed)} of {count(len(self.plans), 'recipe')} {'is' if len(missed) == 1 else 'are'} not warm: "
+            + shortened([row.name for row in missed]),
+            hint=warm_it(missed[0].source, missed[0].elsewhere),
         )
 
 

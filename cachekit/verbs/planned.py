@@ -132,8 +132,15 @@ class Planned(Answer, frozen=True, kw_only=True):
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
             cause=self.flaw or near,
-            hint="run it once without --require-warm" if self.model_type == COMMAND else f"cachekit warm {self.source}",
+            hint="run it once without --require-warm"
+            if self.model_type == COMMAND
+            else warm_it(self.source, self.elsewhere),
         )
+
+
+def warm_it(source: str, elsewhere: str) -> str:
+    """The hint of a miss: what to type, and on which machine where that is another one."""
+    return f"on a {elsewhere}: cachekit warm {source}" if elsewhere else f"cachekit warm {source}"
 
 
 def planned(plan: Plan, price: Price | None = None) -> Planned:

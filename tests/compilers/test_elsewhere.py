@@ -104,3 +104,9 @@ def test_what_does_not_go_together_is_said(command, machine, home, work, shared)
         "cachekit pull tiny.yaml --target trn1"
         in command("store", "export", "x.tar", "tiny.yaml", *TRN1[:2], code=3).err
     )
+
+
+@pytest.mark.parametrize("verb", ["plan", "coverage"])
+def test_the_hint_of_a_miss_names_the_machine_that_can_compile(command, verb):
+    hint = the_error(command(verb, "tiny.yaml", *TRN1, "--require-warm", code=3))[3]
+    assert hint == "on a trn1.2xlarge: cachekit warm tiny.yaml"

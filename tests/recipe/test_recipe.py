@@ -15,10 +15,6 @@ from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, 
 pytestmark = pytest.mark.versions
 
 
-def whole(error):
-    return "\n".join(error.lines())
-
-
 # The schema
 
 
@@ -204,7 +200,8 @@ def test_the_item_that_is_wrong_is_named_with_its_line(text, line, said):
 def test_fields_that_do_not_go_together_are_refused(text, line, words):
     error = refused(text)
     assert error.message.startswith(f"r.yaml, line {line}: ")
-    assert all(word in whole(error) for word in words)
+    said = "\n".join(error.lines())
+    assert all(word in said for word in words)
     assert error.hint
 
 

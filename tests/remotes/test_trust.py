@@ -10,7 +10,7 @@ import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address
-from cachekit.remotes.hub.account import Accounts
+from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
@@ -127,18 +127,20 @@ def test_no_token_is_written_down(hub_storage, tmp_path):
 
 @pytest.mark.parametrize("note", [b"", b"[]", b"{", b'{"names": 7, "asked": "x"}', b"[" * 100_000, b"\xff"])
 def test_a_damaged_note_is_asked_for_anew(tmp_path, note):
-    accounts = Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann", "orgs": []})
-    assert accounts.has("ann")
+    def has(owner):
+        return is_own(owner, tmp_path, "https://hub", "hf_x", lambda: {"name": "ann", "orgs": []})
+
+    assert has("ann")
     (path,) = tmp_path.iterdir()
     path.write_bytes(note)
-    assert accounts.has("ann")
-    assert not accounts.has("team")
+    assert has("ann")
+    assert not has("team")
 
 
 def test_a_note_of_another_token_says_nothing(tmp_path):
-    assert Accounts(tmp_path, "https://hub", "hf_x", lambda: {"name": "ann"}).has("ann")
-    assert not Accounts(tmp_path, "https://hub", "hf_y", lambda: {"name": "bob"}).has("ann")
-    assert not Accounts(tmp_path, "https://mirror", "hf_x", lambda: {"name": "bob"}).has("ann")
+    assert is_own("ann", tmp_path, "https://hub", "hf_x", lambda: {"name": "ann"})
+    assert not is_own("ann", tmp_path, "https://hub", "hf_y", lambda: {"name": "bob"})
+    assert not is_own("ann", tmp_path, "https://mirror", "hf_x", lambda: {"name": "bob"})
 
 
 def test_buckets_are_judged_as_repos_are(tmp_path):

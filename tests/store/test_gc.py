@@ -25,6 +25,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import DAY, age, everything, filled, kept, keys, managed
+from tests.store.store_cases import home, watched  # noqa: F401 - fixtures
 from tests.support.standins import (
     StandIn,
     Watched,
@@ -37,17 +38,6 @@ from tests.support.standins import (
     served,
     tree,
 )
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def watched(home):
-    return Watched(home)
-
 
 # Size, age, compiler
 

@@ -21,16 +21,12 @@ from cachekit.store.record import decode, encode, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
+from tests.store.store_cases import home  # noqa: F401 - a fixture
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
 from tests.support.processes import side_by_side
 from tests.support.standins import Watched, make_record, publish, recipe
 
 FIELDS = ("key", "directory", "model_type", "compiler", "recipe", "graphs", "compile_seconds", "cold_seconds")
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 @pytest.fixture

@@ -12,18 +12,8 @@ from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import DAY, everything, filled, kept, keys
+from tests.store.store_cases import home, watched  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, publish, recipe, served
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def watched(home):
-    return Watched(home)
-
 
 # Pins
 

@@ -7,11 +7,12 @@ import pytest
 from msgspec import structs
 
 from cachekit import config, config_files
+from cachekit.compilers.neuron import flags
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.recipe import code
 from cachekit.remotes.notes import Notes
-from cachekit.store import Store, divergent, history, lock_file, notes, pins, uses
+from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins, uses
 from cachekit.store.compile_lock import CompileLock
 from cachekit.store.in_use import used_now
 from cachekit.store.record import encode
@@ -134,6 +135,13 @@ def test_a_record_to_compare_that_is_a_pipe_is_refused(tmp_path):
 def test_a_script_that_is_a_pipe_names_nothing(tmp_path):
     path = pipe(tmp_path / "train.sh")
     assert (code.digest(path), code.read(path), code.named_in_shell(path, tmp_path)) == ("", b"", {})
+
+
+def test_a_pipe_in_a_compilers_folder_is_not_packed(tmp_path):
+    pipe(tmp_path / "entry")
+    with pytest.raises(OSError, match="regular file"), (tmp_path / "archive.tar").open("wb") as target:
+        archive.pack(tmp_path, ["entry"], target)
+    assert flags.read_flags(tmp_path / "entry") is None
 
 
 def test_a_pyproject_that_is_a_pipe_is_passed_over(tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
+from cachekit.files import opened
 
 LARGEST = 1 << 20  # bytes of a flags file
 
@@ -73,7 +74,7 @@ def flags_hash(words: Sequence[str]) -> str:
 def read_flags(path: Path) -> list[str] | None:
     """The list in a `compile_flags.json`; None where it cannot be read or is not a list of words."""
     try:
-        with path.open("rb") as source:
+        with opened(path) as source:
             value = json.loads(source.read(LARGEST))
     except (OSError, ValueError, RecursionError):
         return None

@@ -74,7 +74,7 @@ def clear(failed: FailedModule) -> str:
 
 
 def _ends(log: Path) -> str:
-    with log.open("rb") as source:
+    with files.opened(log) as source:
         size = source.seek(0, os.SEEK_END)
         source.seek(0)
         if size <= HEAD + TAIL:

@@ -58,7 +58,7 @@ def look(
 def _is_owned(repo: str, client: Client) -> bool:
     """Whether the owner is the token's user or an organisation of this user; without a token nobody is."""
     try:
-        return client.accounts(None).has(repo.partition("/")[0])
+        return client.owns(repo.partition("/")[0])
     except AuthError:
         return False
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.compilers.neuron.neuron_cases import place  # noqa: F401 - fixture
 from tests.compilers.neuron.neuron_machine import Machine
-from tests.compilers.neuron.test_run import run
-from tests.support.neuron_sdk import neuron_host
+from tests.support.neuron_sdk import SCRIPTS, neuron_host
+
+GRAPHS = str(SCRIPTS / "graphs.py")
 
 
 @pytest.mark.feature("T5")
@@ -34,7 +35,7 @@ def test_a_command_that_compiles_anew_finds_nothing_of_strangers(place):
     shared.mkdir()
     shared.chmod(0o777)
     stranger, user = (Machine(place / name, host=neuron_host(place / f"{name}-host")) for name in ("stranger", "user"))
-    run(stranger, "1", "2", options=("--cache", f"local:rw,{shared}:rw"))
-    taken = run(user, "1", "2", options=("--trust-all", "--cache", f"local:rw,{shared}:r"))
+    stranger.run(GRAPHS, "1", "2", options=("--cache", f"local:rw,{shared}:rw"))
+    taken = user.run(GRAPHS, "1", "2", options=("--trust-all", "--cache", f"local:rw,{shared}:r"))
     assert (taken["compiled"], taken["found"]) == (0, 2)
-    assert run(user, "1", "2", options=("--recache",))["compiled"] == 2
+    assert user.run(GRAPHS, "1", "2", options=("--recache",))["compiled"] == 2
