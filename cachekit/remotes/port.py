@@ -208,6 +208,10 @@ class Storage(Protocol):
             memory: A folder of the store for what is remembered between runs; None remembers nothing.
         """
 
+    def place(self) -> str:
+        """What names the place itself, however its address was typed: what is remembered against a place goes by it."""
+        return self.name
+
     @abstractmethod
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist, in as few requests as the remote allows, however many are asked for.

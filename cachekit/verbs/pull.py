@@ -309,7 +309,8 @@ def _fetch(
     try:
         sweep_partials(store.layout)
         with store.workspace() as workspace, remote.call() as storage:
-            files = ModuleFiles(store, storage, looked.revision, vouched(storage, looked.revision, modules), workspace)
+            said = vouched(storage, looked.revision, modules)
+            files = ModuleFiles(store, storage, looked.revision, said, workspace, how=looked.origin.how)
             files.bring(entry for found in modules.values() for entry in found.values())
             for name, found in modules.items():
                 try:
