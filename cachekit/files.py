@@ -20,16 +20,26 @@ T = TypeVar("T")
 LARGEST_NOTE = 32 << 20  # bytes
 PIECE = 1 << 20  # bytes
 CHUNK = 256 << 10  # bytes of a buffer that is used again: they stay in the processor's cache
+Opener = Callable[[Path, int], int]  # opens a file to be read, as `os.open` does: its path, and flags
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
 
 
-def opened(path: Path | str, *, buffering: int = -1) -> BinaryIO:
+def opened(path: Path | str, *, buffering: int = -1, opener: Opener = os.open) -> BinaryIO:
     """A file for reading. A pipe in its place is not waited for: that has no end.
+
+    Args:
+        path: The file.
+        buffering: As `open` has it.
+        opener: Opens it.
 
     Raises:
         OSError: It cannot be read, or is a pipe, a socket or a device.
     """
-    return open(path, "rb", buffering=buffering, opener=_opener)
+
+    def regular(name: str, flags: int) -> int:
+        return _regular(opener(Path(name), flags | os.O_NONBLOCK | os.O_CLOEXEC), name)
+
+    return open(path, "rb", buffering=buffering, opener=regular)
 
 
 def read(path: Path | str, most: int | None = None) -> bytes:
@@ -89,7 +99,10 @@ def appending(path: Path | str) -> BinaryIO:
 
 
 def _opener(path: str, flags: int) -> int:
-    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    return _regular(os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), path)
+
+
+def _regular(handle: int, path: str) -> int:
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # whoever opens a folder is told by `open` itself
         return handle

@@ -8,6 +8,10 @@ one of them. A folder with the sticky bit (`/tmp`) may be on the way: nobody can
 else. A link is followed only where it belongs to this user or root and lies in a folder that others cannot write to. A
 group that consists of this user alone, as most distributions make one for each user, is nobody else.
 
+A folder is a group's that this user is in, too, if its members can write there, and nobody else can. Each folder on the
+way then belongs to this user, root or a member: a group of this user's on somebody else's folder makes its owner no
+member, as anybody may name any group in an access list. Members are those whom this machine's user database knows.
+
 Every step is looked at through a descriptor. What is found once stays so: only this user and root could change it.
 
 Access lists are read where they can matter (POSIX.1e, acl(5)). Those of NFSv4 are not.
@@ -25,10 +29,9 @@ import struct
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,10 +39,10 @@ from msgspec import Struct
 
 CLOSED = 0o700  # of a private folder
 FILE = 0o600  # of a file in one
-MOST = 256  # folders below one that are looked at
 _LINKS = 40  # that are followed, as many as Linux follows
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 # linux/posix_acl_xattr.h and posix_acl.h: a version, and then entries of a tag, permissions and an id.
 _ACL, _VERSION, _HEADER, _ENTRY = "system.posix_acl_access", 2, struct.Struct("<I"), struct.Struct("<HHI")
 _USER, _GROUP_OBJ, _GROUP, _WRITE = 0x02, 0x04, 0x08, 0x2
@@ -56,11 +59,13 @@ class Standing(Struct, frozen=True):
             can, too; `others`: somebody else can.
         why: Who else, and where: a sentence without a full stop; empty for `own`.
         mend: The command that makes it this user's own; empty where none of this user's does.
+        groups: Of this user, through which it is shared: their members may own what lies there.
     """
 
     whose: Whose
     why: str = ""
     mend: str = ""
+    groups: frozenset[int] = frozenset()
 
 
 OWN = Standing("own")
@@ -110,6 +115,13 @@ class _Step(NamedTuple):
         """Others may put something else in the place of what lies there."""
         return self.open and (self.last or not self.state.st_mode & stat.S_ISVTX)
 
+    @property
+    def sharing(self) -> frozenset[int]:
+        """The groups whose members may own folders on the way: not one that only another user's access list names."""
+        if stat.S_ISLNK(self.state.st_mode):
+            return frozenset()
+        return self.groups if _mine(self.state) else self.groups & {self.state.st_gid}
+
 
 def private_folder(path: Path) -> Path:
     """Make a folder that only this user can look into, or close the one that is there; gives its path.
@@ -148,7 +160,7 @@ def standing(path: Path, depth: int = 0) -> Standing:
 
     Args:
         path: The folder.
-        depth: Look as far down into the folders below as well, at the first `MOST` of them.
+        depth: Look as far down into the folders below as well.
     """
     steps: list[_Step] = []
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -157,37 +169,56 @@ def standing(path: Path, depth: int = 0) -> Standing:
         except PermissionError:
             return Standing("others", f"this user may not look into {steps[-1].place}")
     if steps[-1].last and depth:
-        steps += islice(_below(steps[-1].place, depth), MOST)
+        steps += _below(steps[-1].place, depth)
+    return _judged(steps)
+
+
+def open_judged(path: Path, flags: int = 0) -> tuple[int, Standing]:
+    """Open a file to be read; gives its descriptor, and whose it is: who can have written it, or put it where it lies.
+
+    Args:
+        path: The file; links to it are followed, and judged as every step is.
+        flags: `os.O_NOFOLLOW` follows none in its own place.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    steps: list[_Step] = []
+    handle = _walk(path, steps.append, file=True, follow=not flags & os.O_NOFOLLOW)
+    return handle, _judged(steps)
+
+
+def _judged(steps: Sequence[_Step]) -> Standing:
+    """Whose what lies at the end of these steps is."""
     mine = _groups()
-    # Who shared a folder with a group of this user may own those above it, and each of the group those below it.
-    sharers = {step.state.st_uid for step in steps if step.groups & mine}
-    below, found = False, OWN
+    shared = frozenset[int]().union(*(step.sharing for step in steps)) & mine
+    found = OWN
     for step in steps:
-        below = below or bool(step.groups & mine)
-        if step.loose or not (_mine(step.state) or below or step.state.st_uid in sharers):
-            return _of_another(step.place, step.state)
+        if step.loose or not (_mine(step.state) or _member(step.state.st_uid, shared)):
+            return _of_another(step.place, step.state, shared)
         if step.renamable and (step.everybody or step.users or step.groups - mine):
             return _open(step)
         if step.renamable or not _mine(step.state):
-            found = Standing("group", _open(step).why if step.open else _of_another(step.place, step.state).why)
+            why = _open(step).why if step.open else _of_another(step.place, step.state).why
+            found = Standing("group", why, groups=shared)
     return found
 
 
-def outsider(handle: int, place: Path, whose: Whose) -> str:
+def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
     """Why an open file or folder is not of those to whom the folder belongs that it lies in; empty where it is.
 
     Args:
         handle: Its descriptor.
         place: What it is called.
-        whose: What `standing` found of the folder; whoever may write there can have made it.
+        folder: What `standing` found of the folder; whoever may write there can have made it.
 
     Raises:
         OSError: It cannot be looked at.
     """
     step = _step(place, handle, last=True)
-    if whose == "own" and not _mine(step.state):
-        return _of_another(place, step.state).why
-    within = _groups() if whose == "group" else set[int]()
+    if not (_mine(step.state) or _member(step.state.st_uid, folder.groups)):
+        return _of_another(place, step.state, folder.groups).why
+    within = _groups() if folder.whose == "group" else set[int]()
     return _open(step).why if step.everybody or step.users or step.groups - within else ""
 
 
@@ -265,13 +296,17 @@ def write(path: Path, data: bytes) -> None:
         target.write(data)
 
 
-def _walk(path: Path, look: Callable[[_Step], None], *, make: bool = False) -> int:
+def _walk(
+    path: Path, look: Callable[[_Step], None], *, make: bool = False, file: bool = False, follow: bool = True
+) -> int:
     """Open a folder step by step; gives its descriptor.
 
     Args:
         path: The folder.
         look: Called with each folder and link on the way, from the root on; raising ends the walk.
         make: Make what is missing, and give a descriptor for reading.
+        file: What lies at the end is a file, and is opened to be read.
+        follow: What lies at the end may be a link.
     """
     left = deque(path.absolute().parts[1:])
     place, links = Path("/"), 0
@@ -282,7 +317,7 @@ def _walk(path: Path, look: Callable[[_Step], None], *, make: bool = False) -> i
         while left:
             name = left.popleft()
             state = _state(name, handle, make=(0o755 if left else CLOSED) if make else None)
-            if stat.S_ISLNK(state.st_mode):
+            if stat.S_ISLNK(state.st_mode) and (left or follow):
                 links += 1
                 loose = step.everybody or links > _LINKS
                 look(_Step(place / name, state, step.users, step.groups, loose=loose))
@@ -292,7 +327,8 @@ def _walk(path: Path, look: Callable[[_Step], None], *, make: bool = False) -> i
                 if not target.is_absolute():
                     continue
                 name, place = "/", Path("/")
-            below = os.open(name, _OPEN if make and not left else _LOOK, dir_fd=handle)
+            end = _READ if file else _OPEN if make else _LOOK
+            below = os.open(name, _LOOK if left else end, dir_fd=handle)
             os.close(handle)
             handle, place = below, place / name
             step = _step(place, handle, last=not left)
@@ -361,10 +397,23 @@ def _mine(state: os.stat_result) -> bool:
     return state.st_uid in {0, os.geteuid()}
 
 
-def _of_another(place: Path, state: os.stat_result) -> Standing:
+@cache
+def _member(user: int, groups: frozenset[int]) -> bool:
+    """Whether a user is in one of these groups; one whom nobody knows here is in none."""
+    if not groups:
+        return False
+    try:
+        account = pwd.getpwuid(user)
+        return not groups.isdisjoint(os.getgrouplist(account.pw_name, account.pw_gid))
+    except (KeyError, OSError):
+        return False
+
+
+def _of_another(place: Path, state: os.stat_result, groups: frozenset[int] = frozenset()) -> Standing:
     if stat.S_ISLNK(state.st_mode):
         return Standing("others", f"{place} is a link that another user made or can replace")
-    return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)})")
+    apart = f", who is not in the group {_group(min(groups))}" if groups else ""
+    return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)}){apart}")
 
 
 def _open(step: _Step) -> Standing:

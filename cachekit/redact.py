@@ -235,7 +235,8 @@ def _encoded(value: str) -> Iterator[str]:
     from urllib.parse import quote, quote_plus
 
     plain = {value, *(json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))}
-    yield from (*plain, *(json.dumps(one)[1:-1] for one in plain), repr(value)[1:-1])
+    yield from (json.dumps(one, ensure_ascii=ascii_only)[1:-1] for one in plain for ascii_only in (True, False))
+    yield from (*plain, repr(value)[1:-1])
     yield from (value.replace("'", by) for by in ("'\"'\"'", r"'\''", '"'))  # the last: as torch writes variables down
     raw = value.encode("utf-8", "surrogateescape")
     for one in (text.encode("utf-8", "surrogateescape") for text in plain):

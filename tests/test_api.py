@@ -172,14 +172,9 @@ def test_plan_is_what_the_verb_says(command, home, machine):
         told = command("plan", "tiny.yaml", "--format", "json", *words).json
         planned = cachekit.plan(cachekit.Variant("tiny.yaml", overrides))
         assert planned.as_dict() == told
-        again = cachekit.plan(
-            cachekit.Variant(cachekit.load_recipe("tiny.yaml"), list(map("=".join, overrides_words(overrides))))
-        )
+        changes = [f"{name}={value}" for name, value in overrides.items()]
+        again = cachekit.plan(cachekit.Variant(cachekit.load_recipe("tiny.yaml"), changes))
         assert again.key == planned.key
-
-
-def overrides_words(overrides):
-    return [(name, str(value)) for name, value in overrides.items()]
 
 
 def test_plan_for_another_machine():

@@ -20,14 +20,10 @@ def journal(tmp_path):
     made.close()
 
 
-def lines(journal):
-    return journal.path.read_text(encoding="utf-8").split("\n")
-
-
 def test_each_event_is_a_line(journal):
     journal.emit("warm.start", key="abc", seconds=1.5, tags=["a"], note=None)
     journal.emit("warm.end")
-    first, second, third, rest = lines(journal)
+    first, second, third, rest = journal.path.read_text(encoding="utf-8").split("\n")
     assert rest == ""
     start = json.loads(first)
     assert (start["event"], start["verb"], start["run"], start["pid"]) == ("run", "warm", journal.run, os.getpid())

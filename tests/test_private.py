@@ -14,13 +14,14 @@ from cachekit.private import (
     NotPrivateError,
     new_folder,
     obstacle,
+    open_judged,
     opened,
     private_folder,
     standing,
     write,
 )
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
-from tests.support.users import ANOTHER, ONE, as_user
+from tests.support.users import ANOTHER, ONE, allow, as_user, known
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
 
@@ -148,6 +149,8 @@ def test_a_group_of_this_user_alone_is_nobody_else(public, monkeypatch):
     monkeypatch.setattr(os, "getgroups", lambda: [ANOTHER])
     assert standing(folder).whose == "group", "this user's, but not this user's alone"
     os.chown(folder, ONE, ANOTHER)
+    assert standing(folder).why.endswith(f"who is not in the group {ANOTHER}")
+    known(monkeypatch, {ONE: [ANOTHER]})
     assert standing(folder).whose == "group", "another member made it"
     folder.chmod(0o755)
     assert standing(folder).whose == "others", "and lets nobody write to it"
@@ -168,6 +171,76 @@ def test_an_access_list_can_let_others_write(public):
     found = refused(folder / "cache_dirs")
     subprocess.run(["sh", "-c", found.mend], check=True)
     assert private_folder(folder / "cache_dirs").is_dir()
+
+
+@ROOT_ONLY
+def test_an_access_list_for_a_group_of_this_user_makes_nobody_a_member(public, monkeypatch):
+    """Anybody may name any group in the access list of an own folder, or leave one that was made in a group's."""
+    monkeypatch.setattr(os, "getgroups", lambda: [ANOTHER])
+    eves = public / "eve" / "cache"
+    eves.mkdir(parents=True)
+    os.chown(eves.parent, ONE, ONE)
+    os.chown(eves, ONE, ONE)
+    allow(eves, ANOTHER)
+    assert "belongs to another user" in standing(eves).why
+    os.chown(eves, ONE, ANOTHER)
+    assert "belongs to another user" in standing(eves).why
+    known(monkeypatch, {ONE: []})
+    assert standing(eves).whose == "others", "whom the machine knows, and who is not in the group"
+    known(monkeypatch, {ONE: [ANOTHER]})
+    assert standing(eves).whose == "group", "a member"
+    os.chown(eves, ONE, ONE)
+    assert standing(eves).whose == "others", "what a member lets a group do by a list says nothing of the member"
+
+
+@ROOT_ONLY
+def test_a_team_may_share_roots_folder_by_an_access_list(public, monkeypatch):
+    monkeypatch.setattr(os, "getgroups", lambda: [ANOTHER])
+    known(monkeypatch, {ONE: [ANOTHER]})
+    team = public / "team" / "members"
+    team.mkdir(parents=True)
+    allow(team.parent, ANOTHER)
+    os.chown(team, ONE, ONE)
+    assert standing(team).whose == "group"
+    assert standing(team).groups == {ANOTHER}
+    os.chown(team, ONE + 1, ONE + 1)
+    assert standing(team).whose == "others"
+
+
+@ROOT_ONLY
+def test_a_file_is_asked_of_itself_and_of_each_folder_on_the_way(tmp_path):
+    file, link = tmp_path / "folder" / "file", tmp_path / "link"
+    file.parent.mkdir()
+    file.write_bytes(b"bytes")
+    link.symlink_to("folder/file")
+
+    def whose(path):
+        handle, found = open_judged(path)
+        with os.fdopen(handle, "rb") as source:
+            assert source.read() == b"bytes"
+        return found.whose
+
+    assert whose(file) == whose(link) == "own"
+    with pytest.raises(OSError, match="symbolic links"):
+        open_judged(link, os.O_NOFOLLOW)
+    for path, wrong, right in ((file, 0o666, 0o644), (file.parent, 0o777, 0o755)):
+        path.chmod(wrong)
+        assert whose(file) == whose(link) == "others"
+        path.chmod(right)
+        os.chown(path, ONE, ONE)
+        assert whose(file) == whose(link) == "others"
+        os.chown(path, 0, 0)
+    os.chown(link, ONE, ONE, follow_symlinks=False)
+    assert (whose(file), whose(link)) == ("own", "others")
+
+
+def test_every_folder_below_is_looked_at(tmp_path):
+    for number in range(300):
+        (tmp_path / str(number)).mkdir()
+    with os.scandir(tmp_path) as found:
+        *_, last = found
+    Path(last.path).chmod(0o777)
+    assert standing(tmp_path, depth=1).whose == "others"
 
 
 def test_folders_below_are_looked_at_as_far_as_asked(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from cachekit.compilers.port import Harvest, Restored, Sink
+from cachekit.files import Opener
 from cachekit.store.record import File, Module
 
 
@@ -102,11 +103,14 @@ class ForeignCache(Protocol):
             tell: Told of the progress: `import.reading`.
         """
 
-    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
+    def take(self, group: Units, workspace: Path | None, tell: Sink, opener: Opener) -> Taken:
         """Take the fresh units of a group; without a workspace, a private folder, only look at them.
+
+        Every file that is taken is opened by `opener`: no record says what is in it.
 
         Raises:
             OSError: The workspace cannot be written.
+            UntrustedError: As `opener` has it.
         """
 
     def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from cachekit.compilers.port import ComparedBuilds, Compiler, Harvest, Observed, Restored
+from cachekit.files import Opener
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.blobs import Blob
 from cachekit.store.record import File, Module
@@ -97,7 +98,7 @@ class TreeCompiler(Compiler):
         return ComparedBuilds.of(before, after, alike)
 
 
-def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harvest:
+def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path, opener: Opener = os.open) -> Harvest:
     """Pack files of a tree, named relative to it, into one archive.
 
     Args:
@@ -105,6 +106,7 @@ def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harv
         names: The files.
         folder: The module's folder in the store and on remotes.
         workspace: A private folder for the archive.
+        opener: Opens the files.
 
     Raises:
         OSError: A file cannot be read, or the workspace cannot be written.
@@ -113,7 +115,7 @@ def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path) -> Harv
 
     unnamed = workspace / "archive.tar"
     with unnamed.open("wb") as target:
-        sha256, size = archive.pack(tree, names, target)
+        sha256, size = archive.pack(tree, names, target, opener)
     module = Module(f"{folder}/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))
     return Harvest((module,), {sha256: unnamed})
 

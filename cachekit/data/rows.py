@@ -45,7 +45,11 @@ def split_files(folder: Path) -> dict[str, Path]:
         DataError: There is no such folder, no training file, or a split has two files.
     """
     if not folder.is_dir():
-        raise DataError(f"data.path {folder} is not a folder", hint="for one file, use data.train_file")
+        raise DataError(
+            f"data.path {folder} is not a folder",
+            cause="" if folder.exists() else "there is nothing of that name",
+            hint="correct data.path; for one file, use data.train_file",
+        )
     found = by_split(folder, sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES), "file")
     if "train" not in found:
         raise DataError(

@@ -22,6 +22,7 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.fetch_files import LANES, Fetch, Fetched, WantedFile, inline_files
 from cachekit.remotes.port import Entry, Storage, git_digest
 from cachekit.store import Store
+from cachekit.store.origin import How
 from cachekit.store.record import LARGEST, File, file_path
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -73,13 +74,17 @@ class ModuleFiles:
         revision: Its state.
         said: What its records say.
         workspace: For bytes that came inside a record; it has to stay until they are published.
+        how: How files that no record names came to be trusted: one is not resumed that began another way.
     """
 
-    def __init__(self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path) -> None:
+    def __init__(
+        self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path, *, how: How
+    ) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
         self._said = said
+        self._how = how
         self._workspace = workspace
         self._brought: dict[str, Fetched] = {}
         self._names: dict[str, str] = {}
@@ -156,7 +161,7 @@ class ModuleFiles:
         place = (
             ["git", git]
             if _GIT.fullmatch(git)
-            else [self._storage.name, self._revision, entry.path, *entry.digests.values()]
+            else [self._storage.name, self._revision, self._how, entry.path, *entry.digests.values()]
         )
         return "unknown-" + hashlib.sha256(json.dumps([entry.size, *place]).encode()).hexdigest()
 

@@ -94,7 +94,7 @@ class Remote:
         self._breaker = Breaker(memory, storage.name)
         own = memory / short(storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
-        self._seen, self._signed = Notes(own / "seen"), Notes(own / "signed")
+        self._signed = Notes(own / "signed")
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -131,12 +131,18 @@ class Remote:
         if mode == "all":
             return ""
         if mode == "signed":
-            return "the settings ask for signatures" if not self.trust.only else "--trust asks for signatures"
+            return "--trust asks for signatures" if self.trust.only == "signed" else "the settings ask for signatures"
         if self._demands is None:
             self.revision()  # which tells most of it
             with self.call() as storage:
-                self._demands = storage.stranger(self._memory)
+                self._demands = storage.stranger(self._memory) or self.untold
         return self._demands
+
+    @property
+    def untold(self) -> str:
+        """Why a record needs a signature: who may write there cannot be asked, nor do the settings say; else empty."""
+        asked = self.trust.mode(self.name) == "owner" and not self.trust.vouches(self.name)
+        return self.storage.untold if asked else ""
 
     @property
     def picks(self) -> bool:
@@ -213,11 +219,14 @@ class Remote:
         """Whether a newer statement about the key was seen there before, in words; the newest is remembered."""
         if not created:
             return ""
-        known = self._seen.read(key, str) or ""
+        with self.call() as storage:
+            place = storage.place()  # another way to name it does not forget
+        seen = Notes(self._memory / short(place) / "seen")
+        known = seen.read(key, str) or ""
         if known > created:
             return f"signed at {created[:19]}, and what was there before at {known[:19]}: it was put back"
         if known < created:
-            self._seen.write(key, created)
+            seen.write(key, created)
         return ""
 
     @property

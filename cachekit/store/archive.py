@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
-from cachekit.files import Sink, opened, pour
+from cachekit.files import Opener, Sink, opened, pour
 
 MAX_MEMBERS = 200_000
 MAX_HEADER = 1 << 20  # bytes of a member's own header: a name that no file system takes is shorter
@@ -53,7 +53,7 @@ class _Digesting(io.RawIOBase):
         return self.size
 
 
-def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]:
+def pack(root: Path, names: Iterable[str], target: IO[bytes], opener: Opener = os.open) -> tuple[str, int]:
     """Write the named files of `root` as a tar.
 
     Owner, times and order do not depend on the machine: two equal trees give equal bytes.
@@ -62,6 +62,7 @@ def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]
         root: The tree.
         names: Paths of regular files, relative to it, with `/`.
         target: Where the bytes go.
+        opener: Opens the files.
 
     Returns:
         SHA-256 in hex, and size in bytes.
@@ -69,8 +70,7 @@ def pack(root: Path, names: Iterable[str], target: IO[bytes]) -> tuple[str, int]
     out = _Digesting(target)
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(names):
-            path = root / name
-            with opened(path) as source:
+            with opened(root / name, opener=opener) as source:
                 status = os.fstat(source.fileno())
                 member = tarfile.TarInfo(name)
                 member.size = status.st_size

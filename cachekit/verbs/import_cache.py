@@ -5,7 +5,7 @@ Such a cache has no recipe, so its modules become records of their own, one a co
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,13 +15,14 @@ from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.foreign import ForeignCache, Taken, Units
 from cachekit.compilers.imported import ingredients_of, known_units, record_of
 from cachekit.compilers.port import Sink
+from cachekit.config_trust import Mode
 from cachekit.errors import UsageError
 from cachekit.key.canonical import key_of
-from cachekit.private import standing
+from cachekit.private import Standing, open_judged, standing
 from cachekit.remotes.judging import HINT_FOLDER, refusal
 from cachekit.store import Store
 from cachekit.store.durable import store_error
-from cachekit.store.origin import HERE, Beside, Origin
+from cachekit.store.origin import Beside, Origin
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.session import Session
@@ -91,32 +92,65 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     Raises:
         UntrustedError: Others can write to the folder, and the user does not say to trust them.
     """
-    why, mode = "", session.remotes.trust.mode(str(folder))
-    with suppress(OSError):  # which the import itself tells of
-        why = "--trust asks for signatures" if mode == "signed" else _stranger(folder)
-    if why and mode != "all" and not dry_run:
-        _found(folder)  # what is no cache is refused as that
-        raise refusal(str(folder), why, HINT_FOLDER)
-    journal, origin = session.journal, Origin(str(folder), "all" if why else "owner")
+    journal, source = session.journal, Source(folder, "all" if dry_run else session.remotes.trust.mode(str(folder)))
     tell = lambda event: journal.show(**event)  # noqa: E731
-    imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, origin=origin)
+    imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, source=source)
     journal.emit("import.end", **imported.as_dict())
     return imported
 
 
-def _stranger(folder: Path) -> str:
-    """Why others than this user, root and the user's groups can write to a compiler's own cache; empty if they cannot.
+class Source:
+    """A compiler's own cache, whose files no record names: whose each is, is asked of the very file that is read.
 
-    Raises:
-        OSError: It cannot be looked at.
+    Args:
+        folder: The cache.
+        mode: `owner` refuses what others than this user, root and the user's groups can have put there, `signed` all.
     """
-    folder.stat()
-    found = standing(folder, depth=2)
-    return found.why if found.whose == "others" else ""
+
+    def __init__(self, folder: Path, mode: Mode) -> None:
+        self._folder, self._mode, self._strange = str(folder), mode, False
+
+    @property
+    def origin(self) -> Origin:
+        """Of what was opened so far."""
+        return Origin(self._folder, "all" if self._strange else "owner")
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file to be read.
+
+        Raises:
+            OSError: It cannot be opened.
+            UntrustedError: Others can have put it there.
+        """
+        handle, found = open_judged(path, flags)
+        try:
+            self.judge(found)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def judge(self, found: Standing) -> None:
+        """Refuse what others can have put there.
+
+        Raises:
+            UntrustedError: They can, or all is refused.
+        """
+        if self._mode == "signed":
+            raise refusal(self._folder, "--trust asks for signatures", HINT_FOLDER)
+        if found.whose == "others":
+            self._strange = True
+            if self._mode == "owner":
+                raise refusal(self._folder, found.why, HINT_FOLDER)
 
 
 def import_cache(
-    store: Store, folder: Path, *, dry_run: bool = False, tell: Sink = lambda _: None, origin: Origin = HERE
+    store: Store,
+    folder: Path,
+    *,
+    dry_run: bool = False,
+    tell: Sink = lambda _: None,
+    source: Source | None = None,
 ) -> Imported:
     """Take the finished units of a compiler's own cache into the store.
 
@@ -128,20 +162,23 @@ def import_cache(
         folder: A cache's root, or one compiler's folder in it.
         dry_run: Only say what would be taken; files are judged all the same.
         tell: Told how far it is: `import.reading` for each unit that is read, `import.storing` for each record.
-        origin: Of what is taken.
+        source: Whose files are taken; by default all are, as `owner`.
 
     Raises:
         UsageError: The folder cannot be read, or holds no cache of a compiler that is known here.
+        UntrustedError: Others can have put a file there. What was taken of another compiler's folder stays.
         StoreError: The store cannot be written.
     """
     # A path that ends in `.` or `..` would hide that it is a compiler's own folder.
-    folder = folder.resolve()
+    named, folder = folder, folder.resolve()
+    source = source or Source(folder, "all")
     adapter, cache = _found(folder)
+    source.judge(standing(named))
     scanned = cache.scan(folder, known_units(store, adapter, cache), tell)
     left, unknown = [*scanned.left], [*scanned.unknown]
     groups = []
     for group in scanned.groups:
-        taken, key, size = _take(store, adapter, cache, group, tell, origin=origin, dry_run=dry_run)
+        taken, key, size = _take(store, adapter, cache, group, tell, source=source, dry_run=dry_run)
         groups.append(Group(group.directory, key, taken.names, group.known, size))
         left += taken.left
         unknown += taken.unknown
@@ -178,16 +215,16 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
 
 
 def _take(
-    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, origin: Origin, dry_run: bool
+    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, source: Source, dry_run: bool
 ) -> tuple[Taken, str, int]:
     """What was taken of a group, the key of its record, and bytes."""
     if dry_run:
-        taken = cache.take(group, None, tell)
+        taken = cache.take(group, None, tell, source.open)
         key = key_of(ingredients_of(group.directory, taken.modules)) if taken.modules else ""
         return taken, key, taken.size
     with store.workspace() as workspace:
         try:
-            taken = cache.take(group, workspace, tell)
+            taken = cache.take(group, workspace, tell, source.open)
         except OSError as error:
             raise store_error(store.layout.home, error) from error
         if taken.harvest is None:
@@ -195,5 +232,5 @@ def _take(
         record = record_of(adapter, group.directory, taken.harvest.modules, graphs=len(taken.names))
         what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
         tell({"event": "import.storing", **what})
-        store.publish(record, taken.harvest.files, beside=Beside(origin))
+        store.publish(record, taken.harvest.files, beside=Beside(source.origin))
     return taken, record.key, record.size

@@ -8,20 +8,12 @@ import pytest
 
 from cachekit.events import Journal
 from cachekit.store import Store
+from cachekit.store.layout import Layout
 from cachekit.store.notes import Last, note_last
 from tests.support.cli_session import publish, publish_record, small_record, the_error
+from tests.support.standins import overwrite
 
 pytest_plugins = ["tests.support.cli_session"]
-
-
-def blob(home, record):
-    digest = record.files[0].sha256
-    return home / "v1" / "blobs" / digest[:2] / digest
-
-
-def spoil(path):
-    path.chmod(0o644)
-    path.write_bytes(bytes(path.stat().st_size))
 
 
 def several(home, count=3):
@@ -39,7 +31,8 @@ def several(home, count=3):
 def test_verify_exits_5_and_names_what_is_bad(command, home):
     made = several(home)
     assert command("store", "verify").out.startswith("3 records, 3 files, ")
-    spoil(blob(home, made[1]))
+    bad = made[1].files[0]
+    overwrite(Layout(home).blob(bad.sha256), bytes(bad.size))
     answer = command("store", "verify", code=5)
     assert made[1].key[:12] in answer.out
     assert made[1].files[0].path[:20] in answer.out.replace("\n", "")
@@ -72,7 +65,7 @@ def test_gc_says_what_goes_and_then_removes_that(command, home):
 def test_limits_come_from_the_settings_where_nothing_is_said(command, home, work):
     made = several(home)
     (work / "cachekit.toml").write_text('gc_max_age = "36h"\ngc_max_size = "none"\n')
-    assert command("store", "gc", "--compiler", "neuron*", "--format", "json").json["max_age"] is None
+    assert command("store", "gc", "--all-of", "neuron*", "--format", "json").json["max_age"] is None
     assert command("store", "gc", "--max-age", "none", "--format", "json").json["records"] == []
     assert [one["key"] for one in command("store", "gc", "--format", "json").json["records"]] == [made[2].key]
     (work / "cachekit.toml").write_text('gc_max_size = "much"\n')

@@ -112,10 +112,10 @@ class Machine:
 
     def unfinished(self) -> list[str]:
         """Compiler cache dirs, unpublished files and the trial's own folder: all of it ends with the run."""
-        folders = [self.home / "v1" / "cache_dirs", self.home / "v1" / "tmp"]
+        own = self.root / "tmp" / f"cachekit-{os.geteuid()}"  # where torch builds its header, once for a user
+        folders = [self.home / "v1" / "cache_dirs", self.home / "v1" / "tmp", own / "cache_dirs", own / "copies"]
         left = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
-        # Where torch builds its header, once for a user, and what belongs to nobody's run.
-        return left + [path.name for path in (self.root / "tmp").iterdir() if path.name.startswith("cachekit")]
+        return left + [path.name for path in own.parent.glob("cachekit*") if path != own]
 
 
 def read_until(run: subprocess.Popen, text: str) -> None:

@@ -193,9 +193,6 @@ def test_a_list_is_neither_a_text_nor_a_class(put, row, name, form):
     assert "is a list" in error.message
 
 
-# Real data
-
-
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path, kind):
     path = tmp_path / "train.csv"

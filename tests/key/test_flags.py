@@ -125,8 +125,9 @@ def test_an_unknown_mode_is_refused(mode):
 
 @pytest.mark.parametrize("threads", ["0", "-1", "many", "1.5", "true", "", "[1]"])
 def test_an_impossible_number_of_threads_is_refused(threads):
-    with pytest.raises(RecipeError, match=r"compiler\.options\.threads"):
+    with pytest.raises(RecipeError, match=r"compiler\.options\.threads") as caught:
         options([f"--threads={threads}"])
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("value", ["[", "{a", "'", ".inf"])

@@ -83,8 +83,9 @@ def test_what_differs_is_written_differently(one, other):
 )
 def test_what_is_no_json_is_refused(value):
     for nested in (value, [value], {"a": value}):
-        with pytest.raises(ValueError):
-            canonical_json(nested)
+        for make in (canonical, canonical_json):
+            with pytest.raises(ValueError):
+                make(nested)
 
 
 SCALARS = (

@@ -15,10 +15,6 @@ from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, 
 pytestmark = pytest.mark.versions
 
 
-def whole(error):
-    return "\n".join(error.lines())
-
-
 # The schema
 
 
@@ -92,6 +88,10 @@ def test_a_misspelt_field_gets_the_nearest_name(section, field):
     assert error.hint == f"did you mean {section}.{field}?"
     assert error.cause.startswith(f"fields of {section} are ")
     assert field in error.cause
+
+
+def test_another_tools_field_with_other_values_gets_a_pointer_to_ours():
+    assert refused(with_section("training", "precision: bf16-mixed")[0]).hint == "did you mean training.bf16?"
 
 
 @pytest.mark.parametrize("field", Recipe.__struct_fields__)
@@ -200,7 +200,8 @@ def test_the_item_that_is_wrong_is_named_with_its_line(text, line, said):
 def test_fields_that_do_not_go_together_are_refused(text, line, words):
     error = refused(text)
     assert error.message.startswith(f"r.yaml, line {line}: ")
-    assert all(word in whole(error) for word in words)
+    said = "\n".join(error.lines())
+    assert all(word in said for word in words)
     assert error.hint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import pytest
@@ -90,6 +91,15 @@ def test_inductor_has_one_worker_and_says_so(field):
         prepare(recipe, select("inductor", "inductor"))
     name, value = field.split("=")
     assert refused.value.message.startswith(f"parallel.{name} is {value}")
+
+
+def test_all_that_one_worker_cannot_do_is_said_at_once():
+    """Whoever types the hint gets a plan, and not the next error."""
+    split = ["parallel.zero_1=true", "parallel.tensor_parallel_size=2"]
+    with pytest.raises(RecipeError) as refused:
+        prepare(load(zoo.recipe_path("bert"), split), select("inductor", "inductor"))
+    typed = re.findall(r"--set (\S+=[a-z0-9]+)", refused.value.hint)
+    assert prepare(load(zoo.recipe_path("bert"), [*split, *typed]), select("inductor", "inductor")).key
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.remotes.lease_cases import SORTS
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import serve
 from tests.support.standins import Watched
+from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
 # For what the kind of remote makes no difference to.
 ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)
@@ -22,12 +23,6 @@ ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)
 def at_once(monkeypatch):
     """What a remote could not give is asked for again without a pause."""
     monkeypatch.setattr("cachekit.remotes.fetch_files.RETRY", Retry(seconds=60.0, first=0.001, factor=1.0, most=0.001))
-
-
-@pytest.fixture
-def log(tmp_path, monkeypatch):
-    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
-    return tmp_path / "log"
 
 
 @pytest.fixture(params=["folder", "side-by-side", "scarce"])

@@ -8,9 +8,11 @@ import shutil
 
 import pytest
 
+from cachekit import private
 from cachekit.errors import RemoteError, UntrustedError
 from cachekit.remotes.folder import FolderStorage
 from tests.remotes.storage_calls import write
+from tests.support.users import known
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
@@ -72,14 +74,35 @@ def test_a_group_counts_if_this_user_is_in_it_and_owners_above_if_they_share_it(
     shared.chmod(0o2775)
     os.chown(shared, os.geteuid(), 65534)
     assert re.match(rf"the group \w+ can write to {shared}", why(shared))
+    group = private._group(65534)
     monkeypatch.setattr(os, "getgroups", lambda: [65534])
     assert why(shared) == "", "a group that this user is in"
     os.chown(shared, 65533, 65534)
+    assert why(shared) == f"{shared} belongs to another user (65533), who is not in the group {group}"
+    known(monkeypatch, {65533: [65534]})
     assert why(shared) == "", "another member's"
     os.chown(shared.parent, 65532, 65534)
     assert why(shared).startswith(f"{shared.parent} belongs to another user ("), "who can put another in its place"
     os.chown(shared.parent, 65533, 65534)
     assert why(shared) == "", "the member's who shares it"
+
+
+@ROOT_ONLY
+def test_what_lies_in_a_groups_folder_is_a_members(shared, monkeypatch):
+    monkeypatch.setattr(os, "getgroups", lambda: [65534])
+    known(monkeypatch, {65533: [65534]})
+    shared.chmod(0o2775)
+    os.chown(shared, os.geteuid(), 65534)
+    storage = FolderStorage(shared)
+    assert storage.stranger() == ""
+    for owner in (65533, 65532):
+        (shared / "file").write_bytes(b"bytes")
+        os.chown(shared / "file", owner, owner)
+        if owner == 65532:
+            with pytest.raises(UntrustedError, match="is not used"):
+                b"".join(storage.chunks("file", ""))
+        else:
+            assert b"".join(storage.chunks("file", "")) == b"bytes"
 
 
 @ROOT_ONLY

@@ -23,7 +23,7 @@ from cachekit.errors import (
 )
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.jumping_clock import OfMachine
-from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
+from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, wanting  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import title, write
 
 

@@ -7,7 +7,7 @@ import pytest
 from cachekit.errors import AuthError, BusyError, IntegrityError, RemoteError, UncertainError, WaitedTooLongError
 from cachekit.remotes.layout import lease_path
 from cachekit.remotes.port import ABSENT
-from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, silent, wanting  # noqa: F401 - fixtures
+from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, wanting  # noqa: F401 - fixtures
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import write
 

@@ -38,14 +38,10 @@ SIZE = 300_000
 NUMBERS = range(4)
 
 
-def is_ready(home):
-    return until(lambda: Path(f"{home}.ready").exists(), "a process that is ready")
-
-
 def killed(process, home, seconds):
     """Kill a process so many seconds after it was ready; whether it lived until then."""
     with ending([process]):
-        is_ready(home)
+        until(Path(f"{home}.ready").exists, "a process that is ready")
         time.sleep(seconds)
         alive = process.is_alive()
         process.kill()

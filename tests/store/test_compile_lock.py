@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,19 +18,9 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import alive, ended, side_by_side, until
 from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, garbage_of, recipe, runs
+from tests.verbs.verb_cases import home, log  # noqa: F401 - fixtures
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def log(tmp_path, monkeypatch):
-    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
-    return tmp_path / "log"
 
 
 @contextmanager
@@ -115,12 +106,15 @@ def test_recaches_that_start_together_compile_once(home, log):
     assert len(compiles(log)) == 2
 
 
-def test_different_keys_do_not_wait_for_each_other(home, log):
-    with holder(home, log):
+@pytest.mark.feature("C3")
+def test_different_keys_do_not_wait_for_each_other_and_one_names_its_holder(home, log):
+    with holder(home, log) as (child, _):
         watched = Watched(home, wait=0)
         assert warm(watched.session, watched.prepare(recipe(16))).compiled == 3
-        with pytest.raises(WaitedTooLongError):
+        with pytest.raises(WaitedTooLongError) as caught:
             warm(watched.session, watched.prepare())
+        assert re.match(rf"process {child.pid} of \w+@{socket.gethostname()}", caught.value.cause)
+        assert alive(child.pid), "whoever gives up leaves the holder alone"
 
 
 def test_runs_side_by_side_do_not_harvest_each_others_modules(home, log):
@@ -144,23 +138,6 @@ def test_logs_of_runs_side_by_side_lie_in_the_store(home):
 
 
 # Waiting
-
-
-@pytest.mark.feature("C3")
-def test_waiting_has_a_deadline_and_the_command_line_names_the_holder(home, log, tmp_path):
-    (tmp_path / "toy.yaml").write_text(RECIPE_YAML)
-    with holder(home, log) as (child, _):
-        arguments = ("cli", "warm", tmp_path / "toy.yaml", "--home", home, "--wait", "0.5")
-        with process(*arguments) as waiter:
-            answer, told = waiter.communicate()
-        assert waiter.returncode == 75
-        assert answer == ""
-        assert "error[waited-too-long]: " in told
-        assert f"process {child.pid} of " in told
-        assert socket.gethostname() in told
-        assert "--wait" in told
-        assert "Traceback" not in told
-        assert alive(child.pid), "whoever gives up leaves the holder alone"
 
 
 def test_a_waiter_finds_what_the_holder_made(home, log, monkeypatch):
@@ -243,27 +220,6 @@ def test_takeover_200_times(home, log):
 
 
 # Ctrl-C
-
-
-def test_ctrl_c_ends_the_worker_and_breaks_nothing(home, log, tmp_path):
-    (tmp_path / "toy.yaml").write_text(RECIPE_YAML)
-    arguments = ("cli", "warm", tmp_path / "toy.yaml", "--home", home)
-    with process(*arguments, STANDIN_DELAY=LONG, STANDIN_CHILD="1") as child:
-        (run,) = until(lambda: runs(log), "the worker's start")
-        assert alive(run["pid"])
-        assert alive(run["child"])
-        child.send_signal(signal.SIGINT)
-        answer, told = child.communicate()
-    assert child.returncode == 130
-    assert answer == ""
-    assert "error[interrupted]: " in told
-    assert "Traceback" not in told
-    until(lambda: not alive(run["pid"]), "the worker's end")
-    until(lambda: not alive(run["child"]), "the end of what the worker had started")
-    assert garbage_of(home) == set(), "it cleared up after itself"
-    watched = Watched(home, wait=0)
-    assert watched.lookup(watched.prepare()) is None
-    assert warm(watched.session, watched.prepare()).compiled == 3
 
 
 def test_ctrl_c_while_waiting(home, log, tmp_path):

@@ -6,7 +6,6 @@ import subprocess
 import pytest
 
 from cachekit.errors import StoreError
-from tests.store.crash_session import crashes  # noqa: F401 - a fixture
 from tests.support.standins import (
     Watched,
     expected,

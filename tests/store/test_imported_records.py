@@ -3,7 +3,6 @@
 import pytest
 
 from cachekit.compilers.neuron import describe as neffs
-from cachekit.key.canonical import canonical, canonical_json
 from cachekit.store.record import IMPORTED
 from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import show
@@ -55,11 +54,3 @@ def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch, judge)
     monkeypatch.setattr(neffs, "LOOKED_INTO", 2)
     shown = show(store, group.key)
     assert [module.graph.chip if module.graph else "" for module in shown.modules] == ["trn1", "trn1", ""]
-
-
-@pytest.mark.parametrize("bad", [{"a": "\ud800"}, {"\udfff": 1}, {1: "a"}, {"a": float("nan")}, {"a": {"b": object()}}])
-def test_what_has_no_canonical_form_is_refused_in_flat_mappings_too(bad):
-    with pytest.raises(ValueError):
-        canonical(bad)
-    with pytest.raises(ValueError):
-        canonical_json(bad)

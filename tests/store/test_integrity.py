@@ -13,11 +13,8 @@ from cachekit.store.blobs import Blobs
 from cachekit.store.record import encode
 from cachekit.verbs.verify import verify
 from tests.store.store_cases import home, store, watched  # noqa: F401 - fixtures
+from tests.store.verify_cases import record_path
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
-
-
-def record_path(store, record):
-    return store.layout.record(record.place)
 
 
 @pytest.mark.feature("S4")

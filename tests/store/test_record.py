@@ -176,4 +176,4 @@ def test_a_record_with_the_value_of_a_variable_is_not_shared(monkeypatch, change
     with pytest.raises(SecretError) as refused:
         check_shareable(one)
     assert f"holds a secret in {field}" in refused.value.cause
-    assert "zqsvc" not in str(refused.value.as_dict())
+    assert "zqsvc" not in str(refused.value.lines())

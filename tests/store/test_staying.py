@@ -46,10 +46,6 @@ def remove(store, record):
     Remover(store).records([Victim(row, row.published + 1e9, "named")])
 
 
-def sources(store, record):
-    return [(one.record, one.how) for one in store.origins.of(record).origin.reused]
-
-
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_record_with_its_modules_reuses_it(store, own, removed):
     theirs = publish(store, make_record(1, ("a", "b")), beside=ANYBODY)
@@ -60,7 +56,8 @@ def test_a_record_with_its_modules_reuses_it(store, own, removed):
         if seed == 1 and not removed:
             continue
         found = publish(store, make_record(seed, ("a", "c")))
-        assert sources(store, found) == [(theirs.digest, "all")]
+        reused = store.origins.of(found).origin.reused
+        assert [(one.record, one.how) for one in reused] == [(theirs.digest, "all")]
     assert store.origins.of(publish(store, make_record(3, ("d",)))) == MADE_HERE
 
 

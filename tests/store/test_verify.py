@@ -13,7 +13,8 @@ from cachekit.store.record import File, Module
 from cachekit.store.verify import Count
 from cachekit.verbs.verify import verify
 from tests.compilers.neuron.neuron_files import make_neff
-from tests.store.verify_cases import filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
+from tests.store.store_cases import home  # noqa: F401 - a fixture
+from tests.store.verify_cases import filled, record_path, shared, with_cache  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
 
 COMPILER = "neuronxcc-2.16.372.0+4a9b2326"

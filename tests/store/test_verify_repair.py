@@ -10,7 +10,8 @@ from cachekit.store.record import encode
 from cachekit.verbs.verify import verify
 from tests.remotes.sharing_cases import at_once  # noqa: F401 - fixture
 from tests.remotes.watched_storages import Broken
-from tests.store.verify_cases import filled, home, record_path, shared, with_cache  # noqa: F401 - fixtures
+from tests.store.store_cases import home  # noqa: F401 - a fixture
+from tests.store.verify_cases import filled, record_path, shared, with_cache  # noqa: F401 - fixtures
 from tests.support.standins import Watched, expected, find, make_record, overwrite, publish, served
 
 # Records

@@ -8,11 +8,6 @@ from tests.support.standins import Watched, publish
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def shared(tmp_path):
     folder = tmp_path / "shared"
     folder.mkdir()

@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 import os
+import pwd
+import struct
 import traceback
+from inspect import unwrap
 
 import pytest
 
+from cachekit import private
+
 ONE, ANOTHER = 65534, 65533  # users that own nothing of ours
+
+
+def known(monkeypatch, members):
+    """Stand in for this machine's user database: it knows these users by number, and the groups that each is in."""
+    account, groups = pwd.getpwuid, os.getgrouplist
+    names = {f"user{user}": user for user in members}
+
+    def of_number(user):
+        return pwd.struct_passwd((f"user{user}", "x", user, user, "", "/", "")) if user in members else account(user)
+
+    def of_name(name, group):
+        return [group, *members[names[name]]] if name in names else groups(name, group)
+
+    monkeypatch.setattr(pwd, "getpwuid", of_number)
+    monkeypatch.setattr(os, "getgrouplist", of_name)
+    monkeypatch.setattr(private, "_member", unwrap(private._member))
+
+
+def allow(folder, *groups):
+    """Let groups write to a folder by an access list."""
+    entries = [(1, 7, -1), (4, 5, -1), *((8, 7, group) for group in sorted(groups)), (16, 7, -1), (32, 5, -1)]
+    raw = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(folder, "system.posix_acl_access", raw)
+    except OSError as error:
+        pytest.skip(f"this file system keeps no access lists: {error.strerror}")
 
 
 def as_user(user, act, groups=()):

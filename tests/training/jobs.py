@@ -105,3 +105,11 @@ def uncompiled(monkeypatch):
 
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(torch, "compile", lambda forward, **_: forward)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """MiniLM's."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(minilm())

@@ -10,7 +10,7 @@ from msgspec import structs
 from cachekit.errors import RecipeError
 from cachekit.recipe.architecture import IRRELEVANT
 from cachekit.recipe.schema import Data
-from tests.training.jobs import BERT, job_of, minilm, recipe_of
+from tests.training.jobs import BERT, job_of, recipe_of, tokenizer  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.versions
 
@@ -58,13 +58,6 @@ def model_of(wanted):
     from cachekit.training.tasks import select
 
     return model._model(wanted, select(wanted.recipe.task), {})
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(minilm())
 
 
 @pytest.mark.feature("P1")

@@ -17,8 +17,8 @@ from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, overwrite
 from tests.support.users import ANOTHER, ONE, as_user
-from tests.trust.attack_cases import RUN, Loader, attacker, marker, statement, trains  # noqa: F401
-from tests.trust.flow_cases import ALICE, BOB, alice, place, planned, trust, user  # noqa: F401
+from tests.trust.attack_cases import RUN, Loader, marker, trains  # noqa: F401
+from tests.trust.flow_cases import ALICE, alice, place, planned, trust, user  # noqa: F401
 
 pytestmark = pytest.mark.feature("T2")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

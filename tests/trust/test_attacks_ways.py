@@ -19,6 +19,7 @@ from cachekit.verbs.pull import pull_modules, pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_trees import COMPILER
+from tests.compilers.neuron.test_native_cache import add
 from tests.remotes.peer_repo import entry
 from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, publish, recipe
@@ -206,6 +207,40 @@ def test_a_compilers_own_cache_that_others_can_write_to_is_not_imported(user, pl
     place.chmod(0o755)
     import_into(bob.session, place)
     assert list(bob.store.records())
+
+
+@pytest.mark.feature("T4")
+@pytest.mark.parametrize("file", ["model.neff", "compile_flags.json"])
+def test_a_file_of_a_module_that_others_can_rewrite_is_neither_imported_nor_pulled(user, private_place, file):
+    """No record says what is in it. What lies in a private folder can have come from one that was open before."""
+    names = [entry(private_place, seed=seed) for seed in (1, 2, 3)]
+    (private_place / names[1] / file).chmod(0o666)
+    bob = user("bob", trust(ALICE), may="r", where=private_place)
+    with pytest.raises(UntrustedError, match="is not used") as raised:
+        import_into(bob.session, private_place)
+    assert f"every user of this machine can write to {private_place / names[1] / file}" in raised.value.cause
+    assert exit_code(lambda: pull_modules(bob.session, [names[1]], "")) == 5
+    assert exit_code(lambda: pull_modules(bob.session, [], COMPILER)) == 5
+    assert not list(bob.store.records())
+    carol = user("carol", trust(everything=True), may="r", where=private_place)
+    import_into(carol.session, private_place)
+    (record,) = carol.store.records()
+    assert carol.store.origins.of(record).origin.how == "all", "whoever asks nobody who made it does not pass it on"
+    (private_place / names[1] / file).chmod(0o644)
+    import_into(bob.session, private_place)
+    (record,) = bob.store.records()
+    assert bob.store.origins.of(record).origin.how == "owner"
+
+
+@pytest.mark.feature("T4")
+def test_a_graph_of_torchneurons_that_others_can_rewrite_is_not_imported(user, tmp_path):
+    root = tmp_path / "graphs"
+    add(root, "one")
+    (root / add(root, "other")).chmod(0o666)
+    bob = user("bob", trust(ALICE), may="")
+    with pytest.raises(UntrustedError):
+        import_into(bob.session, root)
+    assert not list(bob.store.records())
 
 
 # A NEFF

@@ -137,7 +137,7 @@ def test_what_was_reused_is_in_the_statement(alice, user, place):
     )
 
 
-def test_an_older_signed_record_that_was_put_back_is_refused(alice, user, place):
+def test_an_older_signed_record_that_was_put_back_is_refused(alice, user, place, tmp_path):
     path, beside = layout.record_path(alice.record.place), layout.signatures_path(alice.record.place)
     old = {one: (place / one).read_bytes() for one in (path, beside)}
     bob = user("bob", trust(ALICE))
@@ -147,6 +147,9 @@ def test_an_older_signed_record_that_was_put_back_is_refused(alice, user, place)
         put(place, one, raw)
     (why,) = planned(bob, anew=True).untrusted
     assert "it was put back" in why
+    (tmp_path / "link").symlink_to(place)
+    (why,) = planned(user("bob", trust(ALICE), where=tmp_path / "link"), anew=True).untrusted
+    assert "it was put back" in why, "whatever the folder is called"
     assert planned(user("new", trust(ALICE))).hit, "who never saw the newer one cannot know"
 
 
@@ -258,7 +261,7 @@ def test_a_signature_costs_one_more_request_where_it_is_asked_for_and_none_elsew
         return storage.calls
 
     signed = calls("bob", trust(ALICE))
-    assert signed == ["revision", "read", "stranger", "read"]
+    assert signed == ["revision", "read", "stranger", "read", "place"], "the last of which asks nobody"
     close(place)
     assert calls("carol", trust()) == calls("dan", trust(ALICE)) == ["revision", "read", "stranger"]
 

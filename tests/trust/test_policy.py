@@ -14,11 +14,9 @@ from cachekit.trust.policy import NOBODY, UNSIGNED, Judgement, Policy
 from cachekit.trust.statement import holding
 from tests.store.record_cases import digest, record
 from tests.trust.trust_cases import (  # noqa: F401 - fixtures
-    ME,
     NOW,
     TODAY,
     _forgets,
-    blob,
     envelope,
     key,
     key_file,

@@ -11,7 +11,7 @@ from cachekit.trust.envelope import MalformedError
 from cachekit.trust.signer import signer_of
 from cachekit.trust.statement import holding, is_about, moment, read_statement, sign, statement_of
 from tests.store.record_cases import HARD, digest, record
-from tests.trust.trust_cases import ME, TODAY, _forgets, blob, envelope, key, key_file, only  # noqa: F401 - fixtures
+from tests.trust.trust_cases import ME, TODAY, _forgets, envelope, key, key_file  # noqa: F401 - fixtures
 
 REUSING = Origin(reused=(ReusedOrigin(digest("k"), digest("r"), "team", "signed", (key(1).fingerprint,)),))
 NEURON = Module("neuronxcc-2/MODULE_1", (File("model.neff", 9, digest("n")), File("flags.json", 2, digest("f"))))
@@ -128,7 +128,7 @@ def test_a_name_that_stands_twice_is_refused(place, twice):
 def test_the_files_of_a_statement_are_not_looked_at_one_by_one(monkeypatch):
     """Of 10,000 modules that takes 0.1 s, whatever numbers stand in the ingredients."""
     looked = []
-    monkeypatch.setattr("cachekit.trust.statement.parse", lambda raw: looked.append(raw))
+    monkeypatch.setattr("cachekit.trust.statement.parse", looked.append)
     one = record(hard={"training.adam_epsilon": 1e-8, "é": 2e-5}, modules=(NEURON,))
     assert is_about(read_statement(statement_of(one, REUSING, ME, TODAY)), one)
     assert [b"model.neff" in raw for raw in looked] == [False]

@@ -19,17 +19,12 @@ from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.support.processes import memory_folder
 from tests.support.standins import Watched, compiles, overwrite, recipe, tree
+from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
 ROOTS = (
     "/home/ann/.cache/cachekit/v1/cache_dirs/246f295a3c7bbb5c-1365-50c3584d9184/root",
     "/x/246f-9-0123456789ab/root",
 )
-
-
-@pytest.fixture
-def log(tmp_path, monkeypatch):
-    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
-    return tmp_path / "log"
 
 
 # The action

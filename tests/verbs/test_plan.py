@@ -14,7 +14,7 @@ from cachekit.verbs.planned import planned
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, Watched, overwrite, recipe, runs
-from tests.verbs.verb_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
+from tests.verbs.verb_cases import blob, home, log, output, warmed  # noqa: F401 - fixtures
 
 # Plan
 

@@ -18,6 +18,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import memory_folder
 from tests.support.standins import StandIn, Watched, module_files, overwrite, recipe, runs
+from tests.verbs.verb_cases import home, log  # noqa: F401 - fixtures
 
 # The stand-in's graphs depend on the training batch, the length and the precision, and on nothing else.
 NEAR = {"per_device_eval_batch_size": 16}
@@ -32,17 +33,6 @@ class Telling(StandIn):
         before = self.contents(run.cache_dir)
         watch.observed = lambda told: structs.replace(told, used=frozenset(needed) & before)
         return watch
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def log(tmp_path, monkeypatch):
-    monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
-    return tmp_path / "log"
 
 
 def warmed(home, wanted, *, compiler=None, limit=None, **options):

@@ -19,15 +19,11 @@ from cachekit.verbs.why_run import why_run
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.standins import PROVENANCE, StandIn, Watched, make_record, publish
 from tests.verbs.test_run import TRAIN, User
+from tests.verbs.verb_cases import home  # noqa: F401 - a fixture
 
 V26 = "neuronxcc-2.26.0.0+6f180f47"
 A = f"{V26}/MODULE_10000000000000000001+aaaaaaaa"
 B = f"{V26}/MODULE_10000000000000000002+aaaaaaaa"
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -80,7 +76,7 @@ def test_a_hit_that_compiled_nothing_says_so(home, journaled, tmp_path):
     train(watched.session, watched.prepare(), output_dir=tmp_path / "out")
     found = why_run(watched.store)
     assert (found.verb, found.recipe, found.planned, found.compiled, found.found) == ("train", "toy", "hit", 0, 3)
-    assert of_run(found) == [f"train of toy, {found.run}: compiled nothing; 3 found"]
+    assert of_run(found) == [f"train of toy, {found.run}: compiled nothing; 3 graphs found"]
 
 
 def test_a_miss_that_compiled_says_that_it_was_a_miss(journaled):

@@ -68,12 +68,15 @@ class Inductor(TreeCompiler):
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The options, the number of threads, and the watched variables of this process."""
         layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
-        for name, value in layout.items():
-            if value is True or value not in {"auto", 1, False}:  # True is 1, too
-                raise RecipeError(
-                    f"parallel.{name} is {str(value).lower()}, but Inductor trains with one worker here",
-                    hint=f"--set parallel.{name}={str(defaults[name]).lower()}",
-                )
+        # True is 1, too
+        split = {name: value for name, value in layout.items() if value is True or value not in {"auto", 1, False}}
+        if split:
+            said = " and ".join(f"parallel.{name} is {str(value).lower()}" for name, value in split.items())
+            raise RecipeError(
+                f"{said}, but Inductor trains with one worker here",
+                hint=" ".join(f"--set parallel.{name}={str(defaults[name]).lower()}" for name in split)
+                + ", or plan it for Neuron: --toolchain NAME of `cachekit zoo ls toolchains`",
+            )
         for name in recipe.environment:
             if name in facts.FORCED or (name in facts.SET and name != facts.THREADS):
                 raise RecipeError(

@@ -21,6 +21,7 @@ from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, p
 from cachekit.compilers.neuron.entries import CacheEntry
 from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
+from cachekit.files import Opener
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -58,8 +59,8 @@ class ModuleCache:
         unknown = tuple((one.path, one.reason) for one in found.unknown)
         return Scanned(tuple(groups), tuple(left), unknown)
 
-    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
-        found = modules.collect(self._told(group, tell), workspace, fit.check)
+    def take(self, group: Units, workspace: Path | None, tell: Sink, opener: Opener) -> Taken:
+        found = modules.collect(self._told(group, tell), workspace, fit.check, opener=opener)
         unknown = tuple((path, _AMONG) for path in found.beside)
         if found.harvest is None:
             return Taken((), (), 0, None, found.left, unknown)
@@ -156,12 +157,12 @@ class GraphCache:
             groups.append(Units(native.directory(version), tuple(sorted(fresh.values())), had, (root, fresh)))
         return Scanned(tuple(groups), tuple(left))
 
-    def take(self, group: Units, workspace: Path | None, tell: Sink) -> Taken:
+    def take(self, group: Units, workspace: Path | None, tell: Sink, opener: Opener) -> Taken:
         root, fresh = group.found
         size = sum((root / inside).stat().st_size for inside in fresh)
         if workspace is None or not fresh:
             return Taken(group.fresh, (), size)
-        harvest = pack(root, fresh, group.directory, workspace)
+        harvest = pack(root, fresh, group.directory, workspace, opener)
         (module,) = harvest.modules
         return Taken(group.fresh, (module.name,), module.files[0].size, harvest)
 

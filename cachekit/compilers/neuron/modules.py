@@ -24,7 +24,7 @@ from cachekit.compilers.neuron.fit import Check, Claimed, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
 from cachekit.errors import IntegrityError
-from cachekit.files import digest_of, pieces, written
+from cachekit.files import Opener, digest_of, pieces, written
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
 from cachekit.text import cause_of
@@ -46,12 +46,16 @@ class _UnfitError(Exception):
 
 
 def collect(
-    entries: Iterable[CacheEntry], workspace: Path | None, check: Check, seconds: Mapping[str, float] | None = None
+    entries: Iterable[CacheEntry],
+    workspace: Path | None,
+    check: Check,
+    seconds: Mapping[str, float] | None = None,
+    opener: Opener = os.open,
 ) -> Copied:
     """Copy finished modules into a workspace; without one everything is read, and nothing copied.
 
     Left are those that are unfinished, locked, damaged (as `check` judges their NEFF), changed meanwhile or unreadable.
-    `seconds` are compile times by module, where they are known.
+    `seconds` are compile times by module, where they are known. `opener` opens the files.
 
     Raises:
         OSError: The workspace cannot be written.
@@ -63,7 +67,7 @@ def collect(
     folder = Path(tempfile.mkdtemp(prefix="modules-", dir=workspace)) if workspace else None
     for entry in entries:
         try:
-            found, fresh = _take(entry, folder, check, files)
+            found, fresh = _take(entry, folder, check, files, opener)
         except _UnfitError as error:
             left.append(Unfit(entry.module, entry.path, str(error)))
             continue
@@ -108,7 +112,7 @@ def strange(entry: CacheEntry) -> list[Path]:
 
 
 def _take(
-    entry: CacheEntry, folder: Path | None, check: Check, known: Mapping[str, Path]
+    entry: CacheEntry, folder: Path | None, check: Check, known: Mapping[str, Path], opener: Opener
 ) -> tuple[tuple[File, ...], dict[str, Path]]:
     if reason := unfit(entry):
         raise _UnfitError(reason)
@@ -119,7 +123,7 @@ def _take(
     try:
         for name in sorted(before, key=lambda name: (name != facts.FLAGS_FILE, name)):
             copy = folder / str(len(known) + len(fresh)) if folder else None
-            sha256, size = _copy_out(entry, name, copy)
+            sha256, size = _copy_out(entry, name, copy, opener)
             read = copy or entry.path / name
             if name == facts.FLAGS_FILE:
                 words = read_flags(read)
@@ -151,23 +155,23 @@ def _look(entry: CacheEntry) -> dict[str, tuple[int, int, int, int]]:
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in states.items()}
 
 
-def _copy_out(entry: CacheEntry, name: str, copy: Path | None) -> tuple[str, int]:
+def _copy_out(entry: CacheEntry, name: str, copy: Path | None, opener: Opener) -> tuple[str, int]:
     """Hash a file of a compiler cache dir, and copy it."""
-    with os.fdopen(_opened(entry, name), "rb", buffering=0) as raw:
+    with os.fdopen(_opened(entry, name, opener), "rb", buffering=0) as raw:
         if copy is None:
             return digest_of(_legible(raw, name))
         with copy.open("xb") as target:
             return digest_of(written(_legible(raw, name), target))
 
 
-def _opened(entry: CacheEntry, name: str) -> int:
+def _opened(entry: CacheEntry, name: str, opener: Opener) -> int:
     """A module's file, open to be read.
 
     A link could lead to anything that this user may read, and records are shared. It is followed within the module's
     folder, and out of it only where what is found cannot be a secret: a NEFF, which is checked, or an empty mark.
     """
     try:
-        handle = _open(entry, name)
+        handle = _open(entry, name, opener)
     except OSError as error:
         raise _UnfitError(f"{name} cannot be read: {cause_of(error)}") from error
     status = os.fstat(handle)
@@ -181,21 +185,21 @@ def _opened(entry: CacheEntry, name: str) -> int:
     raise _UnfitError(f"{name} {reason}")
 
 
-def _open(entry: CacheEntry, name: str) -> int:
+def _open(entry: CacheEntry, name: str, opener: Opener) -> int:
     # Not blocking: what was a file a moment ago may be a pipe now.
     how = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     path = entry.path / name
     try:
-        return os.open(path, how | os.O_NOFOLLOW)
+        return opener(path, how | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
     if name in facts.LINKED_FILES:
-        return os.open(path, how)
+        return opener(path, how)
     goal = path.parent / path.readlink()
     if goal.parent.resolve() != path.parent.resolve():
         raise _UnfitError(f"{name} is a link out of its folder")
-    return os.open(path.parent / goal.name, how | os.O_NOFOLLOW)
+    return opener(path.parent / goal.name, how | os.O_NOFOLLOW)
 
 
 def _legible(source: BinaryIO, name: str) -> Iterator[bytes]:

@@ -70,7 +70,7 @@ def _stranger(entry: os.DirEntry[str]) -> str:
             return ""  # as almost all; an access list that lets somebody write shows in the group's bits
         handle = os.open(entry.path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC)
         try:
-            return outsider(handle, Path(entry.path), "own")
+            return outsider(handle, Path(entry.path))
         finally:
             os.close(handle)
     except FileNotFoundError:

@@ -52,8 +52,8 @@ def steps_of(path: str) -> tuple[str, ...]:
 class Owners:
     """Those to whom a folder belongs, and whether what is opened in it is theirs.
 
-    Whoever may write to one folder below can put a document there. Until somebody asks whose the folder is, such a
-    document makes it a stranger's; from then on it is refused.
+    Whoever may write to one folder below can put a file there. Until somebody asks whose the folder is, such a file
+    makes it a stranger's; from then on it is refused.
 
     Args:
         path: The folder.
@@ -79,7 +79,7 @@ class Owners:
             return why
 
     def check(self, handle: int, place: Path) -> None:
-        """Look at a folder or a document.
+        """Look at a folder or a file.
 
         Args:
             handle: Its descriptor.
@@ -90,8 +90,8 @@ class Owners:
             UntrustedError: Somebody else can have made it, and what lies in the folder was said to be trusted.
         """
         with self._lock:
-            whose = self._found().whose
-            if whose == "others" or not (why := private.outsider(handle, self._path / place, whose)):
+            found = self._found()
+            if found.whose == "others" or not (why := private.outsider(handle, self._path / place, found)):
                 return
             self._outsider = self._outsider or why
             if self._trusted:
@@ -139,6 +139,22 @@ class ConfinedFolder(Struct, frozen=True):
             yield handle
         finally:
             os.close(handle)
+
+    def opened(self, steps: Sequence[str]) -> int:
+        """Open a file to be read; gives its descriptor.
+
+        Raises:
+            OSError: It is not there, or one step is a link, or no file lies at the end.
+            UntrustedError: Somebody else can have made it; see `Owners`.
+        """
+        with self.folder(steps[:-1]) as folder:
+            handle = open_file(folder, steps[-1])
+        try:
+            self.owners.check(handle, Path(*steps))
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
 
     def look(self) -> None:
         """Raise OSError where the folder is gone: a remote that is gone is an error, not an empty remote."""

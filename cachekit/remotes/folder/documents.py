@@ -252,13 +252,11 @@ class Generations:
     def _plain(self, limit: int) -> Generation:
         """The state of a document that another tool put there, by copying a cache repo into the folder."""
         try:
-            with self._root.folder(self._above) as above:
-                handle = open_file(above, self._name)
-                try:
-                    self._root.owners.check(handle, Path(*self._above, self._name))
-                    return _of_others(handle, limit)
-                finally:
-                    os.close(handle)
+            handle = self._root.opened((*self._above, self._name))
+            try:
+                return _of_others(handle, limit)
+            finally:
+                os.close(handle)
         except OSError as error:
             if not is_absent(error):
                 raise

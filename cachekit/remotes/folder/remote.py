@@ -35,7 +35,6 @@ from cachekit.remotes.folder.confined import (
     is_absent,
     link_new,
     new_file,
-    open_file,
     remove,
     state_of,
     steps_of,
@@ -96,7 +95,7 @@ class FolderStorage(Storage):
     def stranger(self, memory: Path | None = None) -> str:
         """What owners, groups and modes say, of the folder and of those above it.
 
-        So say those of the documents that were read, and of the folders on the way to them.
+        So say those of the files that were read, and of the folders on the way to them.
         """
 
         def look() -> str:
@@ -104,6 +103,10 @@ class FolderStorage(Storage):
             return self._root.owners.ask()
 
         return self._do(look)
+
+    def place(self) -> str:
+        """The folder itself, where a link to it is named."""
+        return self._do(lambda: os.path.realpath(self._path))
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
@@ -181,17 +184,13 @@ class FolderStorage(Storage):
 
     def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a file."""
-        *above, name = steps_of(path)
-
-        def begin() -> int:
-            with self._root.folder(above) as folder:
-                return open_file(folder, name)
+        steps = steps_of(path)
 
         def more() -> bytes:
             return os.pread(handle, _PIECE, start)
 
         try:
-            handle = self._do(begin, absent=True)
+            handle = self._do(partial(self._root.opened, steps), absent=True)
         except FileNotFoundError:
             self.revision()
             raise FileNotFoundError(errno.ENOENT, "no such file in the remote", path) from None

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from cachekit import __version__
 from cachekit.calls import Calls
 from cachekit.errors import CachekitError, TooLargeError, UsageError
-from cachekit.remotes.hub.account import Accounts, stranger
+from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.hub.call import Call, entered, run
 from cachekit.remotes.hub.download import Body
 from cachekit.remotes.hub.errors import is_missing, translated
@@ -75,15 +75,29 @@ class Client:
         return str(self.api.endpoint)
 
     def stranger(self, name: str, private: object, memory: Path | None) -> str:
-        """Why others than this user may write to what the Hub calls `name`: one request a day."""
-        return stranger(name, private, self.accounts(memory))
+        """Why others than this user may write to a repo or a bucket; empty where they may not. One request a day.
 
-    def accounts(self, memory: Path | None) -> Accounts:
-        """Whose token it is; remembered in a folder of the store, where one is given."""
+        Args:
+            name: `OWNER/NAME`, as the Hub itself calls it.
+            private: What the Hub says of that; only True is private.
+            memory: A folder of the store for what is remembered between runs; None remembers nothing.
+
+        Raises:
+            RemoteError, AuthError: The Hub cannot be asked.
+        """
+        if private is not True:
+            return "it is public"
+        owner = name.partition("/")[0]
+        if self.owns(owner, memory):
+            return ""
+        return f"it belongs to {owner}, which is neither this token's user nor an organisation of this user"
+
+    def owns(self, owner: str, memory: Path | None = None) -> bool:
+        """Whether a namespace is the token's user, or an organisation of this user; see `account.is_own`."""
         from huggingface_hub import get_token
 
         token = self._token or get_token() or ""
-        return Accounts(memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami()))
+        return is_own(owner, memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami()))
 
     def call(self, **options: Any) -> Call:
         """A call whose token goes to this Hub only; options: fields of `Call`."""

@@ -239,13 +239,6 @@ def test_every_option_of_the_module_is_known_from_its_source(quiet):
     options.check_names(names)
 
 
-@pytest.mark.parametrize("threads", ["0", "1.0", "'2'", "true"])
-def test_threads_that_are_no_number_are_answered_with_what_helps(threads):
-    with pytest.raises(RecipeError, match=r"^compiler\.options\.threads is ") as caught:
-        key(f"compiler.options.threads={threads}")
-    assert caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

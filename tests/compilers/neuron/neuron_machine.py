@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -152,14 +151,6 @@ def end(process: subprocess.Popen, number: int = signal.SIGKILL) -> None:
         process.send_signal(number)
     except ProcessLookupError:
         return
-
-
-def until(condition, what: str, limit: float = 60.0) -> None:
-    """Wait for something."""
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, f"waited too long until {what}"
-        time.sleep(0.02)
 
 
 def processes_under(folder: Path) -> dict[int, str]:

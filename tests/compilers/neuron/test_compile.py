@@ -14,7 +14,7 @@ from cachekit.compilers.neuron import compile_entries, fit, place
 from cachekit.compilers.neuron.remembered import FailureMemory
 from cachekit.errors import CompileError
 from cachekit.process import below
-from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_compile_cases import extract, host  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.support.neuron_sdk import SCRIPTS
 from tests.support.processes import started

@@ -21,14 +21,11 @@ from tests.compilers.neuron.neuron_cases import (  # noqa: F401 - fixtures
     recorded,
     warmed,
 )
-from tests.compilers.neuron.neuron_machine import LIMIT, Machine, end, left_behind, until
+from tests.compilers.neuron.neuron_machine import LIMIT, Machine, end, left_behind
 from tests.support.neuron_sdk import SCRIPTS
+from tests.support.processes import until
 
 # --- kills ----------------------------------------------------------------------------------------------------------
-
-
-def hidden(machine: Machine) -> list[Path]:
-    return [path for path in machine.host.root.rglob(".cachekit-*") if path.is_dir()]
 
 
 @pytest.mark.feature("S2")
@@ -40,10 +37,10 @@ def test_a_kill_during_a_compile_leaves_no_process_and_the_next_warm_finishes(ma
         (machine.host.bin / "neuron_parallel_compile").unlink()
     machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": "hang", "times": 1}])
     process = machine.start("warm", "tiny.yaml", "--set", "compiler.options.num_parallel=1")
-    until(lambda: machine.host.events("failed"), "a compile hangs")
+    until(lambda: machine.host.events("failed"), "a compile that hangs")
     end(process)
     process.communicate()
-    until(lambda: not left_behind(machine.host), "every process has ended")
+    until(lambda: not left_behind(machine.host), "the end of every process")
     assert not list((machine.home / "v1" / "records").rglob("*.json"))
     lock = entry(machine, 2).path / "model.hlo_module.pb.lock"
     assert lock.exists(), "Neuron's lock has no owner who could take it away"
@@ -64,14 +61,14 @@ def test_a_kill_during_a_restore_leaves_nothing_half_visible(machine, place):
     machine("warm", "tiny.yaml")
     other = another(machine, place / "other")
     process = other.start("train", "tiny.yaml", "--require-warm")
-    until(other.host.entries, "the restore has begun")
+    until(other.host.entries, "the restore")
     end(process)
     process.communicate()
-    until(lambda: not left_behind(other.host), "every process has ended")
+    until(lambda: not left_behind(other.host), "the end of every process")
     assert all(found.finished and (found.path / "model.neff").exists() for found in other.host.entries())
     result = other("train", "tiny.yaml", "--require-warm")
     assert (result["compiled"], result["found"], other.host.compiles) == (0, 19, 0)
-    assert not hidden(other)
+    assert not [path for path in other.host.root.rglob(".cachekit-*") if path.is_dir()]
 
 
 def test_ctrl_c_ends_compilers_in_sessions_of_their_own(warmed):
@@ -79,7 +76,7 @@ def test_ctrl_c_ends_compilers_in_sessions_of_their_own(warmed):
     machine.graphs(1, 2, train=[["8", "evaluation"]])
     machine.host.knobs(failures=[{"match": "*MODULE_8+*", "class": "hang"}])
     process = machine.start("train", "tiny.yaml")
-    until(lambda: machine.host.events("failed"), "a compile hangs")
+    until(lambda: machine.host.events("failed"), "a compile that hangs")
     end(process, 2)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -126,7 +123,7 @@ def test_a_live_lock_is_waited_for(machine):
     stranger = subprocess.Popen(
         [sys.executable, str(SCRIPTS / "graphs.py"), "2"], env=machine.host.environment, stdout=subprocess.DEVNULL
     )
-    until(lambda: machine.host.compiles, "a stranger compiles")
+    until(lambda: machine.host.compiles, "a stranger's compile")
     machine.graphs(2)
     process = machine.start("warm", "tiny.yaml")
     waits = f"{name(2)} is being compiled by another process: neuronx-cc"

@@ -33,8 +33,9 @@ from tests.compilers.neuron.contract_cases import (
     outcomes,
     proof,
 )
-from tests.compilers.neuron.neuron_machine import Machine, until
+from tests.compilers.neuron.neuron_machine import Machine
 from tests.compilers.neuron.one_neuron import neuron_alone
+from tests.support.processes import until
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -278,7 +279,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     subject = structs.replace(XLA, probe=hangs)
     step = Proof(subject, tmp_path, environ={"PATH": "/usr/bin:/bin"}, limit=1).bare(FIRST)
     assert (step.code, step.end) == (None, "it did not end in time")
-    until(lambda: int(pid.read_text()) not in {*below(1)}, "its child has ended")
+    until(lambda: int(pid.read_text()) not in {*below(1)}, "the end of its child")
 
 
 # The command line

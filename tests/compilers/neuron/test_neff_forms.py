@@ -16,7 +16,6 @@ from tests.compilers.neuron.neuron_files import (  # noqa: F401 - fixtures
     F32,
     INFO,
     KELF,
-    PLAIN,
     RELAXED,
     entry,
     make_neff,

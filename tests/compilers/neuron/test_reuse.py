@@ -9,7 +9,7 @@ import pytest
 
 from cachekit.events import Journal
 from cachekit.store import Store
-from tests.compilers.neuron.neuron_cases import _once, machine, name, place, warmed  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_cases import machine, name, place  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.neuron_sdk import neuron_host
 

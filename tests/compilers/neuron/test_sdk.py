@@ -11,9 +11,10 @@ import sys
 
 import pytest
 
-from tests.compilers.neuron.neuron_machine import LIMIT, until
+from tests.compilers.neuron.neuron_machine import LIMIT
 from tests.support.neuron_sdk import SCRIPTS, NeuronHost, neuron_host
 from tests.support.places import real_dir
+from tests.support.processes import until
 
 FINISHED = {"compile_flags.json", "model.done", "model.hlo_module.pb", "model.neff"}
 EXTRACTED = {"compile_flags.json", "model.hlo_module.pb"}
@@ -72,7 +73,7 @@ def test_a_lock_is_an_empty_file_that_its_waiters_wait_for_and_a_killed_compile_
     process = subprocess.Popen(
         [*map(str, ASK), "17"], env=host.environment, stdout=subprocess.DEVNULL, start_new_session=True
     )
-    until(lambda: host.events("failed"), "the compiler hangs")
+    until(lambda: host.events("failed"), "a compile that hangs")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert files(host) == {"17": EXTRACTED | {"model.hlo_module.pb.lock"}}

@@ -5,25 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from cachekit.process import SUBREAPER
 from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.azure import Azure
 from cachekit.remotes.port import Storage
+from tests.remotes.storage_makers.program import listening
 
 AZURITE = os.environ.get("CACHEKIT_AZURITE") or shutil.which("azurite-blob")  # before the environment is cleaned
 ACCOUNT = "devstoreaccount1"
 # Azurite's own, which its documentation names; no secret.
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-STARTS = 60.0  # seconds at most
 
 
 @contextmanager
@@ -38,20 +35,8 @@ def azurite(folder: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [AZURITE, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder),
                "--skipApiVersionCheck", "--disableTelemetry", "--silent"]  # fmt: skip
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*SUBREAPER, *command], stdout=log, stderr=log, cwd=folder)
-        try:
-            end = time.monotonic() + STARTS
-            while True:
-                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                    break
-                if process.poll() is not None or time.monotonic() > end:
-                    pytest.fail(f"Azurite did not start: {(folder / 'log').read_text()[-2000:]}")
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}/{ACCOUNT}"
-        finally:
-            process.terminate()
-            process.wait()
+    with listening(command, folder, port):
+        yield f"http://127.0.0.1:{port}/{ACCOUNT}"
 
 
 def make_container(endpoint: str, name: str) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.process import SUBREAPER
 from cachekit.remotes.port import Limits, Storage, Upload
 from tests.remotes.s3_server import KEY, SECRET, make_bucket, use
 from tests.remotes.s3_storage import open_s3
-
-STARTS = 120.0  # seconds at most
+from tests.remotes.storage_makers.program import STARTS, listening
 
 
 def _ports(number: int) -> list[int]:
@@ -60,20 +57,8 @@ def seaweedfs(folder: Path) -> Iterator[str]:
         "-s3.port.iceberg=0", "-s3.port.lance=0",  # else fixed ports, which a second server cannot have
         f"-filer.port={filer}", f"-master.port={master}", f"-volume.port={volume}",
     ]  # fmt: skip
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*SUBREAPER, *command], stdout=log, stderr=log, cwd=folder)
-        try:
-            end = time.monotonic() + STARTS
-            while True:
-                with suppress(OSError), socket.create_connection(("127.0.0.1", s3), 1):
-                    break
-                if process.poll() is not None or time.monotonic() > end:
-                    pytest.fail(f"SeaweedFS did not start: {(folder / 'log').read_text()[-2000:]}")
-                time.sleep(0.2)
-            yield f"http://127.0.0.1:{s3}"
-        finally:
-            process.terminate()  # the subreaper ends what is below, in its own time
-            process.wait()
+    with listening(command, folder, s3):
+        yield f"http://127.0.0.1:{s3}"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import pytest
 
 from cachekit.training.tasks import squad
 from cachekit.training.tasks.windows import LABELS
-from tests.training.jobs import minilm
+from tests.training.jobs import tokenizer  # noqa: F401 - a fixture
 from tests.training.squad_questions import TASK, questions
 from tests.training.task_jobs import Watched, rows_job
 
@@ -88,13 +88,6 @@ class Official:
         if version == 2 and null_score - ordered[0][0] > 0:
             return ""
         return ordered[0][1]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(minilm())
 
 
 def windows_of(tokenizer, table, length=32, stride=8):

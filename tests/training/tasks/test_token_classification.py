@@ -9,7 +9,7 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from cachekit.training.tasks.port import FILLER
-from tests.training.jobs import minilm, write
+from tests.training.jobs import tokenizer, write  # noqa: F401 - a fixture
 from tests.training.task_jobs import Watched, rows_job
 
 pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
@@ -36,13 +36,6 @@ def rows(count, seed=1, longest=12, named=True):
             }
         )
     return made
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(minilm())
 
 
 def collate(tokenizer, features, length=16):
