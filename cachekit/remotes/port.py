@@ -168,10 +168,10 @@ class Setup(Protocol):
     Each may raise UsageError: no place can have this name or kind; and RemoteError, AuthError, as `Storage` does.
     """
 
-    def look(self, repo: str, *, kind: str, endpoint: str | None) -> Repo | None:
+    def look(self, repo: str, *, kind: str) -> Repo | None:
         """The place; None where there is none, or where the token may not see it."""
 
-    def create(self, repo: str, *, kind: str, private: bool, endpoint: str | None) -> Repo:
+    def create(self, repo: str, *, kind: str, private: bool) -> Repo:
         """Make the place, if there is none; one that is there stays as it is, also if it is public."""
 
 

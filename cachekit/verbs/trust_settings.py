@@ -18,7 +18,7 @@ from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
 from cachekit.trust.policy import YOU, policy_of
 from cachekit.trust.signer import key_of, make_key
 from cachekit.values import Answer
-from cachekit.verbs.entry import find
+from cachekit.verbs.entry import find, is_key
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -276,7 +276,7 @@ def revoke(
             keys.append(one)
         elif config_trust.is_digest(one) and not session.store.by_prefix(one):
             records.append(one)
-        elif not re.fullmatch("[0-9a-f]{4,64}", one.lower()) and not one.startswith("SHA256:"):
+        elif not is_key(one) and not one.startswith("SHA256:"):
             raise UsageError(
                 f"no signer is called {one!r}",
                 cause=f"the settings name {', '.join(session.config.trust.signers) or 'no signers'}",

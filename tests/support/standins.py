@@ -35,6 +35,7 @@ from cachekit.remotes.remote import Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.gc import gc
 from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher, Result
 from cachekit.verbs.session import Session
@@ -224,6 +225,10 @@ class Watched:
         ]
         ordered = Remotes(remotes, self.journal, trust=trust, push_seconds=push)
         self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
+
+    def gc(self, keep, *, dry_run=False):
+        """`cachekit store gc`."""
+        return gc(self.store, self.session.config.compiler_cache_dir, keep, dry_run=dry_run)
 
     def limit(self, reuse_bytes):
         """Another largest size of a record to begin with; returns itself."""

@@ -53,6 +53,18 @@ def test_a_miss_names_the_changed_ingredient_and_nothing_else(command, home, mac
     assert command("why", "tiny.yaml", *EDIT, "--format", "quiet").out == "training.max_seq_length\n"
 
 
+def test_a_plan_tells_of_the_difference_as_why_does(command, home, machine):
+    publish(home)
+    edit = ("--set", "training.per_device_train_batch_size=4")
+    told = command("why", "tiny.yaml", *edit, "--format", "json").json["changes"]
+    planned = command("plan", "tiny.yaml", *edit, "--format", "json").json["nearest"]["changes"]
+    assert planned == told
+    assert [one["name"] for one in planned[0]["follows"]] == ["training.per_device_eval_batch_size"]
+    text = command("plan", "tiny.yaml", *edit).out
+    assert "it differs in 1 ingredient:\n    training.per_device_train_batch_size: 2 → 4\n" in text
+    assert "with it: training.per_device_eval_batch_size" in text
+
+
 def test_a_hit_says_so_and_where(command, home, machine, shared):
     record = publish(home)
     assert command("why", "tiny.yaml").out == f"tiny: hit in the local store, key {record.key[:16]}\n"
@@ -84,7 +96,7 @@ def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, ho
     assert (found["status"], found["nearest"]["key"], found["nearest"]["remote"]) == ("miss", record.key, str(shared))
     assert [change["name"] for change in found["nearest"]["changes"]] == ["training.max_seq_length"]
     assert found["dollars"] == pytest.approx(found["expected_seconds"], abs=0.01)
-    assert f"({record.recipe}) on {shared}; it differs in 1:" in " ".join(command(*words).out.split())
+    assert f"({record.recipe}) on {shared}; it differs in 1 ingredient:" in " ".join(command(*words).out.split())
     assert command("plan", "tiny.yaml", *EDIT, "--format", "json").json["expected"] is None
     for there in filter(Path.is_file, shared.rglob("*.json")):
         there.write_text("{")
