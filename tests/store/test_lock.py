@@ -257,14 +257,14 @@ def test_the_command_line(command, machine, home, work):
     said = command("store", "lock", "tiny.yaml", *remotes)
     assert said.err == ""
     assert said.out.splitlines() == [
-        "cachekit.lock: 1 recipe locked, written",
+        "wrote cachekit.lock: 1 recipe locked",
         f"  tiny.yaml: 1 module, 4.7 MB, key {record.key[:16]}",
         f"    inductor-2.13.0, on {folder}",
     ]
     before = (work / "cachekit.lock").read_text()
-    assert "up to date" in command("store", "lock", *remotes).out
+    assert "nothing changes in" in command("store", "lock", *remotes).out
     assert (work / "cachekit.lock").read_text() == before
-    assert command("store", "lock", "--check").out == f"tiny.yaml: fits  key {record.key[:16]}\n"
+    assert command("store", "lock", "--check").out == f"tiny.yaml: unchanged  key {record.key[:16]}\n"
     box = str(work.parent / "box")
     assert (
         command("pull", "--locked", "--home", box, *remotes, "--format", "json").json["pulled"][0]["state"] == "fetched"
@@ -308,7 +308,7 @@ def test_a_recipe_of_the_file_is_found_from_every_folder_of_the_project(command,
     inner = work / "scripts"
     inner.mkdir()
     monkeypatch.chdir(inner)
-    assert command("store", "lock", "--check").out == f"tiny.yaml: fits  key {key[:16]}\n"
+    assert command("store", "lock", "--check").out == f"tiny.yaml: unchanged  key {key[:16]}\n"
     command("store", "lock")
     command("store", "lock", "../tiny.yaml")
     assert [entry.recipe for entry in lock_file.read(work / lock_file.NAME)] == ["tiny.yaml"]

@@ -84,7 +84,7 @@ def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, ho
     assert (found["status"], found["nearest"]["key"], found["nearest"]["remote"]) == ("miss", record.key, str(shared))
     assert [change["name"] for change in found["nearest"]["changes"]] == ["training.max_seq_length"]
     assert found["dollars"] == pytest.approx(found["expected_seconds"], abs=0.01)
-    assert f"({record.recipe}) on {shared}; it differs in 1:" in " ".join(command(*words).out.split())
+    assert f"({record.recipe}) on {shared}; it differs in 1 ingredient:" in " ".join(command(*words).out.split())
     assert command("plan", "tiny.yaml", *EDIT, "--format", "json").json["expected"] is None
     for there in filter(Path.is_file, shared.rglob("*.json")):
         there.write_text("{")
