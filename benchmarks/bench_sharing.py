@@ -75,7 +75,7 @@ SNAPSHOT = """
 def sent(pushes: list[Pushed]) -> Pushed:
     (done,) = pushes
     if done.error is not None:
-        sys.exit(f"a push failed: {done.error.as_dict()}")
+        sys.exit(f"a push failed: {done.error}: {done.error.cause}")
     return done
 
 

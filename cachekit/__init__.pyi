@@ -87,6 +87,7 @@ pins = _settings.pins
 plan = _settings.plan
 plan_all = _settings.plan_all
 plan_run = _settings.plan_run
+plan_train = _settings.plan_train
 pull = _settings.pull
 pull_locked = _settings.pull_locked
 pull_modules = _settings.pull_modules

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import config_files, config_trust, redact
 from cachekit.errors import UsageError
@@ -135,6 +134,8 @@ class Config(Struct, frozen=True, kw_only=True):
         settings: The same values with their origins.
         trust_all: Use what anybody may have made. Only a command says so: no file, and no variable.
         trust_only: What a command asks beyond the settings: signatures everywhere, or wherever others can write.
+        user_remotes: The tables of remotes in the user's own file. What they ask of a place holds, whatever stands in
+            their stead.
     """
 
     home: Annotated[
@@ -211,6 +212,7 @@ class Config(Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...]
     trust_all: bool = False
     trust_only: Literal["", "owner", "signed"] = ""
+    user_remotes: Mapping[str, Mapping[str, str]] = {}
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{one.name}={one.shown!r}' for one in self.settings)})"
@@ -304,15 +306,11 @@ def load(
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
     if (own := config_files.user_file()) and config_files.is_there(own):
         found |= _from_file(own, config_files.read_toml(own))
+    user_remotes = _read("remotes", *found["remotes"])
     if project := config_files.project_file(cwd or Path.cwd()):
         said = _from_file(*project)
         if "trust" in said and found["trust"][1] != "default":
             said["trust"] = _both(found["trust"], said["trust"])
-        if "remotes" in said:
-            table, origin = said["remotes"]
-            with suppress(ValueError):  # what is wrong is told with its origin
-                table = _tables(table) if isinstance(table, str) else table
-            said["remotes"] = (config_trust.remotes_merged(found["remotes"][0], table), origin)
         found |= said
     for name in SETTINGS:
         variable = PREFIX + name.upper()
@@ -323,7 +321,7 @@ def load(
         origin = f"{'' if origin == 'default' else f'{origin} and '}environment {config_trust.KEY}"
         found["trust"] = ({**table, "key": key} if isinstance(table, dict) else table, origin)
     found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
-    return _made(found)
+    return structs.replace(_made(found), user_remotes=user_remotes)
 
 
 def _both(user: tuple[Any, str], project: tuple[Any, str]) -> tuple[Any, str]:
@@ -349,20 +347,30 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
                 cause="HOME is not set, and the system does not know this user's home directory",
                 hint="set CACHEKIT_HOME to a folder, or pass --home DIR",
             )
-        try:
-            values[name] = declared.read(raw)
-        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            shown = redact.setting(raw)
-            option = declared.option if origin == "flag" else ""
-            value = "" if _has_table(raw) else f" = {shown!r}"
-            said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
-            raise UsageError(
-                f"{said} is not usable",
-                cause=("" if origin == "flag" else f"from {origin}: ") + redact.address(str(error)),
-                hint=_hint(name, declared, origin),
-            ) from error
+        values[name] = _read(name, raw, origin)
         settings.append(Setting(name, values[name], origin, declared.help))
     return Config(**values, settings=tuple(settings))
+
+
+def _read(name: str, raw: Any, origin: str) -> Any:
+    """The checked value of a setting.
+
+    Raises:
+        UsageError: It is of the wrong kind.
+    """
+    declared = SETTINGS[name]
+    try:
+        return declared.read(raw)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        shown = redact.setting(raw)
+        option = declared.option if origin == "flag" else ""
+        value = "" if _has_table(raw) else f" = {shown!r}"
+        said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
+        raise UsageError(
+            f"{said} is not usable",
+            cause=("" if origin == "flag" else f"from {origin}: ") + redact.address(str(error)),
+            hint=_hint(name, declared, origin),
+        ) from error
 
 
 def _has_table(value: Any) -> bool:

@@ -174,26 +174,6 @@ def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
     return signer
 
 
-def remotes_merged(user: Any, project: Any) -> Any:
-    """The project's table of remotes, where those that the user's file asks signatures of stay so.
-
-    They are known by their names and by their addresses: a project may call the same place differently.
-    """
-    if not isinstance(user, dict) or not isinstance(project, dict):
-        return project
-    signed = {name: one.get("url") for name, one in user.items() if isinstance(one, dict) and _is_signed(one)}
-    return {
-        name: {**one, "trust": "signed"}
-        if isinstance(one, dict) and (name in signed or one.get("url") in signed.values())
-        else one
-        for name, one in project.items()
-    }
-
-
-def _is_signed(remote: Mapping[str, Any]) -> bool:
-    return remote.get("trust") == "signed"
-
-
 def read(value: Any) -> TrustTable:
     """The checked table.
 

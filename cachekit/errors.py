@@ -29,7 +29,7 @@ the command or the edit that helps.
 
 from __future__ import annotations
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cachekit import redact
 from cachekit.text import one_line
@@ -94,10 +94,6 @@ class CachekitError(Exception):
     def document(self) -> ErrorDocument:
         """The same facts for programs."""
         return ErrorDocument(self.code, self.message, self.cause, self.hint, self.exit_code)
-
-    def as_dict(self) -> dict[str, str | int]:
-        """The same as JSON values."""
-        return structs.asdict(self.document)
 
 
 class UsageError(CachekitError):

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import cachekit
+from cachekit.values import builtins
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_trees import check, tree
 from tests.support.cli_session import publish
@@ -221,7 +222,7 @@ def test_check_lock_answers_instead_of_raising(stored, command, work):
     told = command("store", "lock", "--check", "--format", "json", code=3).json
     error = told.pop("error")
     assert builtin(found) == told
-    assert found.error().as_dict() == error
+    assert builtins(found.error()) == error
     with pytest.raises(cachekit.UnknownNameError):
         cachekit.check_lock("other.yaml")
 
@@ -233,13 +234,15 @@ def test_pull_locked_gives_what_is_locked(stored, tmp_path, work, box):
     mine, theirs = cachekit.Cache(cache=remotes), cachekit.Cache(home=box.home, cache=remotes)
     mine.push([stored])
     assert mine.lock("tiny.yaml").unshared == ()
-    assert [one.state for one in theirs.pull_locked(dry_run=True)] == ["would-fetch"]
+    assert [one.state for one in theirs.pull_locked(dry_run=True).pulled] == ["would-fetch"]
     assert theirs.records() == []
-    assert [one.state for one in theirs.pull_locked("tiny.yaml")] == ["fetched"]
+    assert [one.state for one in theirs.pull_locked("tiny.yaml").pulled] == ["fetched"]
     assert [record.key for record in theirs.records()] == [stored.key]
-    assert [one.state for one in theirs.pull_locked()] == ["present"]
+    assert [one.state for one in theirs.pull_locked().pulled] == ["present"]
+    failed = cachekit.Cache(home=tmp_path / "other").pull_locked()
+    assert [one.state for one in failed.pulled] == ["failed"]
     with pytest.raises(cachekit.IntegrityError, match="cannot be found"):
-        cachekit.Cache(home=tmp_path / "other").pull_locked()
+        raise failed.error()
     with pytest.raises(cachekit.UsageError, match="cannot be read"):
         theirs.pull_locked(lock_file="none.lock")
     with pytest.raises(cachekit.UsageError, match="locks nothing"):

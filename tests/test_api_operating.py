@@ -155,12 +155,12 @@ def test_gc_within_limits_as_numbers_and_as_words(command, stored, home):
         == command("store", "gc", "--max-size", "0", "--dry-run", "--format", "json").json["records"]
     )
     assert cachekit.gc(max_size=10**12, max_age=10**9).records == ()
-    assert cachekit.gc(of_compiler="neuronxcc-*").records == ()
+    assert cachekit.gc(all_of="neuronxcc-*").records == ()
     for bad in ({"max_size": "much"}, {"max_age": "old"}):
         with pytest.raises(cachekit.UsageError):
             cachekit.gc(**bad)
     assert cachekit.records() == [stored]
-    assert cachekit.gc(of_compiler="inductor-*").bytes >= told.bytes
+    assert cachekit.gc(all_of="inductor-*").bytes >= told.bytes
     assert cachekit.records() == []
     assert not blob(home, stored).exists()
 

@@ -12,6 +12,7 @@ import cachekit
 from cachekit import config, redact
 from cachekit.compilers.neuron import root
 from cachekit.remotes import address as addresses
+from cachekit.values import builtins
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -134,7 +135,7 @@ def test_the_library_shows_none(work, home, machine, address):
     team = cachekit.Cache(cache=f"local:rw,{address}:rw", progress=told.append)
     with pytest.raises(cachekit.UsageError) as caught:
         team.pull("tiny.yaml")
-    assert bare(repr(team) + repr(caught.value) + json.dumps(caught.value.as_dict()) + json.dumps(told))
+    assert bare(repr(team) + repr(caught.value) + json.dumps(builtins(caught.value)) + json.dumps(told))
     loaded = config.load({"cache": f"local:rw,{address}:rw"}, environ={"CACHEKIT_REMOTES": f"team={address}"})
     assert bare(f"{loaded!r} {loaded} {loaded.settings}")
     assert "local:rw" in repr(loaded)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cachekit.events import Journal
     from cachekit.recipe.price import Prices
     from cachekit.store import Store
-    from cachekit.verbs.pins import Named
     from cachekit.verbs.session import Session
 
 Progress = Callable[[dict[str, Any]], None]
@@ -129,9 +128,10 @@ class Opened:
         ) as opened:
             yield opened
 
-    def _config(self) -> Config:
+    def _config(self, **said: Any) -> Config:
+        """The settings, with what this cache says, and what a verb is told of others by their names."""
         return opening.load_config(
-            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all
+            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all, **said
         )
 
     def _node(self) -> Node | None:
@@ -172,10 +172,14 @@ class Opened:
 
     def _source(self, recipe: AnyRecipe, *, machine: bool = False) -> str:
         """A recipe as the user would type it again, with what else the next command must be told to mean the same."""
-        said = {"--home": self.home, "--compiler": self.compiler}
+        said = {**self._where(), "--compiler": self.compiler}
         if machine:
             said |= {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
         return self._variant(recipe).typed(said)
+
+    def _where(self) -> dict[str, object]:
+        """The options that say which store and which remotes are meant, for a command that goes on from here."""
+        return {"--home": self.home, "--cache": self.cache}
 
     @contextmanager
     def _prepared(
@@ -198,20 +202,11 @@ class Opened:
             source = self._source(recipe, machine=machine)
             yield opened, prepare(loaded, opened.compiler, source, salt=opened.config.trust.salt)
 
-    def _named(self, entry: AnyEntry) -> Named:
+    def _named(self, entry: AnyEntry) -> naming.Named:
         """The key that somebody means, or its first digits; a recipe's on the machine that is meant."""
-        from cachekit.compilers.prepare import prepare
-        from cachekit.verbs.pins import Named
-
         if isinstance(entry, Record):
-            return Named(entry.key, entry.recipe)
-        one = self._variant(entry)
-        if not one.name:
-            loaded = one.load()
-            salt = self._config().trust.salt
-            return Named(prepare(loaded, self._elsewhere().select(loaded), salt=salt).key, loaded.name)
-        key = naming.key_of(self._config(), one, self._elsewhere())
-        return Named(key) if key == one.name.lower() else Named(key, one.name)
+            return naming.Named(entry.key, entry.recipe)
+        return naming.named(self._variant(entry), self._elsewhere(), self._config().trust.salt)
 
 
 def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:

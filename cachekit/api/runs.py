@@ -58,7 +58,7 @@ class Runs(Questions):
                 words = tuple(word for word in one.words if not redact.holds(word))  # a note is a file
                 last = Last(place, words, self.compiler or "auto", one.tiny)
                 note_last(opened.store.layout, Path.cwd(), last)
-            return warmed(done, following=f"cachekit {typed('train', (), {'--home': self.home})}")
+            return warmed(done, following=f"cachekit {typed('train', (), self._where())}")
 
     def warm_all(
         self,
@@ -147,13 +147,24 @@ class Runs(Questions):
             TrainingError: The fine-tune failed.
             CachekitError: As for `warm`.
         """
-        from cachekit.verbs.train import check_output, output_folder, train
+        from cachekit.verbs.train import output_folder, train
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, "train") as (opened, prepared):
-            target = output_folder(prepared.recipe, Path(output_dir) if output_dir else None)
-            check_output(target)
+            target = output_folder(prepared.recipe, output_dir)
             return train(opened, prepared, output_dir=target, resume=resume, recache=recache, require_warm=require_warm)
+
+    def plan_train(self, recipe: AnyRecipe, *, output_dir: str | Path | None = None, resume: str = "") -> Planned:
+        """What a fine-tune will find; the arguments are those of `train`. `cachekit train --dry-run`.
+
+        Raises:
+            UsageError: The checkpoint cannot be used, or the output folder cannot be written.
+        """
+        from cachekit.verbs.train import checked, output_folder
+
+        with self._prepared(recipe, "plan") as (opened, prepared):
+            checked(opened, prepared, output_folder(prepared.recipe, output_dir), resume)
+            return self._planned(opened, prepared)
 
     def run(
         self,

@@ -10,11 +10,10 @@ from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, listed, variant
 from cachekit.recipe import Recipe
 
 if TYPE_CHECKING:
-    from cachekit.errors import CachekitError
     from cachekit.recipe.variant import Variant
     from cachekit.verbs.hub import RemoteContents, Used
     from cachekit.verbs.lock import CheckedLock, LockFile
-    from cachekit.verbs.pull import Outcome
+    from cachekit.verbs.pull import Outcome, Pulls
     from cachekit.verbs.push import Pushes
     from cachekit.verbs.trust_records import CheckedRemote, SignedRecord
     from cachekit.verbs.trust_settings import ChangedTrust, Signers, SigningKey
@@ -281,23 +280,19 @@ class Sharing(Opened):
         names = [one.name for one in _by_name(recipes)]
         return check_lock(self._open, _lock_file(lock_file), names, compiler=self._config().compiler)
 
-    def pull_locked(
-        self,
-        *recipes: str | Path,
-        lock_file: str | Path | None = None,
-        dry_run: bool = False,
-        failures: list[CachekitError] | None = None,
-    ) -> list[Outcome]:
+    def pull_locked(self, *recipes: str | Path, lock_file: str | Path | None = None, dry_run: bool = False) -> Pulls:
         """Fetch exactly what a lock file says into the store. `cachekit pull --locked`.
 
         Args:
             *recipes: Paths or names; by default all that are locked.
             lock_file: Another file.
             dry_run: Only say what would be fetched.
-            failures: Takes the `IntegrityError` instead of it being raised.
+
+        Returns:
+            What became of each, in `pulled`; `error()` is what to raise where the locked bytes of one cannot be
+            fetched. The others were fetched all the same.
 
         Raises:
-            IntegrityError: The locked bytes of one cannot be fetched; the others were fetched all the same.
             UsageError: The file cannot be read, or locks nothing yet.
             UnknownNameError: The file does not lock one of these.
             RemoteError, AuthError: What is locked may be on a remote that could not be asked.
@@ -306,12 +301,7 @@ class Sharing(Opened):
         from cachekit.verbs.lock import pull_lock
 
         names = [one.name for one in _by_name(recipes)]
-        done, failure = pull_lock(self._open, _lock_file(lock_file), names, dry_run=dry_run)
-        if failure and failures is None:
-            raise failure
-        if failure and failures is not None:
-            failures.append(failure)
-        return done
+        return pull_lock(self._open, _lock_file(lock_file), names, dry_run=dry_run)
 
 
 def _by_name(recipes: Sequence[AnyRecipe]) -> list[Variant]:

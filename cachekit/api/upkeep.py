@@ -78,18 +78,18 @@ class Upkeep(Opened):
         *,
         max_size: int | str | None = None,
         max_age: float | str | None = None,
-        of_compiler: str = "",
+        all_of: str = "",
         dry_run: bool = False,
     ) -> Collected:
         """Remove what no record names, and records beyond limits. `cachekit store gc`.
 
         Pinned records stay, and those in use. Without limits those of the settings count, `gc_max_size` and
-        `gc_max_age`; with `of_compiler` only limits that are given here.
+        `gc_max_age`; with `all_of` only limits that are given here.
 
         Args:
             max_size: Bytes of the whole store, or `50GB`: what was used longest ago goes until it fits.
             max_age: Seconds, or `30d`: what was not used for so long goes.
-            of_compiler: Only records of compilers whose folder or version fits this pattern, `neuronxcc-2.2*`; all of
+            all_of: Only records of compilers whose folder or version fits this pattern, `neuronxcc-2.2*`; all of
                 them, where there is no limit.
             dry_run: Only say what would go.
 
@@ -101,11 +101,16 @@ class Upkeep(Opened):
             WaitedTooLongError: Somebody writes to the store all the time.
             StoreError: The store cannot be read or written.
         """
-        from cachekit.verbs.gc import gc, keep
+        from cachekit.store.gc import Keep, gc
 
-        limits = keep(self.home, max_size, max_age, of_compiler)
+        limits = self._config(gc_max_size=max_size, gc_max_age=max_age)
+        keep = Keep(
+            None if all_of and max_size is None else limits.gc_max_size,
+            None if all_of and max_age is None else limits.gc_max_age,
+            all_of,
+        )
         with self.session(verb="" if dry_run else "gc") as opened:
-            return gc(opened, limits, dry_run=dry_run)
+            return gc(opened.store, opened.config.compiler_cache_dir, keep, dry_run=dry_run)
 
     def rm(self, *entries: AnyEntry, force: bool = False, dry_run: bool = False) -> list[Deleted]:
         """Remove records from the store, with what only they name. Remotes keep theirs. `cachekit store rm`.

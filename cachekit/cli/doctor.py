@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -119,7 +118,7 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
         return [*lines, *out.labelled("hint: ", answer.hint, 2)]
     outcomes = [*answer.promises, *answer.assumptions]
     width = max(len(one.name) for one in outcomes) + 2
-    columns = max(shutil.get_terminal_size().columns, 60)
+    columns = out.width()
     for title, part in (("Promises", answer.promises), ("Assumptions", answer.assumptions)):
         lines += ["", f"{title} ({answer.compiler})"]
         for one in part:

@@ -26,10 +26,10 @@ MaxSize = Annotated[
 MaxAge = Annotated[
     Optional[str], typer.Option("--max-age", metavar="TIME", help="Remove what was not used for this long: 30d, 12h.")
 ]
-OfCompiler = Annotated[
-    Optional[str],
+AllOf = Annotated[
+    str,
     typer.Option(
-        "--compiler", metavar="PATTERN", help="Only records of these compilers; without a limit, all of them."
+        "--all-of", metavar="DIR", help="Only records of compilers that fit this pattern; without a limit, all of them."
     ),
 ]
 
@@ -39,7 +39,7 @@ def command(
     cache: Cache,
     max_size: MaxSize = None,
     max_age: MaxAge = None,
-    compiler: OfCompiler = None,
+    all_of: AllOf = "",
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Remove what is no longer needed from the store.
@@ -49,9 +49,9 @@ def command(
 
     Example:  cachekit store gc --max-size 50GB --max-age 30d --dry-run
 
-    Example:  cachekit store gc --compiler 'neuronxcc-2.2*'
+    Example:  cachekit store gc --all-of 'neuronxcc-2.2*'
     """
-    done = cache.gc(max_size=max_size, max_age=max_age, of_compiler=compiler or "", dry_run=dry_run)
+    done = cache.gc(max_size=max_size, max_age=max_age, all_of=all_of, dry_run=dry_run)
     return Shown(done, human, lambda found: "\n".join(record.key for record in found.records))
 
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from msgspec import UNSET
+
 from cachekit import redact
 from cachekit.errors import CachekitError, UsageError
 from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, size
@@ -29,6 +31,7 @@ __all__ = ["about", "count", "duration", "moment", "plain", "size"]  # beside wh
 
 FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
+NARROWEST = 60  # columns; what is folded is no narrower
 
 
 @dataclass(slots=True)
@@ -82,11 +85,6 @@ def wants_more() -> bool:
 def wants_little() -> bool:
     """Whether people want no more than what they asked for."""
     return _style.format == "human" and _style.quiet
-
-
-def wants_traceback() -> bool:
-    """Whether `-vv` was given."""
-    return _style.verbose > 1
 
 
 def text(line: str) -> None:
@@ -184,8 +182,10 @@ def note(line: str) -> None:
         _tell("\n".join(each for part in plain(line).split("\n") for each in _folded(part)))
 
 
-def warning(line: str) -> None:
-    """Tell something on stderr that must not be missed; quiet does not silence it."""
+def warning(line: str, *, minor: bool = False) -> None:
+    """Tell something on stderr that must not be missed; quiet does not silence it, unless it is minor."""
+    if minor and _style.quiet:
+        return
     told = "\n".join(_folded(f"warning: {one_line(line)}"))
     _tell(told.replace("warning:", _colour("warning:", 33), 1))
 
@@ -193,11 +193,11 @@ def warning(line: str) -> None:
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json" and _style.answer is not None:
-        _print(_json({**_style.answer, "error": problem.as_dict()}))
+        _print(_json({**_style.answer, "error": problem}))
     told = "\n".join(each for line in problem.lines() for each in _folded(line))
     label = f"error[{problem.code}]:"
     _tell(told.replace(label, _colour(label, 31), 1))
-    if wants_traceback():
+    if _style.verbose > 1:
         _tell("".join(traceback.format_exception(problem)).rstrip("\n"))
     return problem.exit_code
 
@@ -270,6 +270,22 @@ def columns() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
 
 
+def width() -> int:
+    """The columns that folded lines take."""
+    return max(shutil.get_terminal_size().columns, NARROWEST)
+
+
+def value(found: Any) -> str:
+    """An ingredient's value, as a recipe would say it."""
+    if found is UNSET:
+        return "(absent)"
+    if isinstance(found, list | tuple):
+        return " ".join(map(str, found)) or "(none)"
+    if isinstance(found, str):
+        return found or '""'
+    return json.dumps(builtins(found), ensure_ascii=False)
+
+
 def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     """A label and its words, folded to the terminal's width; what goes on is indented, under the words.
 
@@ -278,10 +294,9 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
         words: Separated by spaces; one that is longer than a line is kept whole.
         indent: Spaces before the label.
     """
-    columns = max(shutil.get_terminal_size().columns, 60)
     start = " " * indent + label
     folded = textwrap.wrap(
-        words, columns - len(start), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+        words, width() - len(start), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )
     first, *rest = folded or [""]
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]

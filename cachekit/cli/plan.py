@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
 from cachekit import api
 from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.values import builtins
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Change, Forecast, Planned, Row
+    from cachekit.api.answers import Change, Forecast, Planned, Row, Told
 
 LOCAL = "local"  # the store, among places
+COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
 METHODS = {"measured": "measured:", "scaled": "scaled from", "registry": "measured by"}  # before the source of a figure
@@ -132,12 +130,13 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         lines += out.labelled("", nearest, 2)
         for change in near.changes[:CHANGES]:
             lines.append(f"    {change_text(change)}")
-            lines += [f"      {words}" for words in change.words]
+            lines += meaning(change, 6)
         if len(near.changes) > CHANGES:
             lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
     lines += [*_time(answer), *_reuse(answer), *layout]
-    where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
-    lines.append(f"  next{where}: cachekit warm {answer.source}")
+    if answer.model_type != COMMAND:
+        where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
+        lines.append(f"  next{where}: cachekit warm {answer.source}")
     return lines
 
 
@@ -194,8 +193,16 @@ def change_text(change: Change) -> str:
     return f"{change.name}: {_short(change.old)} → {_short(change.new)}"
 
 
+def meaning(change: Told, indent: int) -> list[str]:
+    """What a difference means, and what differs because of it."""
+    lines = [line for words in change.words for line in out.labelled("", words, indent)]
+    if change.follows:
+        lines += out.labelled("with it: ", ", ".join(other.name for other in change.follows), indent)
+    return lines
+
+
 def _short(value: Any) -> str:
-    words = "(absent)" if value is UNSET else str(builtins(value))
+    words = out.value(value)
     return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
 
 

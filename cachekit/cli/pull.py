@@ -9,11 +9,11 @@ import typer
 from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
-from cachekit.errors import CachekitError, MissError, UsageError
+from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
+    from cachekit import Pulls
     from cachekit.api import Cache
-    from cachekit.api.answers import Outcome, Pulls
 
 SHOWN = 12  # modules that were left, for people
 
@@ -57,6 +57,8 @@ def command(
 
     Example:  cachekit pull --locked
     """
+    from cachekit import Pulls
+
     names = recipes or []
     if locked or lock_file:
         if overrides or tiny or module or all_of or cache.toolchain or cache.target or cache.instance:
@@ -64,35 +66,18 @@ def command(
                 "--locked takes recipes, and none of --set, --tiny, --module, --all-of or another machine",
                 hint="the lock file has all of these",
             )
-        failures = list[CachekitError]()
-        done = cache.pull_locked(*names, lock_file=lock_file, dry_run=dry_run, failures=failures)
-        return _shown(done, next(iter(failures), None))
+        return _shown(cache.pull_locked(*names, lock_file=lock_file, dry_run=dry_run))
     if not (names or module or all_of):
         raise UsageError("nothing to pull", hint="name a recipe, --module NAME or --all-of DIR")
     guess = len(names) > 1  # as `plan` does
     done = [cache.pull(Variant(name, overrides or (), tiny), dry_run=dry_run, guess=guess) for name in names]
-    asked = [*names]
     if module or all_of:
-        modules = cache.pull_modules(module or (), all_of=all_of or "", dry_run=dry_run)
-        done, asked = [*done, *modules], [*asked, *(one.name for one in modules)]
-    missed = [name for name, one in zip(asked, done, strict=True) if one.state == "absent"]
-    if not missed:
-        return _shown(done)
-    left = sorted(f"{item.module}: {item.reason}" for one in done if one.state == "absent" for item in one.left)
-    return _shown(
-        done,
-        MissError(
-            f"no remote has {', '.join(missed)}",
-            cause="; ".join(left[:SHOWN]),
-            hint="warm it, with the remote writable: --cache local:rw,NAME:rw",
-        ),
-    )
+        done += cache.pull_modules(module or (), all_of=all_of or "", dry_run=dry_run)
+    return _shown(Pulls(tuple(done)))
 
 
-def _shown(done: list[Outcome], error: CachekitError | None = None) -> Shown:
-    from cachekit import Pulls
-
-    return Shown(Pulls(tuple(done)), human, lambda said: "\n".join(one.key for one in said.pulled), error=error)
+def _shown(done: Pulls) -> Shown:
+    return Shown(done, human, lambda said: "\n".join(one.key for one in said.pulled))
 
 
 def human(answer: Pulls) -> list[str]:
@@ -102,10 +87,11 @@ def human(answer: Pulls) -> list[str]:
         modules = f"{out.count(len(one.modules), 'module')}, " if one.modules else ""
         words = {
             "fetched": f"{modules}{out.count(one.files, 'file')}, {out.size(one.bytes)} from {one.remote} "
-            f"in {out.duration(one.seconds)}; {out.size(one.present)} was here",
+            f"in {out.duration(one.seconds)}" + (f"; {out.size(one.present)} were here" if one.present else ""),
             "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
             "present": f"in the store already, {out.size(one.present)}",
             "absent": "in no remote",
+            "failed": f"failed: {one.error.message if one.error else ''}",
         }[one.state]
         key = f"  key {one.key[:16]}" if one.key else ""
         lines.append(f"{one.name}: {words}{key}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -87,6 +86,7 @@ def shown(answer: StoredRecord) -> list[str]:
         f"made       {out.moment(made.created)} by {made.user}@{made.host} {made.instance}".rstrip(),
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
         *_origin(answer),
+        *(out.labelled("refused    ", f"it is {answer.refused}") if answer.refused else ()),
         f"bytes      {out.size(answer.bytes)}, {'whole' if answer.whole else 'DAMAGED: will compile again'}",
         "modules",
         *(line for module in answer.modules for line in _module(module)),
@@ -94,10 +94,10 @@ def shown(answer: StoredRecord) -> list[str]:
     ]
     width = max(map(len, (*answer.hard, *answer.soft))) + 2
     for name, value in sorted(answer.hard.items()):
-        lines += out.labelled(name.ljust(width), _value(value), 2)
+        lines += out.labelled(name.ljust(width), out.value(value), 2)
     lines.append("beside the key")
     for name, value in sorted(answer.soft.items()):
-        lines += out.labelled(name.ljust(width), _value(value), 2)
+        lines += out.labelled(name.ljust(width), out.value(value), 2)
     return lines
 
 
@@ -148,12 +148,6 @@ def _module(module: StoredModule) -> list[str]:
 
 def _cut(digest: re.Match[str]) -> str:
     return f"{digest.group()[:16]}…"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return " ".join(map(str, value)) or "(none)"
-    return json.dumps(value) if value is None or value == "" or isinstance(value, bool) else str(value)
 
 
 @verb("home", "compiler", answers="list[Deleted]")

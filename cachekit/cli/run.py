@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cachekit.api import Cache
-    from cachekit.api.answers import Planned, Ran
+    from cachekit.api.answers import Ran
 
 # What follows the command's first word is the command's, whatever it looks like.
 CONTEXT = {"allow_interspersed_args": False}
@@ -68,7 +68,7 @@ def command(
     if dry_run:
         planned = cache.plan_run(words, ingredients=declared, soft_args=soft)
         missed = planned.miss() if require_warm else None
-        return Shown(planned, _plan, lambda answer: str(answer.status), error=missed)
+        return Shown(planned, one, lambda answer: str(answer.status), error=missed)
     done = cache.run(words, ingredients=declared, soft_args=soft, require_warm=require_warm, recache=recache)
     warnings = () if report is None else out.write_result(report, done)
     lines = _nothing if out.wants_little() else human
@@ -91,11 +91,6 @@ def _declared(texts: Sequence[str]) -> dict[str, str]:
                 f"--ingredient {name} is given twice", cause=f"as {found[name]!r} and as {value!r}", hint="keep one"
             )
     return found
-
-
-def _plan(answer: Planned) -> list[str]:
-    lines = one(answer)
-    return [line for line in lines if not line.startswith("  next")]
 
 
 def human(answer: Ran) -> list[str]:

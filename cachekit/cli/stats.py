@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # rows of a table, for people
 
-RunName = Annotated[str, typer.Option("--run", metavar="last|ID", help="Only one run, by its name or a part of it.")]
+RunName = Annotated[str, typer.Option("--run", metavar="last|RUN", help="Only one run, by its name or a part of it.")]
 Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began then or later, in UTC.")]
 By = Annotated[
     str,
@@ -63,7 +63,8 @@ def command(
     """Show what the cache did and saved, in all runs and in the last one.
 
     Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
-    negative, the cache cost time. A run counts for the UTC day on which it began.
+    negative, the cache cost time. A run counts for the UTC day on which it began. --cost, --instance and --price add
+    dollars.
 
     Example:  cachekit stats --since 7d --cost
 

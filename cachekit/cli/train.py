@@ -31,7 +31,7 @@ RecipeOrLast = Annotated[
     ),
 ]
 Resume = Annotated[
-    Optional[str],
+    str,
     typer.Option("--resume", metavar="auto|CHECKPOINT", help="Resume from the last checkpoint, or from this one."),
 ]
 OutputDir = Annotated[
@@ -47,7 +47,7 @@ def command(
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     output_dir: OutputDir = None,
-    resume: Resume = None,
+    resume: Resume = "",
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
     dry_run: options.DryRun = False,
@@ -69,11 +69,12 @@ def command(
         out.note(f"training {typed(recipe, last.overrides, {}, tiny=tiny)}")
     variant = Variant(recipe, changes, tiny)
     if dry_run:
-        return shown(cache.plan(variant), require_warm=require_warm)
+        planned = cache.plan_train(variant, output_dir=output_dir, resume=resume)
+        return shown(planned, require_warm=require_warm)
     done = cache.train(
         variant,
         output_dir=output_dir,
-        resume=resume or "",
+        resume=resume,
         recache=recache,
         require_warm=require_warm,
     )

@@ -190,7 +190,8 @@ def _listed(answer: Signers) -> list[str]:
         "all": "records need no signature, whoever made them",
     }
     for asked in answer.remotes:
-        lines += out.labelled("remote      ", f"{asked.remote}: {meaning[asked.mode]}")
+        said = f"records need a signature: {asked.untold}" if asked.untold else meaning[asked.mode]
+        lines += out.labelled("remote      ", f"{asked.remote}: {said}")
     return lines
 
 

@@ -115,7 +115,7 @@ def verb(
                     from cachekit.config import unknown_variables
 
                     for line in unknown_variables():
-                        out.warning(line)
+                        out.warning(line, minor=True)
                     shown = function(Cache(**said, progress=progress), **given)
             return shown if isinstance(shown, int) else out.answer(shown)
 

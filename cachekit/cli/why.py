@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
-from msgspec import UNSET
 
 from cachekit import api
 from cachekit.api import Variant
 from cachekit.cli import options, out
-from cachekit.cli.plan import LOCAL
+from cachekit.cli.plan import LOCAL, meaning
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.values import builtins
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
     from cachekit.api.answers import Compared, RunWhy, Told, Why
 
-SHORTEST = 60  # columns
 
 First = Annotated[
     Optional[str],
@@ -184,18 +179,14 @@ def _changes(changes: Sequence[Told]) -> list[str]:
     lines = []
     for change in changes:
         lines += _values(change)
-        for words in change.words:
-            lines += out.labelled("", words, 4)
-        follows = [other.name for other in change.follows]
-        if follows:
-            lines += out.labelled("with it: ", ", ".join(follows), 4)
+        lines += meaning(change, 4)
     return lines
 
 
 def _values(change: Told) -> list[str]:
     """`name: old → new` on a line where that fits, on three where not; what is long is cut there."""
-    old, new = map(_value, (change.old, change.new))
-    columns = max(shutil.get_terminal_size().columns, SHORTEST)
+    old, new = map(out.value, (change.old, change.new))
+    columns = out.width()
     line = f"  {change.name}: {old} → {new}"
     if len(line) <= columns:
         return [line]
@@ -204,14 +195,3 @@ def _values(change: Told) -> list[str]:
 
 def _cut(line: str, columns: int) -> str:
     return line if len(line) <= columns else f"{line[: columns - 1]}…"
-
-
-def _value(value: Any) -> str:
-    """As a recipe would say it."""
-    if value is UNSET:
-        return "(absent)"
-    if isinstance(value, list | tuple):
-        return " ".join(map(str, value)) or "(none)"
-    if isinstance(value, str):
-        return value or '""'
-    return json.dumps(builtins(value), ensure_ascii=False)

@@ -197,6 +197,10 @@ class Adapter:
         """
         return {}
 
+    def explain_counters(self, counters: Mapping[str, int]) -> Sequence[str]:
+        """Sentences on why something compiled in a run, by what the compiler counted; none if no counter is its own."""
+        return ()
+
     def assumed(self) -> Subject | None:
         """What is assumed of this machine's compiler because nobody can read it; None if nothing is.
 

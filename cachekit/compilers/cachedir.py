@@ -93,7 +93,7 @@ def cache_dir(
                 for name, reason in store.refusal.withdraw(tree, anew).items():
                     store.journal.emit("restore.withdrawn", module=name, reason=reason)
                 if record is not None:
-                    _note(store, tree, record)
+                    note_origin(store, tree, record)
             for module in record.modules if record else ():
                 with ExitStack() as reading:
                     files = [reading.enter_context(store.reading(file)) for file in module.files]
@@ -119,8 +119,10 @@ def cache_dir(
         yield CacheDir(tree, work, compiler.contents(tree), size, reasons, put)
 
 
-def _note(store: Store, tree: Path, record: Record) -> None:
-    """Note that modules from elsewhere are about to stay. A store that cannot be written takes no record of them.
+def note_origin(store: Store, tree: Path, record: Record) -> None:
+    """Note that modules from elsewhere are about to stay in a compiler's own folder, if the record came from there.
+
+    A store that cannot be written takes no record of them.
 
     Raises:
         StoreError: The disk is full.

@@ -17,14 +17,34 @@ class Elsewhere:
         target: The compiler's name for a chip: `trn1`.
         instance: A machine type.
         compiler: The setting.
+
+    Raises:
+        UsageError: No machine has the target, or the target and the instance do not go together.
+        UnknownNameError: The registry has no such toolchain or instance.
     """
 
     def __init__(self, toolchain: str = "", target: str = "", instance: str = "", compiler: str = "auto") -> None:
         self.toolchain, self.target, self.instance = toolchain, target, instance
         self.compiler = compiler
+        if self:
+            self._check()
 
     def __bool__(self) -> bool:
         return bool(self.toolchain or self.target or self.instance)
+
+    def _check(self) -> None:
+        """Refuse what fits no recipe, once and not for each of many."""
+        if self.toolchain:
+            zoo.toolchain(self.toolchain)
+        targets = sorted({one.target for one in zoo.instances().values() if one.target})
+        if self.target and self.target not in targets:
+            raise UsageError(f"no machine has the target {self.target!r}", hint=f"one of {', '.join(targets)}")
+        has = zoo.instance(self.instance).target if self.instance else self.target
+        if self.target not in {"", has}:
+            raise UsageError(
+                f"{self.instance} has {'the target ' + has if has else 'no Neuron device'}, not {self.target}",
+                hint="leave out --target or --instance",
+            )
 
     @cached_property
     def _here(self) -> str:
@@ -38,25 +58,10 @@ class Elsewhere:
         Args:
             recipe: The machines that it is expected to run on go before others of the same target.
             guess: Take any machine that fits, rather than none.
-
-        Raises:
-            UsageError: The target and the instance, or the toolchain, do not go together.
-            UnknownNameError: The registry has no such toolchain or instance.
         """
-        known = zoo.instances()
-        targets = sorted({one.target for one in known.values() if one.target})
-        if self.target and self.target not in targets:
-            raise UsageError(f"no machine has the target {self.target!r}", hint=f"one of {', '.join(targets)}")
-        if self.instance:
-            has = zoo.instance(self.instance).target
-            if self.target not in {"", has}:
-                raise UsageError(
-                    f"{self.instance} has {'the target ' + has if has else 'no Neuron device'}, not {self.target}",
-                    hint="leave out --target or --instance",
-                )
+        if self.instance or not self:
             return self.instance
-        if not self:
-            return ""
+        known = zoo.instances()
         fits = {self.target} if self.target else set(zoo.toolchain(self.toolchain).targets)
         expected = [one.instance for one in recipe.expect if one.instance in known]
         if self._here:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.schema import Recipe
-from cachekit.recipe.synonyms import SYNONYMS
+from cachekit.recipe.synonyms import MEANT, SYNONYMS
 from cachekit.recipe.yaml_text import Path, dotted
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
@@ -93,7 +93,7 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
 def _unknown(parent: Path, name: str, places: Places) -> RecipeError:
     struct = _struct_of(_type_at(parent))
     valid = list(struct.__struct_fields__) if struct else []
-    synonyms = SYNONYMS.get(dotted(parent), {})
+    synonyms = {**SYNONYMS.get(dotted(parent), {}), **MEANT.get(dotted(parent), {})}
     near = get_close_matches(name, [*valid, *synonyms], n=1, cutoff=0.5)
     known = get_close_matches(name, valid, n=5, cutoff=0.0)
     dots = " ..." if len(valid) > len(known) else ""

@@ -2,7 +2,8 @@
 
 `local:rw,team:r` names the local store first, then what `[remotes.team]` in cachekit.toml says, read-only. A remote can
 also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`. What a table says of the
-place at its `url` holds then too: a way to type it takes no demand for signatures away.
+place at its `url` holds then too: a way to type it takes no demand for signatures away. Neither does a project's file:
+what a table of the user's own file asks of a place holds under any name and in any spelling.
 
 A kind of remote is registered by one line of `KINDS`.
 """
@@ -13,17 +14,23 @@ import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from cachekit import redact
+from cachekit.calls import Calls
 from cachekit.config_trust import MODES, Mode
-from cachekit.errors import UsageError
+from cachekit.errors import RemoteError, UsageError
+from cachekit.remotes.port import Limits
 from cachekit.store.layout import LOCAL
 
 if TYPE_CHECKING:
+    from cachekit.config import Config
     from cachekit.remotes.port import Setup, Storage
+
+Tables = Mapping[str, Mapping[str, str]]  # of `[remotes]`: what names stand for
 
 
 class Kind(Struct, frozen=True):
@@ -57,6 +64,8 @@ KINDS = (
     Kind(("az://",), f"{_HERE}.objectstore.azure", ("account", "endpoint"), "az://CONTAINER/PREFIX"),
     Kind(("file://", "/", "~", "."), f"{_HERE}.folder.remote", (), "/FOLDER", network=False),
 )
+# What tables say, from what asks least; one that says nothing asks more than one that vouches for its writers.
+ASKS: tuple[Mode | Literal[""], ...] = ("all", "owner", "", "signed")
 _SCHEME = r"(?i)^[a-z][a-z0-9+.-]*://"
 
 
@@ -69,7 +78,7 @@ class Link(Struct, frozen=True):
         readable: Hits are taken from it.
         writable: What is new is put there.
         options: Further settings of its table: `endpoint`, `region`.
-        trust: What its table asks of the records there; empty where it says nothing.
+        trust: What the tables ask of the records there; empty where they say nothing.
     """
 
     name: str
@@ -128,12 +137,22 @@ def make(link: Link) -> Storage:
     return made
 
 
-def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tuple[Link, ...]:
+def links_of(config: Config) -> tuple[Link, ...]:
+    """The remotes that the settings list, without the local store.
+
+    Raises:
+        UsageError: See `parse`.
+    """
+    return parse(config.cache, config.remotes, config.user_remotes)[1:]
+
+
+def parse(entries: Sequence[str], tables: Tables, user: Tables | None = None) -> tuple[Link, ...]:
     """Read the list of remotes.
 
     Args:
         entries: `NAME[:r|w|rw]` each; `r` where nothing is said, but `rw` for the local store.
         tables: What names stand for: an `url`, and options.
+        user: The tables of the user's own file, where those that hold may be a project's.
 
     Raises:
         UsageError: A name that no table has, one that stands twice, or no local store in the first place.
@@ -162,10 +181,10 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
         called = name
         if table is None:
             called, table = _table_at(name, tables)
-        options = {key: str(value) for key, value in table.items() if key not in {"url", "trust"}}
+        options = _options(table)
         address = str(table["url"])
         readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
-        links.append(Link(name, address, readable, writable, options, _trust(called, table)))
+        links.append(Link(name, address, readable, writable, options, _asked(called, table, user or {})))
     names = [link.name for link in links]
     places = {(link.address, *sorted(link.options.items())) for link in links}
     if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
@@ -177,23 +196,85 @@ def parse(entries: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> tu
     return tuple(links)
 
 
-def _table_at(address: str, tables: Mapping[str, Mapping[str, str]]) -> tuple[str, Mapping[str, str]]:
-    """The name and the table that an address stands for: of several with this url the one that asks most."""
-    there = [(name, table) for name, table in tables.items() if _plain(str(table["url"])) == _plain(address)]
-    if not there:
-        return address, {"url": address}
-    return max(there, key=lambda one: MODES.index(_trust(*one) or "owner"))
+def _asked(name: str, table: Mapping[str, str], user: Tables) -> Mode | Literal[""]:
+    """What is asked of a remote: what its table says, and no less than what the user's own file says.
+
+    Where the table says nothing, the user's word holds for the very same place, with the same options.
+    """
+    said, own = _trust(name, table), _table_at(str(table["url"]), user)
+    mine = _trust(*own)
+    if "signed" in {said, mine, _trust(name, user.get(name, {}))}:
+        return "signed"
+    if not said:
+        return mine if _options(own[1]) == _options(table) else ""
+    return max(said, mine or said, key=ASKS.index)
+
+
+def _table_at(address: str, tables: Tables) -> tuple[str, Mapping[str, str]]:
+    """The name and the table that an address stands for: of several with this url the one that asks most.
+
+    Where there is none, the address stands for itself. Signatures that are asked of a repo are asked of all its states.
+    """
+    there = [
+        (name, table) for name, table in tables.items() if _is_same(str(table["url"]), address, look="trust" in table)
+    ]
+    if there:
+        return max(there, key=lambda one: ASKS.index(_trust(*one)))
+    states = [(name, table) for name, table in tables.items() if _repo(str(table["url"])) == _repo(address) != ""]
+    signed = any(_trust(*one) == "signed" for one in states)
+    return address, {"url": address, **({"trust": "signed"} if signed else {})}
+
+
+def _options(table: Mapping[str, str]) -> dict[str, str]:
+    """What a table says beside its place and whom to trust."""
+    return {key: str(value) for key, value in table.items() if key not in {"url", "trust"}}
+
+
+def _is_same(one: str, other: str, *, look: bool) -> bool:
+    """Whether two addresses are spellings of one place.
+
+    Args:
+        one: An address.
+        other: Another one.
+        look: Ask the file system, too, which knows links; a mount may make that wait.
+    """
+    kind = kind_of(one)
+    if kind is not kind_of(other):
+        return False
+    if kind is None or kind.network:
+        return _plain(one) == _plain(other)
+    first, second = _folder(one), _folder(other)
+    spelled = os.path.abspath(first) == os.path.abspath(second)  # noqa: PTH100 - asks no mount, which may hang
+    if first == second or not look:
+        return spelled
+    try:  # as long as it takes here, the remote itself is waited for
+        return Calls(first).run(lambda: os.path.samefile(first, second), Limits().connect, "look at")  # noqa: PTH121
+    except (OSError, RemoteError):  # there is no such folder, or it does not answer
+        return spelled
+
+
+def _folder(address: str) -> str:
+    """The path of a folder, as the system is asked for it: what `..` means there, links have a say in."""
+    return str(Path(os.path.expanduser(address.removeprefix("file://"))))  # noqa: PTH111 - needs no home
 
 
 def _plain(address: str) -> str:
-    """One spelling of an address that can be written in several."""
-    kind = kind_of(address)
-    if kind is not None and not kind.network:
-        # Unlike pathlib, these ask no mount that may hang, and need no home.
-        return os.path.abspath(os.path.expanduser(address.removeprefix("file://")))  # noqa: PTH100, PTH111
-    if address.startswith("hf://"):  # whose names are the same in both cases, and whose branch is main by default
-        address = address.lower().removesuffix("/").removesuffix("@main").replace("hf://models/", "hf://", 1)
-    return address.rstrip("/")
+    """One spelling of an address beyond a network that can be written in several."""
+    if repo := _repo(address):
+        branch = address.partition("@")[2].rstrip("/")
+        return repo if branch in {"", "main"} else f"{repo}@{branch}"
+    scheme, _, rest = address.partition("://")
+    parts = [part for part in rest.split("/") if part]
+    if scheme == "hf":  # buckets/OWNER/NAME, whose names are the same in both cases; what follows is not
+        parts = [*map(str.lower, parts[:3]), *parts[3:]]
+    return f"{scheme}://{'/'.join(parts)}"
+
+
+def _repo(address: str) -> str:
+    """The repo of the Hub that an address names, whatever state of it; nothing elsewhere."""
+    if not address.startswith("hf://") or address.startswith("hf://buckets/"):
+        return ""
+    return address.partition("@")[0].rstrip("/").lower().replace("hf://models/", "hf://", 1)
 
 
 def _trust(name: str, table: Mapping[str, str]) -> Mode | Literal[""]:

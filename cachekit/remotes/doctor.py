@@ -15,7 +15,7 @@ from cachekit.calls import Calls
 from cachekit.config import FALSE_WORDS, TRUE_WORDS, Config
 from cachekit.errors import CachekitError
 from cachekit.health import Check, Finding, age
-from cachekit.remotes.address import Link, make, needs_network, parse
+from cachekit.remotes.address import Link, links_of, make, needs_network
 from cachekit.remotes.judging import HINT
 from cachekit.remotes.port import Storage
 
@@ -27,7 +27,7 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 def remotes(config: Config) -> Iterator[Finding]:
     """Each remote is asked for its state: that it is there, and may be read."""
-    links = _links(config)
+    links = links_of(config)
     if not links:
         yield Finding("ok", "no remote is configured")
     for link in links:
@@ -40,11 +40,13 @@ def remotes(config: Config) -> Iterator[Finding]:
             trouble = storage.trouble(writable=link.writable)
             if trouble is None:
                 storage.revision()
-                stranger = "" if link.trust in {"all", "signed"} else storage.stranger()
+                if link.trust not in {"all", "signed"}:
+                    stranger = storage.stranger() or ("" if link.trust else storage.untold)
         except CachekitError as error:
             said = "; ".join(filter(None, (error.message, error.cause)))
             trouble = Finding("problem", said, error.hint)
-        if trouble is None and (stranger or link.trust == "signed") and not (config.trust.signers or config.trust.key):
+        asks = link.readable and (stranger or link.trust == "signed")
+        if trouble is None and asks and not (config.trust.signers or config.trust.key):
             said = f"nothing there is used, as the settings name no signer: {stranger or 'trust = signed'}"
             trouble = Finding("problem", said, HINT)
         found = trouble or Finding("ok", link.address)
@@ -53,7 +55,7 @@ def remotes(config: Config) -> Iterator[Finding]:
 
 def offline(config: Config) -> Iterator[Finding]:
     """An offline switch that was left over from an experiment makes every remote silently absent."""
-    remote = [link.name for link in _links(config) if needs_network(link)]
+    remote = [link.name for link in links_of(config) if needs_network(link)]
     wrong = False
     for name in OFFLINE:
         value = os.environ.get(name, "").strip().lower()
@@ -92,13 +94,9 @@ def clocks(config: Config) -> Iterator[Finding]:
             yield Finding("ok", f"this host's clock agrees with that of {shown}")
 
 
-def _links(config: Config) -> tuple[Link, ...]:
-    return parse(config.cache, config.remotes)[1:]
-
-
 def _made(config: Config) -> Iterator[tuple[Link, Storage]]:
     """The remotes that can be made; of the others `remotes` tells."""
-    for link in _links(config):
+    for link in links_of(config):
         with suppress(CachekitError):
             yield link, make(link)
 

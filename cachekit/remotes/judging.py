@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 _NAME = 80  # characters of a stranger's name that are shown
 _CODE = "a compiler cache is code, which runs on this machine"
-_TABLE = 'put trust = "all" beside its url in cachekit.toml, or pass --trust-all'
+_TABLE = (
+    'put trust = "all" beside its url ([remotes.NAME] in cachekit.toml; trust = "owner" for a bucket that only your '
+    "own people can write to), or pass --trust-all"
+)
 HINT = (
     f"{_CODE}: let its maker sign it (`cachekit trust init`, then `cachekit push`), and name the signer "
     f"(`cachekit trust add NAME KEY`); or, if you trust everybody who may write there, {_TABLE}"
@@ -45,7 +48,7 @@ class Trust(Struct, frozen=True):
 
     Attributes:
         table: Whose records are used, and what signs one's own.
-        said: What the tables of remotes say, by their names.
+        said: What tables say of remotes, by the names of those; a remote of which nothing is said is not there.
         only: What a command narrows that to: `signed` asks for a signature everywhere, `owner` wherever others can
             write.
         everything: A command said to use what anybody made.
@@ -63,6 +66,10 @@ class Trust(Struct, frozen=True):
         if self.only:
             return "signed" if "signed" in {self.only, self.said.get(remote)} else "owner"
         return "all" if self.everything else self.said.get(remote, "owner")
+
+    def vouches(self, remote: str) -> bool:
+        """Whether the settings say that only this user's own people can write there."""
+        return self.said.get(remote) == "owner"
 
     @property
     def policy(self) -> Policy:

@@ -168,10 +168,10 @@ class Setup(Protocol):
     Each may raise UsageError: no place can have this name or kind; and RemoteError, AuthError, as `Storage` does.
     """
 
-    def look(self, repo: str, *, kind: str, endpoint: str | None) -> Repo | None:
+    def look(self, repo: str, *, kind: str) -> Repo | None:
         """The place; None where there is none, or where the token may not see it."""
 
-    def create(self, repo: str, *, kind: str, private: bool, endpoint: str | None) -> Repo:
+    def create(self, repo: str, *, kind: str, private: bool) -> Repo:
         """Make the place, if there is none; one that is there stays as it is, also if it is public."""
 
 
@@ -188,6 +188,8 @@ class Storage(Protocol):
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
+        untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
+            out. Empty where that can.
     """
 
     name: str
@@ -195,6 +197,7 @@ class Storage(Protocol):
     scarce: bool = False
     batch: int = 1
     public: bool = False
+    untold: str = ""
 
     @abstractmethod
     def revision(self) -> str:

@@ -131,12 +131,18 @@ class Remote:
         if mode == "all":
             return ""
         if mode == "signed":
-            return "the settings ask for signatures" if not self.trust.only else "--trust asks for signatures"
+            return "--trust asks for signatures" if self.trust.only == "signed" else "the settings ask for signatures"
         if self._demands is None:
             self.revision()  # which tells most of it
             with self.call() as storage:
-                self._demands = storage.stranger(self._memory)
+                self._demands = storage.stranger(self._memory) or self.untold
         return self._demands
+
+    @property
+    def untold(self) -> str:
+        """Why a record needs a signature: who may write there cannot be asked, nor do the settings say; else empty."""
+        asked = self.trust.mode(self.name) == "owner" and not self.trust.vouches(self.name)
+        return self.storage.untold if asked else ""
 
     @property
     def picks(self) -> bool:

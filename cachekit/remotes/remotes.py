@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cachekit.config import ONLY_HERE, flag_from_environment
-from cachekit.config_trust import MODES
 from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
 from cachekit.events import Journal, bypass
 from cachekit.remotes.judging import Trust
@@ -206,15 +205,16 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     from cachekit.remotes import address
     from cachekit.remotes.remote import Remote
 
-    links = address.parse(config.cache, config.remotes)[1:]
+    links = address.links_of(config)
     offline = offline or flag_from_environment("HF_HUB_OFFLINE")
     memory = Layout(config.home).remotes
     left = [link for link in links if offline and address.needs_network(link)]
     made = {link.name: address.make(link) for link in links if link not in left}
     # Where a record came from is said by the address, not by the name of a table.
     # Of two entries for one place the one that asks more stands.
-    asked = sorted(links, key=lambda link: MODES.index(link.trust or "owner"))
-    said = {made[link.name].name if link.name in made else link.address: link.trust or "owner" for link in asked}
+    asked = sorted(links, key=lambda link: address.ASKS.index(link.trust))
+    places = {made[link.name].name if link.name in made else link.address: link.trust for link in asked}
+    said = {place: word for place, word in places.items() if word}
     trust = Trust(config.trust, said, config.trust_only, everything=config.trust_all)
 
     def remote(link: address.Link) -> Remote:

@@ -58,6 +58,21 @@ class Refusal:
         """Why the record of a key was not used when it was last looked at; empty where it was."""
         return self._reasons.get(key, "")
 
+    def judged(self, record: Record, raw: bytes) -> Refused | None:
+        """Why a record is not to be used, see `refuses`; None where it is. Tells and changes nothing."""
+        if self._asked is None:
+            return None
+        return self._asked(record, self._origins.of, self._strange(self._layout.record(record.place), raw))
+
+    def set_aside(self, beginning: str) -> Record | None:
+        """The latest record in quarantine whose key begins so, and which can be read; None if there is none."""
+        for path in sorted(self._layout.quarantine.glob(f"*-{beginning.lower()}*.json"), reverse=True):
+            with suppress(OSError, DamagedRecordError):
+                record = decode(files.read(path))
+                if record is not None and record.key.startswith(beginning.lower()):
+                    return record
+        return None
+
     def refuses(self, record: Record, raw: bytes) -> bool:
         """Whether a record that was read is not to be used.
 
@@ -69,7 +84,7 @@ class Refusal:
             return False
         self._reasons.pop(record.key, None)
         path = self._layout.record(record.place)
-        refused = self._asked(record, self._origins.of, self._strange(path, raw))
+        refused = self.judged(record, raw)
         if refused is None:
             return False
         self._reasons[record.key] = refused.reason

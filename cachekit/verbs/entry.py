@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cachekit.errors import UnknownNameError, UsageError
+from msgspec import Struct
+
+from cachekit.errors import UnknownNameError, UntrustedError, UsageError
 from cachekit.key.canonical import FEWEST_DIGITS
 from cachekit.recipe import zoo
 
 if TYPE_CHECKING:
     from cachekit.compilers.elsewhere import Elsewhere
-    from cachekit.config import Config
     from cachekit.recipe.variant import Variant
-    from cachekit.store import Store
+    from cachekit.store import IndexRow, Store
     from cachekit.store.record import Record
+
+
+HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def check_contradiction(*, require_warm: bool, recache: bool) -> None:
@@ -31,24 +35,39 @@ def check_contradiction(*, require_warm: bool, recache: bool) -> None:
         )
 
 
-def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -> str:
-    """The key of a recipe that is named; any other name is taken for the beginning of a key.
+class Named(Struct, frozen=True):
+    """What a person means.
+
+    Attributes:
+        key: The key, or the first digits of one.
+        recipe: The recipe's name, if it was one.
+    """
+
+    key: str
+    recipe: str = ""
+
+
+def named(variant: Variant, machine: Elsewhere, salt: str) -> Named:
+    """The key of a recipe; a name that is no recipe's is taken for the beginning of a key.
 
     Args:
-        config: Settings.
         variant: The recipe, or the key.
-        machine: Which its key is for, where that is not this one.
+        machine: Which the recipe's key is for.
+        salt: Of the settings.
+
+    Raises:
+        UnknownNameError: It is neither.
     """
-    from cachekit.compilers import select
     from cachekit.compilers.prepare import prepare
 
     name = variant.name
     try:
-        zoo.recipe_path(name)
+        if name:
+            zoo.recipe_path(name)
     except UnknownNameError as error:
-        if name and not set(name.lower()) - set("0123456789abcdef"):
-            if len(name) >= FEWEST_DIGITS:
-                return name.lower()
+        if is_key(name):
+            return Named(name.lower())
+        if HEXADECIMAL.issuperset(name.lower()):
             raise UnknownNameError(
                 error.message,
                 hint=f"if it is meant as a key, give {FEWEST_DIGITS} digits or more: `cachekit store ls`",
@@ -57,8 +76,12 @@ def key_of(config: Config, variant: Variant, machine: Elsewhere | None = None) -
             error.message, cause="nor is it the beginning of a key, which has the digits 0-9 and a-f", hint=error.hint
         ) from None
     loaded = variant.load()
-    compiler = machine.select(loaded) if machine else select(loaded.compiler.name, config.compiler)
-    return prepare(loaded, compiler, name, salt=config.trust.salt).key
+    return Named(prepare(loaded, machine.select(loaded), salt=salt).key, name or loaded.name)
+
+
+def is_key(name: str) -> bool:
+    """Whether a name can be the beginning of a key."""
+    return len(name) >= FEWEST_DIGITS and HEXADECIMAL.issuperset(name.lower())
 
 
 def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
@@ -71,8 +94,10 @@ def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
         hint: Where to look them up, where none begins so.
 
     Raises:
-        UnknownNameError: None does, or several do.
+        UnknownNameError: None does, or several do; or there are too few digits to say so.
     """
+    if len(beginning) < FEWEST_DIGITS:
+        raise UnknownNameError(f"{beginning!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
     found = [name for name in names if name.startswith(beginning.lower())]
     if len(found) == 1:
         return found[0]
@@ -88,14 +113,27 @@ def find(store: Store, beginning: str) -> Record:
 
     Raises:
         UnknownNameError: None does, or several do.
+        UntrustedError: It is there, and the settings do not let it be used.
     """
-    if len(beginning) < FEWEST_DIGITS:
-        raise UnknownNameError(f"{beginning!r} is too short for a key", hint=f"give {FEWEST_DIGITS} digits or more")
-    rows = {row.key: row for row in store.by_prefix(beginning)}
-    hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
-    record = store.read(rows[one_of(rows, beginning, "record", hint)].place)
+    row = row_of(store.by_prefix(beginning), beginning)
+    record = store.read(row.place)
+    if record is None and (reason := store.refusal.reason(row.key)):
+        from cachekit.remotes.judging import HINT
+
+        raise UntrustedError(f"the store's record {row.key[:12]} is not used", cause=f"it is {reason}", hint=HINT)
     if record is None:
         raise UnknownNameError(
             f"no record begins with {beginning!r}", cause="it is damaged, or was removed a moment ago"
         )
     return record
+
+
+def row_of(rows: Iterable[IndexRow], beginning: str) -> IndexRow:
+    """The one row of the store's index whose key begins so.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    found = {row.key: row for row in rows}
+    hint = "`cachekit store ls` lists the keys; for a recipe use `cachekit plan`"
+    return found[one_of(found, beginning, "record", hint)]

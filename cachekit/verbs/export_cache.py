@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit.compilers import registry
+from cachekit.compilers.cachedir import note_origin
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.port import Restored
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
@@ -113,6 +114,8 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
     done: dict[str, Restored] = {}
     damaged: list[DamagedModule] = []
     for record in records:
+        if not dry_run:
+            note_origin(store, folder.absolute(), record)
         for module in record.modules:
             if module.name in done:
                 continue

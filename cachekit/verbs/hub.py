@@ -63,43 +63,35 @@ class RemoteRecords(Struct, frozen=True):
     records: int
 
 
-def make(repo: str, *, kind: str, public: bool, endpoint: str = "") -> Repo:
-    """Make a cache repo, private unless said otherwise; one that is there is used as it is.
+def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
+    """Make a cache repo, private unless said otherwise, and name it in `cachekit.toml` of a folder.
+
+    One that is there is used as it is.
 
     Raises:
-        UsageError: No repo can be called that, or it is there and not as private as asked for.
+        UsageError: No repo can be called that, or it is there and not as private as asked for; or as `check_settings`,
+            before there is a repo that nobody uses.
         RemoteError, AuthError: The Hub cannot be asked, or refuses.
     """
-    place = setup(ADDRESS).create(repo, kind=kind, private=not public, endpoint=endpoint or None)
+    check_settings(folder / FILE, repo, kind=kind, may="rw")
+    place = setup(ADDRESS).create(repo, kind=kind, private=not public)
     if not place.private and not public:
         raise UsageError(
             f"{repo} is there already, and anybody can read it",
             hint=f"make it private at {place.url}, choose another name, or say --public",
         )
-    return place
-
-
-def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
-    """Make a cache repo, and name it in `cachekit.toml` of a folder.
-
-    Raises:
-        UsageError: As `make` and `check_settings`; the latter before there is a repo that nobody uses.
-        RemoteError, AuthError: The Hub cannot be asked, or refuses.
-    """
-    check_settings(folder / FILE, repo, kind=kind, may="rw")
-    place = make(repo, kind=kind, public=public)
     may = "rw" if place.owned else "r"
     return _used(place, write_settings(folder / FILE, place, may), may)
 
 
-def use(repo: str, folder: Path, *, kind: str, may: str, endpoint: str = "") -> Used:
+def use(repo: str, folder: Path, *, kind: str, may: str) -> Used:
     """Name a cache repo in `cachekit.toml` of a folder; one of somebody else's is only read.
 
     Raises:
         UsageError: The file names another one, or cannot be written.
         RemoteError, AuthError: The Hub cannot be asked, or has no such repo for this token.
     """
-    place = setup(ADDRESS).look(repo, kind=kind, endpoint=endpoint or None)
+    place = setup(ADDRESS).look(repo, kind=kind)
     if place is None:
         raise AuthError(
             f"there is no repo {repo}, or this token may not see it",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, structs
 
+from cachekit import files
 from cachekit.compilers import registry
 from cachekit.compilers.graphs import CompiledFile, StoredModule
+from cachekit.errors import UnknownNameError
 from cachekit.key.canonical import key_of
 from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
@@ -18,7 +21,7 @@ from cachekit.text import one_line
 from cachekit.trust.builder import Builder
 from cachekit.trust.statement import read_statement
 from cachekit.values import Answer, by_value
-from cachekit.verbs.entry import find
+from cachekit.verbs.entry import find, is_key
 
 
 class Source(Struct, frozen=True):
@@ -64,6 +67,7 @@ class StoredRecord(Record, Answer, frozen=True, kw_only=True):
         origin: Where it came from, and then the records whose files it reuses, nearest first.
         vouched: The signatures that count, each with what it says of who made the record.
         untrusted: Why it is not given to others by what the settings say now; empty where it would be.
+        refused: Why the settings do not let it be used; empty where they do. What is revoked lies in quarantine.
     """
 
     modules: tuple[StoredModule, ...]
@@ -73,6 +77,7 @@ class StoredRecord(Record, Answer, frozen=True, kw_only=True):
     origin: tuple[Source, ...]
     vouched: tuple[Vouched, ...]
     untrusted: str
+    refused: str = ""
 
     __hash__ = by_value
 
@@ -84,9 +89,12 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
         store: The store.
         name: Its key, or the first digits.
         trust: What the settings say of signers.
+
+    Raises:
+        UnknownNameError: No key begins so, or several do.
     """
     trust = trust or Trust()
-    record = find(store, name)
+    record, refused = _found(store, name, trust)
     beside = store.origins.of(record)
     origin = beside.origin
     said = registry.adapter(record.compiler).describe_modules(
@@ -96,14 +104,32 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
         **{**structs.asdict(record), "modules": tuple(said)},
         bytes=record.size,
         key_of_ingredients=key_of(record.hard),
-        whole=store.lookup(record.place) is not None,
+        whole=not store.lacking(record.files) if refused else store.lookup(record.place) is not None,
         origin=(
             Source(record.key, record.digest, origin.remote, origin.how, _names(trust, origin.signers)),
             *(Source(one.key, one.record, one.remote, one.how, _names(trust, one.signers)) for one in origin.reused),
         ),
         vouched=tuple(_vouched(trust, record, beside)),
         untrusted=trust.unpublishable(record, origin),
+        refused=refused,
     )
+
+
+def _found(store: Store, name: str, trust: Trust) -> tuple[Record, str]:
+    """A record, be it one that the settings refuse, and why they do."""
+    try:
+        record = find(store, name)
+    except UnknownNameError:
+        aside = store.refusal.set_aside(name) if is_key(name) else None
+        if aside is None or store.by_prefix(name):
+            raise
+        reason = trust.policy.revoked(aside, store.origins.of(aside).origin)
+        return aside, f"{reason or 'refused before'}; it lies in quarantine"
+    with suppress(OSError):  # it was removed meanwhile
+        asking = Store(store.layout.home, store.journal, trust.asked)
+        refused = asking.refusal.judged(record, files.read(store.layout.record(record.place)))
+        return record, refused.reason if refused else ""
+    return record, ""
 
 
 def _vouched(trust: Trust, record: Record, beside: Beside) -> Iterator[Vouched]:

@@ -15,7 +15,7 @@ from cachekit.compilers.elsewhere import Elsewhere
 from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.errors import IntegrityError, MissError, SecretError
 from cachekit.key.canonical import difference
-from cachekit.key.words import Told
+from cachekit.key.words import Told, told
 from cachekit.recipe.variant import Variant
 from cachekit.remotes.locked import fetch_locked, holder
 from cachekit.store import lock_file
@@ -24,8 +24,7 @@ from cachekit.store.lock_file import Locked, anonymous, chosen, from_here, in_fi
 from cachekit.store.record import check_shareable
 from cachekit.values import Answer
 from cachekit.verbs.plan import miss_error, plan
-from cachekit.verbs.planned import explained
-from cachekit.verbs.pull import Outcome, fetched
+from cachekit.verbs.pull import Outcome, Pulls, fetched
 from cachekit.verbs.session import Session, using_store
 
 # Opens the session of a run: for a recipe, with a verb and another machine's `toolchain` and `instance`.
@@ -196,13 +195,11 @@ def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler
     return CheckedLock(path, tuple(checked))
 
 
-def pull_lock(
-    opening: Opening, path: Path, recipes: Sequence[str], *, dry_run: bool = False
-) -> tuple[list[Outcome], IntegrityError | None]:
+def pull_lock(opening: Opening, path: Path, recipes: Sequence[str], *, dry_run: bool = False) -> Pulls:
     """Fetch exactly what a lock file says into the store; for the arguments see `lock_recipes`.
 
     Returns:
-        What became of each, and the first error: the others were fetched all the same.
+        What became of each: where one failed, the others were fetched all the same.
 
     Raises:
         UsageError: The file cannot be read, or locks nothing yet.
@@ -211,14 +208,13 @@ def pull_lock(
         StoreError: The store cannot be written.
     """
     done: list[Outcome] = []
-    failure: IntegrityError | None = None
     for entry in chosen(lock_file.read(path), recipes, path):
         with opening(None, verb="" if dry_run else "pull") as session:
             try:
                 done.append(pull_locked(session, entry, dry_run=dry_run))
             except IntegrityError as error:
-                failure = failure or error
-    return done, failure
+                done.append(Outcome(entry.recipe, "failed", entry.record.key, error=error))
+    return Pulls(tuple(done))
 
 
 @contextmanager
@@ -297,7 +293,7 @@ def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:
         **structs.asdict(_entry(locked)),
         status="fits" if prepared.key == record.key else "changed",
         key_now=prepared.key,
-        changes=explained(difference(record.hard, prepared.ingredients.hard), record.compiler),
+        changes=told(difference(record.hard, prepared.ingredients.hard), registry.adapter(record.compiler).explain),
     )
 
 

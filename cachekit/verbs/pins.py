@@ -6,26 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
-from msgspec import Struct
-
 from cachekit.key.canonical import DIGITS
 from cachekit.store import Store
 from cachekit.store import pins as noted
 from cachekit.store.pins import Pin
 from cachekit.values import Answer
-from cachekit.verbs.entry import one_of
-
-
-class Named(Struct, frozen=True):
-    """What a person means.
-
-    Attributes:
-        key: The key, or the first digits of one.
-        recipe: The recipe's name, where it was one.
-    """
-
-    key: str
-    recipe: str = ""
+from cachekit.verbs.entry import Named, one_of
 
 
 class Pinned(Answer, frozen=True):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.errors import CachekitError, MissError, UntrustedError
-from cachekit.key.canonical import Change, Ingredients
+from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Expected
-from cachekit.key.words import Told
+from cachekit.key.words import Told, told
 from cachekit.recipe.model_folder import absent_package, how_to_install
 from cachekit.recipe.price import Price
 from cachekit.remotes.judging import HINT
@@ -187,7 +187,8 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
 
 
 def _nearest(near: Nearest, compiler: str) -> NearestRecord:
-    return NearestRecord(near.known.key, near.known.recipe, near.place, explained(near.changes, compiler))
+    changes = told(near.changes, registry.adapter(compiler).explain)
+    return NearestRecord(near.known.key, near.known.recipe, near.place, changes)
 
 
 def _reuse(near: Nearest) -> ReusedRecord:
@@ -202,15 +203,6 @@ def _lacks(prepared: Prepared) -> dict[str, str]:
             f"model.package: {package}, which has the weights, is not installed here; {how_to_install(package)}"
         )
     return {**fingerprint.lacks, **lacks}
-
-
-def explained(changes: Iterable[Change], compiler: str) -> tuple[Told, ...]:
-    """Changes, each with what the compiler says of it."""
-    explain = registry.adapter(compiler).explain
-    return tuple(
-        Told(change.name, change.old, change.new, tuple(explain(change.name, change.old, change.new)))
-        for change in changes
-    )
 
 
 class Reused(Struct, frozen=True):

@@ -18,7 +18,7 @@ from cachekit.compilers import registry
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.imported import known_modules, record_of
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import AuthError, IntegrityError, RemoteError, UsageError
+from cachekit.errors import AuthError, CachekitError, IntegrityError, MissError, RemoteError, UsageError
 from cachekit.remotes.fetch import Pulled, fetch
 from cachekit.remotes.fetch_files import Fetched
 from cachekit.remotes.module_files import ModuleFiles, RefusedError, vouched
@@ -33,6 +33,7 @@ from cachekit.values import Answer
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session, using_store
 
+SHOWN = 12  # modules that an error names
 _Files = Mapping[str, Entry]  # a module's, by name
 
 
@@ -48,7 +49,7 @@ class Outcome(Answer, frozen=True):
 
     Attributes:
         name: The recipe, or the compiler's folder.
-        state: `present` is in the store already, `absent` in no remote.
+        state: `present` is in the store already, `absent` in no remote, `failed` locked and nowhere whole.
         key: Of the record.
         remote: Where it came from.
         files: Files that were fetched.
@@ -57,10 +58,11 @@ class Outcome(Answer, frozen=True):
         seconds: Wall time.
         modules: Those that were, or would be, fetched by their names.
         left: Those that were not.
+        error: Why it failed.
     """
 
     name: str
-    state: Literal["fetched", "would-fetch", "present", "absent"]
+    state: Literal["fetched", "would-fetch", "present", "absent", "failed"]
     key: str
     remote: str = ""
     files: int = 0
@@ -69,12 +71,27 @@ class Outcome(Answer, frozen=True):
     seconds: float = 0.0
     modules: tuple[str, ...] = ()
     left: tuple[LeftModule, ...] = ()
+    error: CachekitError | None = None
 
 
 class Pulls(Answer, frozen=True):
     """What became of all that was to be pulled."""
 
     pulled: tuple[Outcome, ...]
+
+    def error(self) -> CachekitError | None:
+        """What to raise where something failed, or no remote has it; None where all is there."""
+        if failed := next((one.error for one in self.pulled if one.error), None):
+            return failed
+        absent = [one for one in self.pulled if one.state == "absent"]
+        if not absent:
+            return None
+        left = sorted(f"{item.module}: {item.reason}" for one in absent for item in one.left)
+        return MissError(
+            f"no remote has {', '.join(one.name for one in absent)}",
+            cause="; ".join(left[:SHOWN]),
+            hint="warm it, with the remote writable: --cache local:rw,NAME:rw",
+        )
 
 
 @using_store

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cachekit.errors import UnknownNameError, UsageError
+from cachekit.errors import UsageError
 from cachekit.store import pins
 from cachekit.store.gc import GoneFile
 from cachekit.store.in_use import used_now
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
 from cachekit.values import Answer
-from cachekit.verbs.entry import find
+from cachekit.verbs.entry import row_of
 from cachekit.verbs.session import Session
 
 
@@ -98,16 +98,6 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
 
 
 def _row(session: Session, name: str) -> IndexRow:
-    """The record that a person means; a damaged one, too, which nobody else would find."""
-    index = session.store.index
-    flawed = [row for row in index.by_prefix(name.lower()) if row.flaw]
-    try:
-        record = find(session.store, name)
-    except UnknownNameError:
-        if len(flawed) != 1:
-            raise
-        return flawed[0]
-    row = index.row(record.place)
-    if row is None:
-        raise UnknownNameError(f"no record begins with {name!r}", cause="it was removed a moment ago")
-    return row
+    """The record that a person means; one that is damaged, or not to be used, too: nobody else would find it."""
+    rows = session.store.index.by_prefix(name.lower())
+    return row_of([row for row in rows if not row.flaw] or rows, name)

@@ -278,7 +278,7 @@ def entered(
             raise error
         return fetched
 
-    with session.filled(prepared, record or seed, again) as (cache_dir, given):
+    with session.filled(prepared, record or seed, again, anew=recache) as (cache_dir, given):
         yield (cache_dir, None, seed) if given is seed else (cache_dir, given, None)
 
 

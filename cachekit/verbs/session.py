@@ -135,7 +135,12 @@ class Session(Struct, frozen=True):
 
     @contextmanager
     def filled(
-        self, prepared: Prepared, record: Record | None, again: Callable[[IntegrityError], Record | None]
+        self,
+        prepared: Prepared,
+        record: Record | None,
+        again: Callable[[IntegrityError], Record | None],
+        *,
+        anew: bool = False,
     ) -> Iterator[tuple[CacheDir, Record | None]]:
         """The compiler cache dir of a recipe or a command, filled from its record, and which record it is in the end.
 
@@ -143,14 +148,16 @@ class Session(Struct, frozen=True):
             prepared: The recipe.
             record: What to restore.
             again: Looks for another record where this one proves damaged, and has been set aside; asked once.
+            anew: Everything compiles anew: what came from elsewhere for the key leaves the compiler's own folder.
         """
+        place = prepared.place if anew else None
         with ExitStack() as stack:
             shared = self.own_root(prepared.recipe)
             try:
-                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared))
+                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared, anew=place))
             except IntegrityError as error:
                 record = again(error)
-                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared))
+                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared, anew=place))
             yield cache_dir, record
 
     def own_root(self, recipe: Recipe) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -214,22 +214,35 @@ def run_named(known: History, wanted: str) -> str:
     Raises:
         UnknownNameError: There is no such run, or there are several.
     """
-    if wanted == LAST:
-        if name := _last(known):
-            return name
-        raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
-    found = [name for name in known.runs if name.startswith(wanted)]
+    if wanted != LAST:
+        return one_run([*known.runs], wanted)
+    if name := _last(known):
+        return name
+    raise UnknownNameError("there is no last run: the store has no journal", hint="cachekit warm RECIPE")
+
+
+def one_run(names: Sequence[str], wanted: str) -> str:
+    """The one run whose name begins so.
+
+    Args:
+        names: Of all runs, the oldest first.
+        wanted: What somebody says.
+
+    Raises:
+        UnknownNameError: None does, or several do.
+    """
+    found = [name for name in names if name.startswith(wanted)]
     if len(found) == 1:
         return found[0]
     if found:
         raise UnknownNameError(
             f"{len(found)} runs begin with {wanted}", cause=f"{found[0]}, {found[1]}, ...", hint="give more of the name"
         )
-    recent = ", ".join([*known.runs][:-4:-1])
+    recent = ", ".join(names[:-4:-1])
     raise UnknownNameError(
         f"no run is called {wanted[:80]!r}",
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
-        hint="cachekit stats --run last",
+        hint="give the whole name, or --run last",
     )
 
 

@@ -111,11 +111,7 @@ def train(
     start = time.monotonic()
     check_data(prepared.recipe)
     check_package(prepared.recipe)
-    if resume and (reason := prepared.fingerprint.lacks.get("resume")):
-        raise UsageError(
-            f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to start over"
-        )
-    resume = checkpoint(resume, output_dir, session.journal)
+    resume = checked(session, prepared, output_dir, resume)
     reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
     planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     warmed, record = None, None if recache else fetch_planned(session, planned)
@@ -217,17 +213,29 @@ def _add(
     return kept or record, built
 
 
-def output_folder(recipe: Recipe, said: Path | None) -> Path:
+def output_folder(recipe: Recipe, said: str | Path | None) -> Path:
     """Where a training's model goes: as said, as the recipe says, or below the working directory."""
-    return (said or Path(recipe.training.output_dir or Path("runs") / recipe.name)).expanduser().absolute()
+    return Path(said or recipe.training.output_dir or Path("runs") / recipe.name).expanduser().absolute()
 
 
-def check_output(folder: Path) -> None:
-    """Find out before training whether its result can be written.
+def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str) -> str:
+    """Find out before training whether it can go on from where it is told to, and write its result.
+
+    Returns:
+        The checkpoint to go on from; empty where none is wanted.
 
     Raises:
-        UsageError: It cannot.
+        UsageError: The checkpoint cannot be used, or the folder not be written.
     """
+    _check_output(output_dir)
+    if resume and (reason := prepared.fingerprint.lacks.get("resume")):
+        raise UsageError(
+            f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to start over"
+        )
+    return checkpoint(resume, output_dir, session.journal)
+
+
+def _check_output(folder: Path) -> None:
     # Made only by a training that starts: one that does not leaves nothing behind.
     try:
         probe = existing(folder) / f".cachekit-{os.getpid()}"

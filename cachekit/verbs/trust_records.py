@@ -65,8 +65,8 @@ class CheckedRemote(Answer, frozen=True):
         remote: Its name.
         mode: What is asked of its records: `owner`, `signed` or `all`.
         demands: Why records need a signature; empty where they do not.
-        writers: Who else than this user, or an organisation of this user, can write there: a sentence about the place;
-            empty where nobody can.
+        writers: Who else than this user, or an organisation of this user, can write there, or why nobody knows: a
+            sentence about the place; empty where nobody can.
         records: Those that were looked at.
         more: There are more, which were not looked at.
     """
@@ -151,9 +151,12 @@ def check(session: Session, name: str) -> CheckedRemote:
 
 def _writers(remote: Remote, memory: Path) -> str:
     try:
-        return remote.storage.stranger(memory)
+        said = remote.storage.stranger(memory) or remote.storage.untold
     except (RemoteError, AuthError) as error:  # where no answer is needed, none is no failure
         return f"nobody knows who can write there: {error.message}"
+    if said and said == remote.storage.untold and remote.trust.vouches(remote.name):
+        return f"{said}; the settings say that only your own people may"
+    return said
 
 
 def _judged(remote: Remote, paths: Sequence[str], revision: str) -> Iterator[JudgedRecord]:

@@ -18,7 +18,7 @@ from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
 from cachekit.trust.policy import YOU, policy_of
 from cachekit.trust.signer import key_of, make_key
 from cachekit.values import Answer
-from cachekit.verbs.entry import find
+from cachekit.verbs.entry import find, is_key
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -60,10 +60,17 @@ class NamedSigner(Struct, frozen=True):
 
 
 class AskedOf(Struct, frozen=True):
-    """What is asked of the records of one remote: `owner`, `signed` or `all`."""
+    """What is asked of the records of one remote.
+
+    Attributes:
+        mode: `owner`, `signed` or `all`.
+        untold: Why they need a signature as long as the settings do not say who may write there; empty where that can
+            be asked.
+    """
 
     remote: str
     mode: str
+    untold: str = ""
 
 
 class Signers(Answer, frozen=True):
@@ -232,8 +239,8 @@ def listed(config: Config, modes: Sequence[AskedOf]) -> Signers:
 def modes(session: Session) -> list[AskedOf]:
     """What is asked of the records of each remote, before anybody was asked who may write there."""
     remotes = session.remotes
-    names = dict.fromkeys(one.name for one in (*remotes.readable, *remotes.writable))
-    return [AskedOf(name, remotes.trust.mode(name)) for name in names]
+    found = {one.name: one for one in (*remotes.readable, *remotes.writable)}
+    return [AskedOf(name, remotes.trust.mode(name), one.untold) for name, one in found.items()]
 
 
 def revoke(
@@ -269,7 +276,7 @@ def revoke(
             keys.append(one)
         elif config_trust.is_digest(one) and not session.store.by_prefix(one):
             records.append(one)
-        elif not re.fullmatch("[0-9a-f]{4,64}", one.lower()) and not one.startswith("SHA256:"):
+        elif not is_key(one) and not one.startswith("SHA256:"):
             raise UsageError(
                 f"no signer is called {one!r}",
                 cause=f"the settings name {', '.join(session.config.trust.signers) or 'no signers'}",

@@ -20,6 +20,7 @@ from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
 from cachekit.store.record import Record, Reuse
+from cachekit.values import by_value
 from cachekit.verbs.plan import (
     Plan,
     as_miss,
@@ -63,6 +64,8 @@ class WarmRun(Struct, frozen=True):
     worker: Result | None = None
     bypassed: Mapping[str, int] = {}
     reused: Reused | None = None
+
+    __hash__ = by_value
 
 
 @using_store

@@ -24,11 +24,9 @@ from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
 from cachekit.text import cause_of
 from cachekit.values import Answer
-from cachekit.verbs.entry import find
+from cachekit.verbs.entry import find, is_key
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session
-
-DIGITS = frozenset("0123456789abcdef")
 
 
 class ComparedRecord(Struct, frozen=True, kw_only=True):
@@ -169,11 +167,6 @@ def compare(old: Side, new: Side) -> Compared:
 # What can be compared
 
 
-def is_key(name: str) -> bool:
-    """Whether a name can be the beginning of a key."""
-    return len(name) >= 4 and not set(name.lower()) - DIGITS  # noqa: PLR2004
-
-
 def is_record(name: str) -> bool:
     """Whether a name can be the beginning of a key, and is no recipe's."""
     try:
@@ -185,8 +178,7 @@ def is_record(name: str) -> bool:
 
 def of_record(record: Record) -> Side:
     """A record, wherever it is from."""
-    name = f"{record.key[:16]} ({record.recipe})"
-    return Side(name, "record", record.key, compiler=record.compiler, hard=record.hard, soft=record.soft)
+    return _side(Known.of(record), record, "")
 
 
 def of_recipe(prepared: Prepared) -> Side:

@@ -18,8 +18,8 @@ from cachekit.events import BYPASS, Event, read
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError, Record, decode
 from cachekit.values import Answer
+from cachekit.verbs.stats import LAST, one_run
 
-LAST = "last"
 KEY = re.compile("[0-9a-f]{64}")
 VERBS = frozenset({"warm", "train", "run"})
 # Told by `train` and by `run` where something compiled although a record was restored.
@@ -128,23 +128,18 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
 
 
 def _events(store: Store, name: str) -> list[Event]:
-    paths = sorted(store.layout.journal.glob("*/*.jsonl"), key=lambda path: path.stem, reverse=True)
+    paths = {path.stem: path for path in sorted(store.layout.journal.glob("*/*.jsonl"), key=lambda path: path.stem)}
     if name == LAST:
-        for path in paths:
+        for path in reversed(paths.values()):
             if events := _read(path):
                 return events
         raise UnknownNameError(
             "no run of warm, train or run is recorded here", hint="cachekit warm RECIPE; or check --home"
         )
-    found = [path for path in paths if path.stem.startswith(name)]
-    if len(found) == 1 and (events := _read(found[0], verbs=None)):
+    chosen = one_run([*paths], name)
+    if events := _read(paths[chosen], verbs=None):
         return events
-    names = ", ".join(path.stem for path in found[:5] or paths[:5])
-    raise UnknownNameError(
-        f"{len(found)} runs begin with {name[:80]!r}" if found else f"no run begins with {name[:80]!r}",
-        cause=f"{'they' if found else 'the last runs'} are {names}" if names else "",
-        hint="give the whole name, or `last`",
-    )
+    raise UnknownNameError(f"the journal of run {chosen} cannot be read", hint=f"look at {paths[chosen]}")
 
 
 def _read(path: Path, verbs: frozenset[str] | None = VERBS) -> list[Event]:
@@ -179,15 +174,8 @@ def _modules(store: Store, record: Record | None, event: Event) -> list[Unforese
 
 
 def _counted(numbers: Mapping[str, int]) -> tuple[str, ...]:
-    """Inductor's own counters, where there are any."""
-    missed = max(numbers.get("fxgraph_cache_miss", 0), numbers.get("autograd_cache_miss", 0))
-    refused = max(numbers.get("fxgraph_cache_bypass", 0), numbers.get("autograd_cache_bypass", 0))
-    said = []
-    if missed:
-        said.append(f"Inductor looked for {missed} and had none: another shape or other code than in the trial run")
-    if refused:
-        said.append(f"Inductor refused to cache {refused}: they compile in every run")
-    return tuple(said)
+    """What compilers say of their counters: each knows its own."""
+    return tuple(words for adapter in registry.every() for words in adapter.explain_counters(numbers))
 
 
 def _numbers(event: Event) -> dict[str, int]:

@@ -138,7 +138,7 @@ BAD_INPUT = {
         "store import pipe.csv --dry-run", 2, "usage", "pipe.csv cannot be read", "not a regular file", "standard",
     ),
     "a home without a name": ("config --home=", 2, "usage", "--home '' is not usable", "path of a folder", "~/"),
-    "no run": ("why --run nope", 2, "unknown-name", "no run begins with 'nope'", "", "last"),
+    "no run": ("why --run nope", 2, "unknown-name", "no run is called 'nope'", "", "last"),
     "no last run": ("why --run last", 2, "unknown-name", "no run of warm, train or run", "", "cachekit warm"),
     "no remote": ("hub ls", 2, "usage", "no remote is configured", "", "cachekit hub use"),
     "no such option": ("plan tiny.yaml --bogus", 2, "usage", "--bogus", "", "cachekit plan --help"),

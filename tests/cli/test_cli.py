@@ -113,6 +113,22 @@ def test_what_to_run_next_names_the_store_that_was_given(command, machine, worke
     assert "next: cachekit train\n" in command("warm", "tiny.yaml", "-q").out
 
 
+def test_what_to_run_next_names_the_remotes_that_were_given(command, machine, worker, work):
+    said = ("--cache", f"local:rw,{work.parent / 'team'}:rw")
+    (work.parent / "team").mkdir()
+    assert f"next: cachekit warm tiny.yaml {' '.join(said)}\n" in command("plan", "tiny.yaml", *said).out
+    assert f"next: cachekit train {' '.join(said)}\n" in command("warm", "tiny.yaml", "-q", *said).out
+
+
+def test_a_dry_run_of_a_training_looks_at_what_it_would_go_on_from(command, machine, work):
+    refused = the_error(command("train", "tiny.yaml", "--dry-run", "--resume", "nosuch", code=2))
+    assert refused[1] == "nosuch is not a checkpoint"
+    (work / "file").touch()
+    answer = command("train", "tiny.yaml", "--dry-run", "-o", "file/out", code=2)
+    assert "cannot be written" in the_error(answer)[1]
+    assert command("train", "tiny.yaml", "--dry-run").out == command("plan", "tiny.yaml").out
+
+
 def test_ls_of_an_empty_store(command, work):
     assert steady(command("store", "ls").out, work.parent / "store") == (
         "the store at <store> has no records\nnext: cachekit warm RECIPE\n"

@@ -65,7 +65,7 @@ def test_gc_says_what_goes_and_then_removes_that(command, home):
 def test_limits_come_from_the_settings_where_nothing_is_said(command, home, work):
     made = several(home)
     (work / "cachekit.toml").write_text('gc_max_age = "36h"\ngc_max_size = "none"\n')
-    assert command("store", "gc", "--compiler", "neuron*", "--format", "json").json["max_age"] is None
+    assert command("store", "gc", "--all-of", "neuron*", "--format", "json").json["max_age"] is None
     assert command("store", "gc", "--max-age", "none", "--format", "json").json["records"] == []
     assert [one["key"] for one in command("store", "gc", "--format", "json").json["records"]] == [made[2].key]
     (work / "cachekit.toml").write_text('gc_max_size = "much"\n')

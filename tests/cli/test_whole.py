@@ -21,9 +21,7 @@ NO_DATA = {("hub",), ("store",), ("trust",), *(path for path in WALKED if path[-
 DATA = [path for path in WALKED if path not in NO_DATA]
 # Options whose value is a narrower, or a wider, one of the same meaning in some verbs.
 NARROWER = {
-    "--compiler": "gc takes a pattern",
     "--price": "TYPE= may be left out where one machine is meant",
-    "--run": "stats takes `last`, too",
 }
 
 

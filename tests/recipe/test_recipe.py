@@ -90,6 +90,10 @@ def test_a_misspelt_field_gets_the_nearest_name(section, field):
     assert field in error.cause
 
 
+def test_another_tools_field_with_other_values_gets_a_pointer_to_ours():
+    assert refused(with_section("training", "precision: bf16-mixed")[0]).hint == "did you mean training.bf16?"
+
+
 @pytest.mark.parametrize("field", Recipe.__struct_fields__)
 def test_a_misspelt_section_gets_the_nearest_name(field):
     error = refused(f"{MINIMAL}{field}{field[-1]}: 1\n")

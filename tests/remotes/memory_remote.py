@@ -19,7 +19,7 @@ class MemoryRemote:
         scarce: It has revisions: a commit on another state than the present one fails, as on a Hub repo.
     """
 
-    public = False
+    public, untold = False, ""
 
     def __init__(self, *, compares: bool = True, scarce: bool = False) -> None:
         self.name = "memory"

@@ -14,8 +14,11 @@ from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
 from tests.remotes.storage_calls import QUIET, upload_of, write
+from tests.support.cli_session import publish
+from tests.support.doctor_cases import fine, the_problem
 
 pytestmark = pytest.mark.servers
+pytest_plugins = ["tests.support.cli_session"]
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
@@ -25,6 +28,42 @@ def collect(chunks, got: bytearray) -> None:
     """Keep what came before an error."""
     for chunk in chunks:
         got += chunk
+
+
+# Whose it is.
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.usefixtures("server")
+def test_a_bucket_needs_signatures_until_the_settings_vouch_for_it(command, work, name, tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    publish(tmp_path / "elsewhere")
+    there = f"local:rw,{name}:rw"
+    command("push", "tiny.yaml", "--home", str(tmp_path / "elsewhere"), "--cache", there)
+    why = "who may write to a bucket cannot be asked"
+    answer = command("plan", "tiny.yaml", "--cache", there)
+    assert answer.out.startswith("tiny: miss")
+    assert why in " ".join(answer.out.split())
+    for words in (["pull", "tiny.yaml"], ["plan", "tiny.yaml", "--require-warm"], ["trust", "check"]):
+        answer = command(*words, "--cache", there, code=5)
+        assert why in " ".join((answer.out + answer.err).split())
+        assert 'trust = "owner"' in " ".join(answer.err.split())
+    listed = " ".join(command("trust", "ls", "--cache", there).out.split())
+    assert f"{name}: records need a signature: {why}" in listed
+    assert why in command("hub", "ls", "--cache", there, "--format", "json").json[0]["demands"]
+    assert why in the_problem("remotes", cache=there)["said"]
+    assert fine("remotes", cache=f"local:rw,{name}:w")
+
+    table = f'cache = "local:rw,team:r"\n[remotes.team]\nurl = "{name}/"\n'
+    (work / "cachekit.toml").write_text(f'{table}trust = "owner"\n')
+    for more in ([], ["--trust", "owner"], ["--cache", there]):
+        assert command("plan", "tiny.yaml", *more).out.startswith("tiny: hit")
+    assert command("plan", "tiny.yaml", "--trust", "signed").out.startswith("tiny: miss")
+    checked = " ".join(command("trust", "check").out.split())
+    assert f"{why}; the settings say that only your own people may" in checked
+    (work / "cachekit.toml").write_text(f'{table}trust = "all"\n')
+    assert command("plan", "tiny.yaml").out.startswith("tiny: hit")
+    assert command("plan", "tiny.yaml", "--trust", "owner").out.startswith("tiny: miss")
 
 
 # Requests.

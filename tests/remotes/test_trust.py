@@ -9,11 +9,14 @@ import time
 import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
-from cachekit.remotes import address
+from cachekit.remotes import address, layout
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.plan import plan
+from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.warm import warm
 from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 from tests.remotes.storage_processes import serve
 from tests.store.bundle_files import whole  # noqa: F401 - a fixture
@@ -167,7 +170,9 @@ def test_buckets_are_judged_as_repos_are(tmp_path):
         ("az://container/cache", "AZURE_SKIP_SIGNATURE"),
     ],
 )
-def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, place, variable):
+def test_what_is_read_without_credentials_is_a_strangers_whatever_the_settings_say(
+    monkeypatch, tmp_path, place, variable
+):
     pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIACACHEKITTEST0000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -179,6 +184,55 @@ def test_a_bucket_with_credentials_is_trusted_and_without_them_not(monkeypatch, 
         assert address.make(link).stranger() == ""
     monkeypatch.setenv(variable, "true")
     assert address.make(link).stranger() == f"it is read without credentials ({variable})"
+    vouched = remote(address.make(link), tmp_path, trust=Trust(said={place: "owner"}))
+    assert vouched.demands() == f"it is read without credentials ({variable})"
+
+
+UNKNOWN = "who may write to a bucket cannot be asked"
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize(
+    ("said", "options", "demands"),
+    [
+        ("", {}, UNKNOWN),
+        ("owner", {}, ""),
+        ("all", {}, ""),
+        ("signed", {}, "the settings ask for signatures"),
+        ("", {"only": "owner"}, UNKNOWN),
+        ("owner", {"only": "owner"}, ""),
+        ("all", {"only": "owner"}, UNKNOWN),
+        ("signed", {"only": "owner"}, "the settings ask for signatures"),
+        ("owner", {"only": "signed"}, "--trust asks for signatures"),
+        ("", {"everything": True}, ""),
+    ],
+)
+def test_a_bucket_is_this_users_once_the_settings_say_so(tmp_path, said, options, demands):
+    with serve("memory_store", tmp_path) as make:
+        storage = make()
+        trust = Trust(said={storage.name: said} if said else {}, **options)
+        assert remote(storage, tmp_path, trust=trust).demands() == demands
+
+
+@pytest.mark.feature("T2")
+def test_what_a_stranger_puts_into_a_bucket_is_not_used_and_pushing_there_is_allowed(tmp_path):
+    with serve("memory_store", tmp_path) as make:
+        trust = Trust()
+        eve = Watched(tmp_path / "eve", shared=[(make(), "rw")], trust=trust)
+        warm(eve.session, eve.prepare())
+        assert len(list(make().list(layout.RECORDS, ""))) == 1, "it was pushed"
+        bob = Watched(tmp_path / "bob", shared=[(make(), "rw")], trust=trust)
+        seen = plan(bob.prepare(), bob.store, bob.session.remotes)
+        assert (seen.hit, seen.nearest) == (False, None)
+        assert UNKNOWN in seen.untrusted[0]
+        assert list(bob.store.records()) == []
+        with pytest.raises(UntrustedError) as raised:
+            pull_recipe(bob.session, bob.prepare())
+        assert 'trust = "owner"' in raised.value.hint
+        assert warm(bob.session, bob.prepare()).compiled, "and then it is bob's own"
+        assert plan(bob.prepare(), bob.store, bob.session.remotes).hit
+        ann = Watched(tmp_path / "ann", shared=[(make(), "r")], trust=Trust(said={make().name: "owner"}))
+        assert plan(ann.prepare(), ann.store, ann.session.remotes).hit
 
 
 # Imports

@@ -18,8 +18,8 @@ from cachekit.store.compile_lock import CompileLock
 from cachekit.store.gc import Keep, fits
 from cachekit.store.removal import Remover
 from cachekit.store.scratch import Scratch
-from cachekit.verbs.gc import gc
-from cachekit.verbs.pins import Named, pin, pins
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin, pins
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.verify import verify
@@ -46,7 +46,7 @@ from tests.support.standins import (
 def test_beyond_the_limit_the_oldest_use_goes_first(home, watched):
     made = filled(watched, 10)
     size = sum(managed(home).values())
-    done = gc(watched.session, Keep(max_size=size // 2))
+    done = watched.gc(Keep(max_size=size // 2))
     assert sum(managed(home).values()) <= size // 2
     assert done.before == size
     assert done.after == sum(managed(home).values())
@@ -74,7 +74,7 @@ def test_the_limit_is_kept_although_others_use_and_publish_meanwhile(home, watch
         rounds.append(victims)
 
     monkeypatch.setattr(Remover, "records", beside)
-    done = gc(watched.session, Keep(max_size=3 * size // 4))
+    done = watched.gc(Keep(max_size=3 * size // 4))
     assert done.after == sum(managed(home).values()) <= 3 * size // 4
     assert done.before == size
     assert [(one.key, one.why) for one in done.kept] == [(made[-1][0].key, "it was used")]
@@ -89,14 +89,14 @@ def test_a_use_counts_and_looking_does_not(home):
         age(watched.store, warm(watched.session, one).record, 30 - days)
     plan(prepared[1], watched.store)
     train(watched.session, prepared[0], output_dir=home.parent / "out")
-    gc(watched.session, Keep(max_size=sum(managed(home).values()) // 2))
+    watched.gc(Keep(max_size=sum(managed(home).values()) // 2))
     assert [watched.lookup(one) is not None for one in prepared] == [True, False, False]
 
 
 @pytest.mark.feature("G1")
 def test_what_was_not_used_for_so_long_goes(watched):
     made = filled(watched, 10)
-    done = gc(watched.session, Keep(max_age=4.5 * DAY))
+    done = watched.gc(Keep(max_age=4.5 * DAY))
     assert kept(watched) == keys(made[:5])
     assert {record.why for record in done.records} == {"not used for so long"}
 
@@ -112,9 +112,9 @@ def test_of_one_compiler_all_goes_or_what_is_beyond_a_limit(watched):
     for days, pair in enumerate((*old, *new)):
         publish(watched.store, pair)
         age(watched.store, pair[0], days)
-    gc(watched.session, Keep(max_age=1.5 * DAY, compiler="neuronxcc-2.2*"))
+    watched.gc(Keep(max_age=1.5 * DAY, compiler="neuronxcc-2.2*"))
     assert kept(watched) == keys(old[:2]) | keys(new)
-    gc(watched.session, Keep(compiler="2.21.1.0"))
+    watched.gc(Keep(compiler="2.21.1.0"))
     assert kept(watched) == keys(new)
 
 
@@ -131,11 +131,11 @@ def test_patterns_of_compilers(pattern, expected_):
 
 
 def test_without_a_limit_or_a_store_nothing_is_done(home, watched):
-    assert gc(watched.session, Keep(max_size=0)).bytes == 0
+    assert watched.gc(Keep(max_size=0)).bytes == 0
     assert not home.exists()
     made = filled(watched, 3)
     watched.store.layout.index.unlink()
-    done = gc(watched.session, Keep())
+    done = watched.gc(Keep())
     assert (done.records, done.files) == ((), ())
     assert kept(watched) == keys(made), "although the index was lost"
 
@@ -144,10 +144,10 @@ def test_without_a_limit_or_a_store_nothing_is_done(home, watched):
 def test_shared_blobs_stay_as_long_as_one_record_names_them(watched):
     made = filled(watched, 4, shared=("same",))
     for left in (3, 2, 1):
-        gc(watched.session, Keep(max_age=(left - 0.5) * DAY))
+        watched.gc(Keep(max_age=(left - 0.5) * DAY))
         for pair in made[:left]:
             assert served(watched.store, find(watched.store, pair[0])) == expected(pair)
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     assert managed(watched.store.layout.home) == {}
 
 
@@ -160,10 +160,10 @@ def test_what_no_record_names_goes_whatever_the_limits(home, watched):
     publish(watched.store, old)
     publish(watched.store, new)
     gone = next(file.sha256 for file in old[0].files if file.path == "model-old.code")
-    done = gc(watched.session, Keep())
+    done = watched.gc(Keep())
     assert [file.path for file in done.files] == [f"v1/blobs/{gone[:2]}/{gone}"]
     assert find(watched.store, new[0]) == new[0]
-    assert gc(watched.session, Keep()).bytes == 0
+    assert watched.gc(Keep()).bytes == 0
 
 
 @pytest.mark.parametrize("base", ["cache_dirs", "live"])  # the second is an older cachekit's
@@ -187,7 +187,7 @@ def test_garbage_goes_and_what_lives_stays(home, watched, base):
         (cache_dirs / "dead").mkdir()
         (cache_dirs / "dead" / "big").write_bytes(bytes(5000))
         (cache_dirs / "dead.lock").touch()
-        done = gc(watched.session, Keep())
+        done = watched.gc(Keep())
         assert {Path(file.path).name for file in done.files} == {
             "dead", "a" * 64, "20200101T000000-1-x", f"{'d' * 64}.lock",
         }  # fmt: skip
@@ -197,7 +197,7 @@ def test_garbage_goes_and_what_lives_stays(home, watched, base):
     assert (layout.partial / ("b" * 64)).exists()
     assert len(list(layout.quarantine.iterdir())) == 1
     assert kept(watched) == keys(made)
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     assert list(layout.quarantine.iterdir()) == [], "under pressure what was set aside goes, too"
 
 
@@ -210,7 +210,7 @@ def test_blobs_of_a_record_that_cannot_be_read_stay(home, watched, way):
     raw = path.read_bytes()
     overwrite(path, raw[:200] if way == "damaged" else raw.replace(b'"schema": 1', b'"schema": 2'))
     before = tree(home)
-    assert gc(watched.session, Keep()).bytes == 0
+    assert watched.gc(Keep()).bytes == 0
     assert tree(home) == before
     if way == "damaged":
         overwrite(path, raw)
@@ -226,7 +226,7 @@ def test_an_index_that_cannot_be_read_removes_nothing(home, watched):
     before = tree(home)
     (path / "x").touch()
     with pytest.raises(StoreError, match="cannot be read"):
-        gc(watched.session, Keep(max_size=0))
+        watched.gc(Keep(max_size=0))
     assert tree(home) == before
 
 
@@ -256,9 +256,9 @@ def test_a_dry_run_names_exactly_what_then_goes(many_folders, seed):
         chosen.choice([None, 0, size // 3, size // 2, size]), chosen.choice([None, 10 * DAY]), chosen.choice(["", "*"])
     )
     before, sizes = everything(home), managed(home)
-    told = gc(watched.session, limits, dry_run=True)
+    told = watched.gc(limits, dry_run=True)
     assert everything(home) == before, "a dry run removes nothing"
-    done = gc(watched.session, limits)
+    done = watched.gc(limits)
     files = [file for one in told.as_dict()["records"] for file in one["files"]] + [*told.as_dict()["files"]]
     assert {home / file["path"] for file in files} == before - everything(home)
     assert {home / file["path"]: file["bytes"] for file in files if home / file["path"] in sizes} == {
@@ -270,7 +270,7 @@ def test_a_dry_run_names_exactly_what_then_goes(many_folders, seed):
     assert done["after"] == sum(managed(home).values())
     if limits.max_size is not None and not limits.compiler:
         assert done["after"] <= max(limits.max_size, done["after"] if pins(watched.store) else 0)
-    assert gc(watched.session, limits, dry_run=True).bytes == 0, "nothing is left to do"
+    assert watched.gc(limits, dry_run=True).bytes == 0, "nothing is left to do"
     assert verify(watched.session).problems == ()
 
 
@@ -281,7 +281,7 @@ def test_what_waits_to_be_pushed_goes_last(home, tmp_path):
     made = filled(watched, 4)
     (remote,) = watched.session.remotes.writable
     remote.keep_pending(made[3][0].key)
-    gc(watched.session, Keep(max_size=sum(managed(home).values()) // 3))
+    watched.gc(Keep(max_size=sum(managed(home).values()) // 3))
     assert kept(watched) == {made[3][0].key}
     push(watched.store, watched.session.remotes, [made[3][0]], [remote])
     assert remote.pending() == set()

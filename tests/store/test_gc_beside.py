@@ -12,9 +12,9 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store import removal, rwlock
 from cachekit.store.compile_lock import CompileLock
-from cachekit.store.gc import Keep
-from cachekit.verbs.gc import gc
-from cachekit.verbs.pins import Named, pin, unpin
+from cachekit.store.gc import Keep, gc
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin, unpin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
@@ -94,7 +94,11 @@ class Roles:
         self.count += 1
 
     def gc(self):
-        gc(self.session, Keep(max_size=self.chosen.choice([0, LIMIT, LIMIT])))
+        gc(
+            self.session.store,
+            self.session.config.compiler_cache_dir,
+            Keep(max_size=self.chosen.choice([0, LIMIT, LIMIT])),
+        )
         time.sleep(self.chosen.choice([0, 0.01, 0.1]))
         self.count += 1
 
@@ -154,7 +158,7 @@ def stress(tmp_path, seconds):
     counts = side_by_side(len(CREW), work)
     assert None not in counts, dict(zip(CREW, counts, strict=True))
     assert all(counts), dict(zip(CREW, counts, strict=True))
-    done = gc(watched.session, Keep(max_size=LIMIT))
+    done = watched.gc(Keep(max_size=LIMIT))
     assert done.after == sum(managed(home).values()) <= LIMIT
     assert verify(watched.session).problems == ()
     assert {record.key for record in watched.store.records()} >= set(pinned)
@@ -257,11 +261,11 @@ def test_what_a_process_holds_stays_until_it_ends(tmp_path, end):
         os._exit(0)
     assert os.read(out, 4) == b"held"
     publish(Watched(home).store, made(1, salt=1))
-    gc(Watched(home).session, Keep(max_size=0))
+    Watched(home).gc(Keep(max_size=0))
     os.write(gate_in, b"x")
     assert os.read(out, 4) == b"good"
     os.waitpid(pid, 0)
     watched = Watched(home)
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     assert list(watched.store.records()) == []
     assert managed(home) == {}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cachekit.store.gc import Keep
-from cachekit.verbs.gc import gc
-from cachekit.verbs.pins import Named, pin
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin
 from cachekit.verbs.verify import verify
 from tests.store.aged_store import age
 from tests.store.crash.server import calls
@@ -94,7 +94,7 @@ def test_a_removal_killed_at_any_call_leaves_whole_records(crashes, base, tmp_pa
         if moment == 0:
             undisturbed = tree(home)
             if work == "rm":
-                gc(Watched(home).session, limits)
+                Watched(home).gc(limits)
                 undisturbed = tree(home)
         assert_whole(home, moment)
         watched = Watched(home)
@@ -103,7 +103,7 @@ def test_a_removal_killed_at_any_call_leaves_whole_records(crashes, base, tmp_pa
             remaining = [key for key in arguments["keys"] if key in {r.key for r in watched.store.records()}]
             if remaining:
                 crashes(home, "rm", keys=remaining)
-        gc(Watched(home).session, limits)
+        Watched(home).gc(limits)
         assert tree(home) == undisturbed, moment
         assert not (home / "v1" / "cache_dirs" / "dead").exists()
     assert len(counts) > 1, "before and after the first record went"
@@ -119,7 +119,7 @@ def test_a_pin_killed_at_any_call_is_there_or_not(crashes, base, tmp_path, every
         assert names - {f"{key}.json"} == {f"{MADE[4][0].key}.json"}, moment
         states.add(len(names))
         pin(Watched(home).store, [Named(key)])
-        gc(Watched(home).session, Keep(max_size=0))
+        Watched(home).gc(Keep(max_size=0))
         assert {record.key for record in Watched(home).store.records()} == {key, MADE[4][0].key}
     assert states == {1, 2}
 

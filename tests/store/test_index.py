@@ -19,7 +19,6 @@ from cachekit.store.gc import Keep
 from cachekit.store.layout import Place
 from cachekit.store.record import decode, encode, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
-from cachekit.verbs.gc import gc
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
 from tests.store.store_cases import home  # noqa: F401 - a fixture
@@ -179,7 +178,7 @@ def test_what_records_needed_that_are_gone_makes_room(home):
     watched = Watched(home)
     for number in range(20):
         publish(watched.store, make_record(number, (f"own {number}",)))
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     with closing(sqlite3.connect(watched.store.layout.index)) as database:
         sizes = [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("part", "whole", "named")]
     assert sizes == [0, 0, 0]

@@ -262,7 +262,7 @@ def test_the_command_line(command, machine, home, work):
         f"    inductor-2.13.0, on {folder}",
     ]
     before = (work / "cachekit.lock").read_text()
-    assert "nothing changes in" in command("store", "lock", *remotes).out
+    assert "nothing changes in cachekit.lock" in command("store", "lock", *remotes).out
     assert (work / "cachekit.lock").read_text() == before
     assert command("store", "lock", "--check").out == f"tiny.yaml: unchanged  key {record.key[:16]}\n"
     box = str(work.parent / "box")

@@ -6,8 +6,8 @@ from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store.gc import Keep
 from cachekit.store.verify import Count
 from cachekit.units import parse_age, parse_size
-from cachekit.verbs.gc import gc
-from cachekit.verbs.pins import Named, pin, pins, unpin
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin, pins, unpin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
@@ -25,14 +25,14 @@ def test_a_pinned_recipe_survives_gc_to_nothing(home):
     for one in prepared:
         warm(watched.session, one)
     pin(watched.store, [Named(prepared[1].key, "toy")])
-    done = gc(watched.session, Keep(max_size=0, max_age=0.0))
+    done = watched.gc(Keep(max_size=0, max_age=0.0))
     assert [watched.lookup(one) is not None for one in prepared] == [False, True, False]
     assert watched.restored(prepared[1].key, watched.lookup(prepared[1]))
     assert done.pinned_bytes == watched.lookup(prepared[1]).size
-    gc(watched.session, Keep(compiler="*"))
+    watched.gc(Keep(compiler="*"))
     assert watched.lookup(prepared[1]) is not None
     unpin(watched.store, [Named(prepared[1].key[:8])])
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     assert watched.lookup(prepared[1]) is None
 
 
@@ -42,7 +42,7 @@ def test_a_pin_keeps_what_is_made_later(watched):
     (one,) = pin(watched.store, [Named(made[0].key, "toy")])
     assert (one.bytes, one.changed) == (None, True)
     publish(watched.store, made)
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     assert find(watched.store, made[0]) == made[0]
     (listed,) = pins(watched.store)
     assert (listed.recipe, listed.bytes) == ("toy", made[0].size)
@@ -68,7 +68,7 @@ def test_a_torn_pin_pins_all_the_same(home, watched, text):
     pin(watched.store, [Named(made[0][0].key)])
     (path,) = watched.store.layout.pins.iterdir()
     path.write_bytes(text)
-    gc(watched.session, Keep(max_size=0))
+    watched.gc(Keep(max_size=0))
     assert kept(watched) == keys(made)
 
 
@@ -104,7 +104,7 @@ def test_rm_refuses_what_is_pinned_or_in_use(home, watched):
             remove(watched.session, [made[1][0].key])
         remove(watched.session, [made[1][0].key], force=True)
         assert served(other.store, made[1][0]) == expected(made[1]), "it keeps what it needs"
-    assert gc(watched.session, Keep()).bytes >= 3000
+    assert watched.gc(Keep()).bytes >= 3000
     (done,) = remove(watched.session, [made[0][0].key], force=True)
     assert done.unpinned
     assert pins(watched.store) == []

@@ -35,6 +35,7 @@ from cachekit.remotes.remote import Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.archive import UnsafeArchiveError
+from cachekit.store.gc import gc
 from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher, Result
 from cachekit.verbs.session import Session
@@ -211,7 +212,9 @@ class Watched:
             "home": home, "compiler_cache_dir": cache_dirs, "wait_seconds": wait, "lease_seconds": lease,
             "push_seconds": push,
         }  # fmt: skip
-        trust = trust or Trust(everything=trust_all)
+        # What a team writes beside the url of its bucket.
+        said = {storage.name: "owner" for storage, _ in shared if storage.untold}
+        trust = trust or Trust(said=said, everything=trust_all)
         self.store = Store(Path(home), self.journal, trust.asked)
         settings = config.load(flags, environ={}, cwd=HERE)
         settings = structs.replace(settings, trust_all=trust.everything, trust=trust.table)
@@ -222,6 +225,10 @@ class Watched:
         ]
         ordered = Remotes(remotes, self.journal, trust=trust, push_seconds=push)
         self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
+
+    def gc(self, keep, *, dry_run=False):
+        """`cachekit store gc`."""
+        return gc(self.store, self.session.config.compiler_cache_dir, keep, dry_run=dry_run)
 
     def limit(self, reuse_bytes):
         """Another largest size of a record to begin with; returns itself."""

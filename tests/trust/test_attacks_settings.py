@@ -150,6 +150,33 @@ def test_a_project_does_not_lift_that_the_user_asks_for_signatures(files, tmp_pa
         assert trust.mode(str(tmp_path)) == "signed"
 
 
+@pytest.mark.parametrize("tables", ['[remotes.y]\nurl = "{}"\ntrust = "all"\n', '[remotes.team]\nurl = "/elsewhere"\n'])
+@pytest.mark.parametrize("spelling", ["{}/", "file://{}", "{}/../place", "{}-link"])
+def test_a_project_does_not_lift_it_by_another_spelling(files, tmp_path, tables, spelling):
+    place = tmp_path / "place"
+    place.mkdir()
+    (tmp_path / "place-link").symlink_to(place)
+    spelt = spelling.format(place)
+    entry = "y:r" if ".y]" in tables else f"{spelt}:r"
+    project = f'cache = ["local:rw", "{entry}"]\n{tables.format(spelt)}'
+    user = f'[remotes.team]\nurl = "{place}"\ntrust = "signed"\n'
+    (remote,) = remotes_of(files(user, project), Journal(None, "")).readable
+    assert remote.demands() == "the settings ask for signatures"
+
+
+@pytest.mark.parametrize("user", ['remotes = "x"\n', "remotes.x.trust = 1\n", '[remotes.x]\ntrust = "signed"\n'])
+def test_remotes_of_the_users_that_cannot_be_read_are_not_hidden_by_the_projects(files, user):
+    with pytest.raises(UsageError, match="remotes"):
+        files(user, '[remotes.y]\nurl = "/place"\n')
+
+
+def test_a_word_of_the_users_that_is_none_is_not_hidden_by_the_projects(files):
+    user = '[remotes.x]\nurl = "/place"\ntrust = "sgined"\n'
+    project = 'cache = ["local", "y"]\n[remotes.y]\nurl = "/place"\ntrust = "all"\n'
+    with pytest.raises(UsageError, match="sgined"):
+        remotes_of(files(user, project), Journal(None, ""))
+
+
 @pytest.mark.feature("T5")
 @pytest.mark.parametrize("name", ["alice", "another"])
 def test_a_project_does_not_lengthen_how_long_the_user_believes_a_key(files, name):

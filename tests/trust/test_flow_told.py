@@ -4,12 +4,14 @@ import pytest
 
 from cachekit.cli.records import shown
 from cachekit.errors import UntrustedError
+from cachekit.verbs.entry import find
 from cachekit.verbs.inspect import show
 from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.remove import remove
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
-from tests.trust.flow_cases import ALICE, BOB, alice, place, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, alice, place, planned, trust, user  # noqa: F401
 from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T3")
@@ -48,6 +50,31 @@ def test_show_tells_which_run_of_a_ci_made_a_record(user, monkeypatch):
     assert "signed by signer0 in github: repository https://github.com/team/models" in told
     assert f"workflows/warm.yml@refs/heads/main, commit {'c0ffee' * 6}, run https" in told
     assert show(bob.store, record.key, trust(BOB)).vouched == (), "what a stranger says of it is not repeated"
+
+
+def test_show_tells_of_a_record_that_is_refused(alice, user, place):
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    wanted = alice.record.key
+    answer = show(bob.store, wanted, trust(BOB))
+    assert answer.refused == f"from {place}, signed by nobody you trust any more"
+    assert "refused it is from" in " ".join(" ".join(shown(answer)).split())
+    assert show(bob.store, wanted, trust(ALICE)).refused == ""
+    gone = trust(ALICE, revoked={"keys": [key(ALICE).fingerprint]})
+    assert not planned(user("bob", gone, may="")).hit
+    answer = show(bob.store, wanted[:12], gone)
+    assert answer.refused.endswith("; it lies in quarantine")
+    assert (answer.key, answer.whole) == (wanted, True)
+
+
+def test_a_record_that_is_refused_is_no_record_that_is_damaged(alice, user):
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    strict = user("bob", trust(BOB), may="")
+    with pytest.raises(UntrustedError, match="is not used") as error:
+        find(strict.store, alice.record.key[:8])
+    assert "signed by nobody you trust any more" in error.value.cause
+    assert [one.key for one in remove(strict.session, [alice.record.key[:8]])] == [alice.record.key]
 
 
 def test_verify_answers_two_questions(alice, user):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import cachekit
@@ -19,6 +20,17 @@ def imported(path):
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_what_one_compiler_alone_knows_is_asked_of_it():
+    """No verb has a compiler's name in a text that somebody reads, or asks for it by that."""
+    documents, found = set(), []
+    for path in VERBS.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documents |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documents)
+        found += [(path.stem, one.value) for one in texts if re.search("(?i)inductor|neuron", str(one.value))]
+    assert found == []
 
 
 def test_each_verb_is_entered_from_outside():

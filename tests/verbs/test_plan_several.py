@@ -107,6 +107,15 @@ def test_an_upgrade_needs_no_instance_for_many_recipes(command, store):
     assert rows["demo"]["elsewhere"] == "trn1.2xlarge"
 
 
+@pytest.mark.parametrize("verb", ["plan", "coverage"])
+@pytest.mark.parametrize("said", ["--toolchain neuron-9.9", "--target trn9", "--instance trn1.2xlarge --target inf2"])
+def test_a_machine_that_there_is_not_is_told_once(command, store, verb, said):
+    answer = command(verb, "--all", *said.split(), code=2)
+    assert answer.out == ""
+    assert answer.err.count("error[") == 1
+    assert "could not be planned" not in answer.err
+
+
 @pytest.mark.feature("F3")
 @pytest.mark.parametrize("where", [("--toolchain", NEW), ("--target", "trn1"), ("--instance", MACHINE)])
 def test_coverage_and_why_take_another_machine_as_plan_does(command, store, where):

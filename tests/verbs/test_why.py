@@ -53,6 +53,18 @@ def test_a_miss_names_the_changed_ingredient_and_nothing_else(command, home, mac
     assert command("why", "tiny.yaml", *EDIT, "--format", "quiet").out == "training.max_seq_length\n"
 
 
+def test_a_plan_tells_of_the_difference_as_why_does(command, home, machine):
+    publish(home)
+    edit = ("--set", "training.per_device_train_batch_size=4")
+    told = command("why", "tiny.yaml", *edit, "--format", "json").json["changes"]
+    planned = command("plan", "tiny.yaml", *edit, "--format", "json").json["nearest"]["changes"]
+    assert planned == told
+    assert [one["name"] for one in planned[0]["follows"]] == ["training.per_device_eval_batch_size"]
+    text = command("plan", "tiny.yaml", *edit).out
+    assert "it differs in 1 ingredient:\n    training.per_device_train_batch_size: 2 → 4\n" in text
+    assert "with it: training.per_device_eval_batch_size" in text
+
+
 def test_a_hit_says_so_and_where(command, home, machine, shared):
     record = publish(home)
     assert command("why", "tiny.yaml").out == f"tiny: hit in the local store, key {record.key[:16]}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cachekit.compilers.adapter import Adapter
@@ -34,6 +34,17 @@ class InductorAdapter(Adapter):
         from cachekit.health import Check
 
         return (Check("c++-compiler", look, chosen=True),)
+
+    def explain_counters(self, counters: Mapping[str, int]) -> Sequence[str]:
+        """What Inductor looked for in vain, and what it does not cache."""
+        missed = max(counters.get("fxgraph_cache_miss", 0), counters.get("autograd_cache_miss", 0))
+        refused = max(counters.get("fxgraph_cache_bypass", 0), counters.get("autograd_cache_bypass", 0))
+        said = []
+        if missed:
+            said.append(f"Inductor looked for {missed} and had none: another shape or other code than in the trial run")
+        if refused:
+            said.append(f"Inductor refused to cache {refused}: they compile in every run")
+        return said
 
 
 ADAPTERS = {InductorAdapter.name: InductorAdapter()}

@@ -36,6 +36,8 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
         RecipeError: The command calls no example script, or cannot be turned into a recipe.
     """
     found = command.typed(words)
+    if found is None and len(words) == 1 and words[0].endswith(".json"):
+        raise _arguments_alone(words[0])
     if found is None:
         raise RecipeError("no recipe can be made of this command", cause=f"known are {KINDS}", hint=OWN)
     return examples.convert([found], slug(found.script.removeprefix("run_")), Path.cwd())
@@ -63,6 +65,8 @@ def convert(path: Path) -> RecipeDraft:
         document, _ = yaml_text.parse(text, path.name)
     except RecipeError as error:
         problem = error.message if looks_like_yaml else problem
+    if path.suffix.lower() == ".json":
+        raise _arguments_alone(str(path))
     if not isinstance(document, dict):
         document = {}
     if nxdt.knows(document):
@@ -75,6 +79,14 @@ def convert(path: Path) -> RecipeDraft:
         f"no recipe can be made of {path}",
         cause=problem,
         hint=command.PASTE if re.search(r"\brun_[a-z0-9_]+\.py\b", text) else OWN,
+    )
+
+
+def _arguments_alone(file: str) -> RecipeError:
+    return RecipeError(
+        f"no recipe can be made of {file} alone",
+        cause="arguments in JSON do not say which script takes them",
+        hint=f"put the script in front: cachekit zoo new -- run_glue.py {file}",
     )
 
 

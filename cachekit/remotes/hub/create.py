@@ -11,6 +11,11 @@ from cachekit.remotes.hub.client import Client
 from cachekit.remotes.port import Limits, Repo
 
 KINDS = ("model", "dataset")
+_HINT = "name it as team/cache"
+_HINT_ADDRESS = (
+    f"{_HINT}; a place that is no repo is named in cachekit.toml by hand: [remotes.NAME] with url, and trust = "
+    '"owner" for a bucket that only your own people can write to'
+)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -23,7 +28,8 @@ def place_of(repo: str, kind: str) -> str:
     if kind not in KINDS:
         raise UsageError(f"a cache repo cannot be of kind {kind!r}", hint=f"one of {', '.join(KINDS)}")
     if not _NAME.fullmatch(repo) or ".." in repo or "--" in repo:
-        raise UsageError(f"{redact.address(repo)!r} is not a valid repo name", hint="name it as team/cache")
+        hint = _HINT_ADDRESS if "://" in repo else _HINT
+        raise UsageError(f"{redact.address(repo)!r} is not a valid repo name", hint=hint)
     return f"hf://{_below(kind)}{repo}"
 
 

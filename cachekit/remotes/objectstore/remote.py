@@ -46,6 +46,7 @@ class ObjectStorage(ObjectReader, Storage):
     """A bucket, or what lies below a prefix in it."""
 
     compares = True
+    untold = "who may write to a bucket cannot be asked"
 
     def __init__(
         self, kind: ObjectService, address: str, options: Mapping[str, str] | None = None, limits: Limits | None = None
@@ -62,7 +63,7 @@ class ObjectStorage(ObjectReader, Storage):
         return self._stores.server
 
     def stranger(self, memory: Path | None = None) -> str:
-        """Only the account knows who may write; without credentials this user is not a user of the account."""
+        """Whether requests go without credentials, as a stranger's do; only the account knows more (`untold`)."""
         variable = self._kind.unsigned
         if not variable or os.environ.get(variable, "").strip().lower() in config.FALSE_WORDS:
             return ""

@@ -3,6 +3,8 @@
 import pytest
 
 from cachekit.errors import UnknownNameError, UsageError
+from cachekit.store import staying
+from cachekit.store.origin import Beside, Origin
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
@@ -64,6 +66,18 @@ def test_a_record_of_another_compiler_is_not_exported(filled, tmp_path):
     with pytest.raises(UsageError):
         export_cache(filled, tmp_path / "out", keys=[record.key])
     assert len(export_cache(filled, tmp_path / "out").modules) == len(WHOLE)
+
+
+@pytest.mark.feature("T5")
+def test_modules_from_elsewhere_are_noted_of_the_folder_that_they_go_to(filled, tmp_path):
+    for record in [*filled.records()]:
+        filled.publish(record, {}, beside=Beside(Origin("/place", "all")))
+    export_cache(filled, tmp_path / "out", dry_run=True)
+    assert not list(staying.noted(filled.layout))
+    keys = export_cache(filled, tmp_path / "out").records
+    noted = [one for _, one in staying.noted(filled.layout)]
+    assert {one.record.key for one in noted} == set(keys)
+    assert {one.tree for one in noted} == {str(tmp_path / "out")}
 
 
 @pytest.mark.feature("S5", "F6")

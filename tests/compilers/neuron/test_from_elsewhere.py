@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.compilers.neuron.neuron_cases import place  # noqa: F401 - fixture
 from tests.compilers.neuron.neuron_machine import Machine
+from tests.support.neuron_sdk import SCRIPTS, neuron_host
+
+GRAPHS = str(SCRIPTS / "graphs.py")
 
 
 @pytest.mark.feature("T5")
@@ -23,3 +27,15 @@ def test_modules_that_anybody_made_are_named_until_they_are_compiled_here(tmp_pa
     assert theirs[:12] in user("store", "show", other["key"])["untrusted"]
     done = user("warm", "tiny.yaml", "--recache")
     assert (done["compiled"], user("store", "show", done["key"])["untrusted"]) == (2, "")
+
+
+@pytest.mark.feature("T5")
+def test_a_command_that_compiles_anew_finds_nothing_of_strangers(place):
+    shared = place / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    stranger, user = (Machine(place / name, host=neuron_host(place / f"{name}-host")) for name in ("stranger", "user"))
+    stranger.run(GRAPHS, "1", "2", options=("--cache", f"local:rw,{shared}:rw"))
+    taken = user.run(GRAPHS, "1", "2", options=("--trust-all", "--cache", f"local:rw,{shared}:r"))
+    assert (taken["compiled"], taken["found"]) == (0, 2)
+    assert user.run(GRAPHS, "1", "2", options=("--recache",))["compiled"] == 2

@@ -140,7 +140,7 @@ def test_a_difference_of_spelling_is_told_in_words(recipe, tmp_path, command):
         "option, but spelling is in the key"
     )
     assert (change["name"], change["words"]) == ("compiler.flags", [said])
-    assert f"      {said}" in command("plan", str(recipe), *THERE).out.splitlines()
+    assert said in " ".join(command("plan", str(recipe), *THERE).out.split())
 
 
 @pytest.mark.feature("N3")

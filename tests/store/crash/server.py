@@ -19,8 +19,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from cachekit.store.gc import Keep
-from cachekit.verbs.gc import gc
-from cachekit.verbs.pins import Named, pin
+from cachekit.verbs.entry import Named
+from cachekit.verbs.pins import pin
 from cachekit.verbs.remove import remove
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -56,7 +56,7 @@ def work_train(home, output, batch=8, extra=0, inline=True):
 
 
 def work_gc(home, **limits):
-    gc(Watched(home).session, Keep(**limits))
+    Watched(home).gc(Keep(**limits))
 
 
 def work_rm(home, keys):
