@@ -305,10 +305,10 @@ def _check_words(name: str, url: str, tables: Mapping[str, Mapping[str, str]]) -
             hint="one of r (take hits), w (put there), rw (both)",
         )
     scheme = re.match(_SCHEME, address)
-    if scheme and kind_of(address) is None:
+    if (scheme or url) and kind_of(address) is None:
         raise UsageError(
             f"{name}: {scheme[0]} is not the address of a remote"
-            if not url
+            if scheme and not url
             else f"[remotes.{name}]: {url} is not the address of a remote",
             hint=f"one of {', '.join(kind.example for kind in KINDS)}",
         )

@@ -159,6 +159,7 @@ def test_a_place_that_stands_in_the_list_twice_is_refused():
         ("local:ro", {}, "'ro' is not a permission"),
         ("local:rw,https://huggingface.co/team/cache:r", {}, "https:// is not the address of a remote"),
         ("local:rw,hub:r", {"hub": "ftp://host/cache"}, "[remotes.hub]: ftp://host/cache is not the address of a"),
+        ("local:rw,hub:r", {"hub": "$HOME/cache"}, "[remotes.hub]: $HOME/cache is not the address of a remote"),
         ("local:rw,a:r,b:rw", {"a": "hf://team/cache", "b": "hf://team/cache"}, "cannot be used"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.azure import Azure
 from cachekit.remotes.port import Storage
-from tests.remotes.storage_makers.program import listening
+from tests.remotes.server_program import listening
 
 AZURITE = os.environ.get("CACHEKIT_AZURITE") or shutil.which("azurite-blob")  # before the environment is cleaned
 ACCOUNT = "devstoreaccount1"

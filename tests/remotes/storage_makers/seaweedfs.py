@@ -19,7 +19,7 @@ import pytest
 from cachekit.remotes.port import Limits, Storage, Upload
 from tests.remotes.s3_server import KEY, SECRET, make_bucket, use
 from tests.remotes.s3_storage import open_s3
-from tests.remotes.storage_makers.program import STARTS, listening
+from tests.remotes.server_program import STARTS, listening
 
 
 def _ports(number: int) -> list[int]:
