@@ -117,8 +117,9 @@ def anchored(table: Any, path: Path) -> Any:
     """A file's table, whose relative path of a key starts at the file.
 
     Raises:
-        UsageError: The file holds the private key itself.
+        UsageError: The file holds the private key itself, or names a signer who never counts.
     """
+    _check_days(table, path)
     key = table.get("key") if isinstance(table, dict) else None
     if not isinstance(key, str) or not key or key.startswith(("/", "~", "$")):
         return table
@@ -129,6 +130,25 @@ def anchored(table: Any, path: Path) -> Any:
             hint=f"make a new key; name its path here, or give the key itself in {KEY}",
         )
     return {**table, "key": str(path.parent / key)}
+
+
+def _check_days(table: Any, path: Path) -> None:
+    """See that each signer of a file counts on some day: else the line only ends what other lines say of its key.
+
+    Of both files together that may be meant: the user's narrows the project's.
+    """
+    signers = table.get("signers") if isinstance(table, dict) else None
+    for name, one in signers.items() if isinstance(signers, dict) else ():
+        with suppress(ValueError):  # what is wrong otherwise is refused when the whole is read
+            signer = _signer(name, one)
+            if signer.valid_after and signer.valid_before and signer.valid_after >= signer.valid_before:
+                shown = redact.address(name)
+                raise UsageError(
+                    f"{path}: the key of {shown} would never count",
+                    cause=f"it counts from {one['valid_after']} on, and from {one['valid_before']} on no longer",
+                    hint="exchange valid_after and valid_before, or leave one of them out; to end a key: "
+                    f"cachekit trust revoke {shown}",
+                )
 
 
 def merged(user: Any, project: Any) -> Any:
@@ -200,6 +220,8 @@ def read(value: Any) -> TrustTable:
 
 
 def _signer(name: str, value: Any) -> SignerTable:
+    if not name.strip() or not name.isprintable():
+        raise ValueError(f"a signer is called {name!r}: a name has letters, and all of them can be seen")
     where = f"trust.signers.{redact.address(name)}"
     table = _table(value, where, _SIGNER)
     key = _word(table.get("key", ""), f"{where}.key")
@@ -248,6 +270,14 @@ def _moment(value: Any, where: str) -> datetime:
     if not isinstance(value, datetime):
         raise ValueError(f'{where} must be a date, as "2026-11-01"')  # noqa: TRY004 - one kind of error for bad values
     return value.replace(tzinfo=value.tzinfo or timezone.utc).astimezone(timezone.utc)
+
+
+def is_later(known: Any, date: str) -> bool:
+    """Whether a date of the settings is there, and later than another one. What is no date is refused elsewhere."""
+    try:
+        return known is not None and _moment(known, "") > _moment(date, "")
+    except ValueError:
+        return False
 
 
 def _text(value: Any) -> Any:

@@ -76,7 +76,6 @@ class Journal:
         self._listeners: list[Listener] = []
         self._closed = False
         self._counts: dict[str, Counter[str]] = {}
-        self._secrets = redact.secrets_of(os.environ)
         self.failure: str = ""
 
     @property
@@ -95,7 +94,7 @@ class Journal:
             event: Its name, dotted: `warm.start`, `store.damaged`.
             **fields: JSON values.
         """
-        fields = redact.document(fields, self._secrets)
+        fields = redact.document(fields)
         line: Event = {"event": event, "time": round(time.time(), 3), "run": self.run, **fields}
         self._write(line)
         for listener in self._listeners:
@@ -112,7 +111,7 @@ class Journal:
 
     def show(self, event: str, **fields: Any) -> None:
         """Tell the listeners of something too frequent to write down: a training step, a second of waiting."""
-        fields = redact.document(fields, self._secrets)
+        fields = redact.document(fields)
         for listener in self._listeners:
             listener({"event": event, "time": time.time(), "run": self.run, **fields})
 

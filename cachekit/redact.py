@@ -1,7 +1,8 @@
-"""Secrets: how they are told by name and by form, and how they are kept out of all that cachekit writes or prints.
+"""Secrets: how they are told by name, form and value, and how they are kept out of all that cachekit writes or prints.
 
 A secret belongs into the environment of the process that needs it. Whoever writes one into an address, a recipe or a
 command line all the same must not find it in records, journals, logs, errors or on screens: `***` stands in its place.
+The values of this process's own secret variables are always looked for: no caller hands them over.
 
 Forms are those of gitleaks 8 (config/gitleaks.toml), kept to what has a prefix of its own: digests, base64 and names of
 modules look like any secret without one. Those are told by the names of what holds them (`WANDB_API_KEY`).
@@ -9,17 +10,19 @@ modules look like any secret without one. Those are told by the names of what ho
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 HIDDEN = "***"
-SHORTEST = 8  # characters of a variable's value that is looked for in what others print: shorter ones are words, too
+SHORTEST = 8  # characters of a variable's value that is looked for everywhere: shorter ones are words, too
 
 # Repetitions have limits where a stranger's line could make them quadratic.
 # Forms of values. A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
@@ -66,16 +69,26 @@ _PEM_LINES = 200
 # A name and a password, in any address. A password may have slashes in it; a port and a path are none.
 _LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{0,5}[/?#])[^\s\"'<>]{1,500}(?=@)"
 _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
-# Passwords that two well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`. A reference is none.
+# Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
     r"(\b(?:curl\b[^\n|;&]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,99}:"
-    r"|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,300}?\s-p[\"']?))(?![$<*{%.])[^\s\"']+"
+    r"|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,300}?\s-p[\"']?"
+    r"|sshpass\b(?:\s+-[ve]+)*\s+-p\s*[\"']?))(?![$<*{%.])[^\s\"']+"
+)
+# `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
+# version or digest. What stands before mail addresses, packages and images is no user.
+_PAIR = (
+    r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:author|bcc|by|cc|contact|e?mail|from|git|image|mailto|node|npm|owner|"
+    r"scp|sender|sip|ssh|tag|to|user|xmpp):)[a-z_][\w.-]{0,63}:)"
+    r"(?=[^\s@]*[a-z])(?=[^\s@]*[^a-z_.@-])(?![vr]?\d[\w.]*[-+]?\w*@)[^\s:/@,;\"'`<>$*{}()\[\]]{6,200}"
+    r"(?=@(?!sha\d{3})(?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.-]*)(?::\d|[\s/\"',;)]|$))"
 )
 _BEARER = r"(?i)\b((?:Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{16,}=*)"
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`.
 _NAMED = r"(?<![\w$%{])([A-Za-z][\w.-]{0,99})(=[\"']?|[\"']=[\"']?|\\?[\"']\s*:\s*\\?[\"']|:[ \t]+)"
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
+_NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
 
 # Names of what holds a secret, in words: `apiKey` and `X-Api-Key` are `api key`.
 _NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
@@ -165,28 +178,86 @@ def is_secret(name: str, value: object) -> bool:
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 
 
-def secrets_of(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of those variables whose names say that they are secrets, longest first; a path is none."""
-    return tuple(sorted({variables[name] for name in secret_names(variables)}, key=lambda value: (-len(value), value)))
+def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those variables, in the order of their names, whose values are looked for in all that is written or printed.
+
+    Their names say that they are secrets. A value that stands in many a place for other reasons is none: a short one, a
+    number, a word or a name of words (`development`, `bert-base`), this user's own name, the path of a file.
+    """
+    known = {variables.get(name) for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
+    return {
+        name: value
+        for name, value in sorted((name, value.strip()) for name, value in variables.items())
+        if len(value) >= SHORTEST
+        and is_secret(name, value)
+        and value not in known
+        and re.search(_UNLIKE_WORDS, value)
+        and not re.fullmatch(_NUMBERS, value)
+        and not os.path.exists(value)  # noqa: PTH110
+    }
 
 
-def secret_names(variables: Mapping[str, str]) -> list[str]:
-    """The names of those variables, in order, whose values are looked for in what others print or compile."""
-    return sorted(
-        name
-        for name, value in variables.items()
-        if len(value) >= SHORTEST and is_secret(name, value) and not os.path.exists(value)  # noqa: PTH110
-    )
+# By value
+
+
+class _Own:
+    """The values of this process's secret variables, in all their shapes: gathered once, until a variable changes."""
+
+    def __init__(self) -> None:
+        self._variables: dict[Any, Any] | None = None
+        self._shapes: tuple[str, ...] = ()
+
+    def __call__(self) -> tuple[str, ...]:
+        # What `os.environ` reads from: to compare it takes 2 µs, and to read all variables 200.
+        variables = getattr(os.environ, "_data", None)
+        if variables is None or variables != self._variables:
+            self._variables = None if variables is None else dict(variables)
+            self._shapes = _shapes(tuple(secrets_of(os.environ).values()))
+        return self._shapes
+
+
+_own = _Own()
+
+
+def _sought(others: Iterable[str] = ()) -> tuple[str, ...]:
+    """What is looked for by value: of this process, and of others' variables."""
+    return (*_shapes(tuple(others)), *_own()) if others else _own()
+
+
+@lru_cache(16)
+def _shapes(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Values as they are, and as texts have them: in JSON, addresses, quotes, base64, hex digits; longest first."""
+    found = {one for value in values for one in _encoded(value) if len(one) >= SHORTEST or one == value}
+    return tuple(sorted(found, key=lambda one: (-len(one), one)))
+
+
+def _encoded(value: str) -> Iterator[str]:
+    from urllib.parse import quote, quote_plus
+
+    plain = {value, *(json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))}
+    yield from (json.dumps(one, ensure_ascii=ascii_only)[1:-1] for one in plain for ascii_only in (True, False))
+    yield from (*plain, repr(value)[1:-1])
+    yield from (value.replace("'", by) for by in ("'\"'\"'", r"'\''", '"'))  # the last: as torch writes variables down
+    raw = value.encode("utf-8", "surrogateescape")
+    for one in (text.encode("utf-8", "surrogateescape") for text in plain):
+        for quoted in (quote(one), quote(one, safe=""), quote_plus(one), quote_plus(one, safe="/:@")):
+            yield from (quoted, re.sub("%..", lambda found: found[0].lower(), quoted))
+    yield from (raw.hex(), raw.hex().upper())
+    for before in range(3):  # also in the middle of something: without the digits that its neighbours have a part in
+        whole = base64.b64encode(b"\0" * before + raw).decode()
+        inner = whole[(before * 8 + 5) // 6 : (before + len(raw)) * 8 // 6]
+        yield from (inner, inner.replace("+", "-").replace("/", "_"))
 
 
 # By form
 
 
-def words(text: str, hidden: str = HIDDEN) -> str:
-    """Words with values hidden that have the form of a secret, logins in addresses and signatures in links."""
-    text = _without_forms(text, hidden)
-    if "://" in text and "@" in text:
-        text = re.sub(_LOGIN, hidden, text)
+def _without_addresses(text: str, hidden: str) -> str:
+    """Without logins in addresses, and signatures in links."""
+    if "@" in text and ":" in text:
+        if "://" in text:
+            text = re.sub(_LOGIN, hidden, text)
+        text = re.sub(_PAIR, rf"\g<1>{hidden}", text)
     if "=" in text and ("?" in text or "&" in text):
         text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
     return text
@@ -211,21 +282,27 @@ def _signs(name: str, value: str) -> bool:
     return name.lower() in _SIGNATURES or is_secret(name, value)
 
 
-def printed(text: str, secrets: Iterable[str] = (), hidden: str = HIDDEN) -> str:
-    """What a program printed, without secrets by form, by name (`TOKEN=...`) and by value.
+def printed(text: str, others: Iterable[str] = (), hidden: str = HIDDEN) -> str:
+    """A text without secrets by value, by form and by name (`TOKEN=...`).
 
     Args:
         text: Of one line, or several.
-        secrets: Values that are secrets, whatever they look like: see `secrets_of`.
+        others: Values of another process's variables that are secrets, see `secrets_of`, beside those of this one.
         hidden: What stands in their place.
     """
-    for secret in secrets:
+    return _printed(text, _sought(others), hidden)
+
+
+def _printed(text: str, sought: Iterable[str], hidden: str = HIDDEN) -> str:
+    if len(text) < SHORTEST:
+        return text
+    for secret in sought:
         if secret in text:
             text = text.replace(secret, hidden)
-    text = words(text, hidden)
+    text = _without_addresses(_without_forms(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, rf"\g<1>{hidden}", text)
-    if "curl" in text or "mysql" in text or "mariadb" in text:
+    if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass")):
         text = re.sub(_TAKEN, rf"\g<1>{hidden}", text)
     return "".join(_without_named(text, hidden)) if "=" in text or ":" in text else text
 
@@ -246,22 +323,22 @@ def _without_named(text: str, hidden: str) -> Iterator[str]:
     yield text[done:]
 
 
-def holds(text: str, secrets: Iterable[str] = ()) -> bool:
-    """Whether a text holds a secret: by form, by name or by value, see `printed`."""
-    return printed(text, secrets) != text
+def holds(text: str) -> bool:
+    """Whether a text holds a secret, see `printed`."""
+    return printed(text) != text
 
 
 class Stream:
     """Hides secrets in what comes piece by piece, such as a log: whole lines go on, the last part of one waits.
 
     Args:
-        secrets: See `printed`.
+        others: See `printed`.
     """
 
     LONGEST = 1 << 16  # bytes of a line that wait for its end
 
-    def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = secrets
+    def __init__(self, others: Iterable[str] = ()) -> None:
+        self._others = tuple(others)
         self._rest = b""
         self._in_key = 0  # lines of a private key that were hidden
 
@@ -285,7 +362,7 @@ class Stream:
         if self._in_key or b"PRIVATE KEY" in block:
             block = b"".join(self._outside_keys(block))
         text = block.decode("utf-8", "surrogateescape")
-        return printed(text, self._secrets).encode("utf-8", "surrogateescape")
+        return printed(text, self._others).encode("utf-8", "surrogateescape")
 
     def _outside_keys(self, block: bytes) -> Iterator[bytes]:
         for line in block.splitlines(keepends=True):
@@ -349,28 +426,41 @@ def setting(value: Any) -> Any:
 # In values
 
 
-def document(value: Any, secrets: Sequence[str] = ()) -> Any:
-    """A JSON value without secrets, by the names in it, by form and by value."""
+def document(value: Any, others: Iterable[str] = ()) -> Any:
+    """A JSON value without secrets, see `printed`; names tell them, and may be some."""
+    return _document(value, _sought(others))
+
+
+def _document(value: Any, sought: Iterable[str]) -> Any:
     if isinstance(value, str):
-        return printed(value, secrets)
+        return _printed(value, sought)
     if isinstance(value, Mapping):
-        return {
-            name: HIDDEN if isinstance(name, str) and is_secret(name, one) else document(one, secrets)
-            for name, one in value.items()
-        }
+        shown = {}
+        for name, one in value.items():
+            named = isinstance(name, str) and is_secret(name, one)
+            shown[_document(name, sought)] = HIDDEN if named else _document(one, sought)
+        return shown
     if isinstance(value, list | tuple):
-        return type(value)(document(one, secrets) for one in value) if not hasattr(value, "_fields") else value
+        return type(value)(_document(one, sought) for one in value) if not hasattr(value, "_fields") else value
     return value
 
 
-def places(value: Any, name: str = "") -> Iterator[str]:
+def places(value: Any) -> list[str]:
     """The names of those fields of a JSON value that hold a secret: `hard.command.arguments.3`."""
+    return [*_places(value, "", _sought())]
+
+
+def _places(value: Any, name: str, sought: Iterable[str]) -> Iterator[str]:
     if isinstance(value, str):
-        if is_secret(name, value) or holds(value):
+        if is_secret(name, value) or _printed(value, sought) != value:
             yield name
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from places(one, f"{name}.{key}" if name else str(key))
+            inner = f"{name}.{key}" if name else str(key)
+            if _document(key, sought) != key:
+                yield inner
+            else:
+                yield from _places(one, inner, sought)
     elif isinstance(value, list | tuple):
         before: Any = ""
         for number, one in enumerate(value):
@@ -379,7 +469,7 @@ def places(value: Any, name: str = "") -> Iterator[str]:
             ):  # `--api-key X`
                 yield f"{name}.{number}"
             else:
-                yield from places(one, f"{name}.{number}")
+                yield from _places(one, f"{name}.{number}", sought)
             before = one
 
 

@@ -121,6 +121,9 @@ def test_a_file_must_not_hold_the_key(place):
         ({"signers": {"alice": LINE}}, "expected a [trust.signers.alice] table"),
         ({"signers": {"alice": {}}}, 'expected key = "ssh-ed25519 AAAA…" for the signer alice'),
         ({"signers": {"alice": {"key": PRIVATE}}}, "for the signer alice"),
+        ({"signers": {'""': {"key": LINE}}}, "a signer is called ''"),
+        ({"signers": {'" \\t"': {"key": LINE}}}, "a name has letters"),
+        ({"signers": {'"ali\\u200bce"': {"key": LINE}}}, "all of them can be seen"),
         ({"signers": {"alice": {"key": LINE, "valid": "x"}}}, "has no valid; did you mean valid_after"),
         (
             {"signers": {"alice": {"key": LINE, "valid_after": "soon"}}},
@@ -147,6 +150,29 @@ def test_anything_else_is_refused(place, table, why, both):
     assert str(path) in error.cause
     assert "secret" not in error.cause
     assert "***" not in error.cause, "nothing of it looks like an address"
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize("which", ["project", "user"])
+def test_a_signer_of_a_file_counts_on_some_day(place, which):
+    """All lines of a key must agree: one that never counts would switch the key off under its other names."""
+    path = place.user_file if which == "user" else place.project / "cachekit.toml"
+    for before in ("2026-01-01", "2027-01-01"):
+        dates = {"valid_after": "2027-01-01", "valid_before": before}
+        place.write(path, toml(trust={"signers": {"alice": {"key": LINE, **dates}}}))
+        assert refused(place).message == f"{path}: the key of alice would never count"
+
+
+@pytest.mark.feature("T5")
+def test_two_files_may_leave_a_signer_no_day(place):
+    """Then the key does not count, and every command still runs."""
+    for path, dates in (
+        (place.user_file, {"valid_before": "2026-01-01"}),
+        (place.project / "cachekit.toml", {"valid_after": "2027-01-01"}),
+    ):
+        place.write(path, toml(trust={"signers": {"alice": {"key": LINE, **dates}}}))
+    signer = place.load().trust.signers["alice"]
+    assert (signer.valid_after.year, signer.valid_before.year) == (2027, 2026)
 
 
 @pytest.mark.parametrize("text", ["trust = 3\n", "trust = 'all'\n", "trust = []\n"])

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import random
+import re
+import shlex
 import string
+from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cachekit import redact
 from tests.support.planted_secrets import PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
 
 LOT = random.Random(7)
+ALPHABET = st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f")
 
 
 @pytest.mark.feature("T7")
@@ -69,7 +75,13 @@ def test_a_switch_or_a_reference_is_no_secret(value):
 @pytest.mark.feature("T7")
 @pytest.mark.parametrize(
     "words",
-    ["curl -s -u ann:{} https://host/x", "curl --user='ann:{}' x", "mysql -u root -p{} runs", "CARD_PIN={}"],
+    [
+        "curl -s -u ann:{} https://host/x",
+        "curl --user='ann:{}' x",
+        "mysql -u root -p{} runs",
+        "sshpass -p {} ssh host",
+        "CARD_PIN={}",
+    ],
 )
 @pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])
 def test_a_password_that_a_command_takes_is_hidden(words, value):
@@ -106,18 +118,58 @@ def test_a_streams_other_bytes_are_as_they_were():
 
 
 @pytest.mark.feature("T7")
-def test_values_of_secret_variables_are_looked_for():
-    found = redact.secrets_of(
-        {
-            "WANDB_API_KEY": "correct horse",
-            "HOME": "/home/ann",
-            "HF_TOKEN": "short",
-            "SSH_KEY": "/usr/bin/env",
-            "A": "b" * 9,
-        }
-    )
-    assert found == ("correct horse",)
-    assert redact.document({"a": ["the correct horse"]}, found) == {"a": ["the ***"]}
+def test_values_of_secret_variables_are_looked_for(monkeypatch):
+    said = {"WANDB_API_KEY": "correct horse", "HF_TOKEN": "short", "SSH_KEY": "/usr/bin/env", "A": "b" * 9}
+    assert redact.secrets_of(said) == {"WANDB_API_KEY": "correct horse"}
+    assert redact.document({"a": ["the correct horse"]}, ["correct horse"]) == {"a": ["the ***"]}
+    assert redact.printed("the correct horse") == "the correct horse"
+    monkeypatch.setenv("WANDB_API_KEY", "correct horse\n")  # as a file that was mounted has it
+    assert redact.printed("the correct horse") == "the ***", "nobody hands over this process's own"
+    assert redact.document({"correct horse": ["a correct horse"]}) == {"***": ["a ***"]}
+    assert redact.places({"recipe": "x", "hard": {"a": ["correct horse"], "my correct horse": 1}}) == [
+        "hard.a.0",
+        "hard.my correct horse",
+    ]
+    monkeypatch.delenv("WANDB_API_KEY")
+    assert not redact.holds("the correct horse")
+
+
+@pytest.mark.feature("T7")
+@given(st.text(ALPHABET, min_size=8, max_size=40), st.binary(max_size=4), st.binary(max_size=4))
+@example("zq\"s/v'c+ val%9", b"ann:", b"")
+def test_a_value_is_found_however_a_text_has_it(secret, before, after):
+    secret = f"{secret.strip()}z9/"
+    raw = secret.encode()
+    texts = [
+        secret,
+        json.dumps({"a": secret}),
+        json.dumps(json.dumps([secret], ensure_ascii=False), ensure_ascii=False),
+        repr([secret]),
+        f"x {shlex.quote(secret)} y",
+        f"https://host/?x={quote(secret)}&y",
+        re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
+        quote_plus(secret),
+        quote(json.dumps(secret)),
+        base64.b64encode(before + raw + after).decode(),
+        base64.urlsafe_b64encode(before + raw + after).decode(),
+        raw.hex(),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MY_SERVICE_TOKEN", secret)
+        passed = [text for text in texts if not redact.holds(text) or secret in redact.printed(text)]
+    assert not passed
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["true", "main", "development", "bert-base-uncased", "2026-11-23", "12345678", "2.13.0.1", "annemarie.v2", ""],
+)
+def test_a_common_value_is_no_secret_elsewhere(monkeypatch, value):
+    """Of a variable that is called as if it were one."""
+    monkeypatch.setenv("USER", "annemarie.v2")
+    for name in ("MY_TOKEN", "CACHE_KEY", "DB_PASSWORD"):
+        monkeypatch.setenv(name, value)
+    assert not redact.holds(f"the {value} of somebody")
 
 
 @pytest.mark.feature("T7")

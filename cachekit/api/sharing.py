@@ -185,24 +185,24 @@ class Sharing(Opened):
         with self.session() as opened:
             return trust_settings.listed(opened.config, trust_settings.modes(opened))
 
-    def trust_revoke(self, *what: str, before: str = "", user: bool = False, dry_run: bool = False) -> ChangedTrust:
-        """Stop using a signer's records, single records, or all before a date. `cachekit trust revoke`.
+    def trust_revoke(self, *what: str, before: str = "", dry_run: bool = False) -> ChangedTrust:
+        """Stop using a signer's records, single records, or all before a date, in every project of this user.
+
+        The project's settings say so, too, where there are some: `cachekit trust revoke`.
 
         Args:
             *what: Fingerprints, names of signers, digests of records, or keys of records of the store.
             before: A date.
-            user: See `trust_add`.
             dry_run: Write nothing.
 
         Raises:
-            UsageError: One is nothing of these, or the file cannot be written.
+            UsageError: One is nothing of these, or the user's own settings cannot be written.
             UnknownNameError: Digits fit no record, or several.
         """
         from cachekit.verbs import trust_settings
 
         with self.session() as opened:
-            file = trust_settings.settings_file(Path.cwd(), user=user)
-            return trust_settings.revoke(opened, what, file, before=before, dry_run=dry_run)
+            return trust_settings.revoke(opened, what, Path.cwd(), before=before, dry_run=dry_run)
 
     def trust_sign(self, *records: str, dry_run: bool = False) -> list[SignedRecord]:
         """Vouch for records of the store. `cachekit trust sign`.

@@ -93,11 +93,16 @@ def text(line: str) -> None:
 
 
 def _print(words: str) -> None:
+    _write(redact.printed(words))
+
+
+def _write(words: str) -> None:
+    """Print what has been redacted."""
     if _style.aside:
-        _tell(words)
+        _write_aside(words)
         return
     try:
-        print(redact.words(words), file=sys.stdout, flush=True)
+        print(words, file=sys.stdout, flush=True)
     except BrokenPipeError:
         # `cachekit store ls | head`: nobody reads on. Python would complain once more while it exits.
         _to_nowhere(sys.stdout)
@@ -114,9 +119,14 @@ def unwritable(error: OSError) -> UsageError:
 
 
 def _tell(line: str) -> None:
-    """Print to stderr. Where that is full, or nobody reads it, no run is the worse for it."""
+    """Print to stderr, without secrets."""
+    _write_aside(redact.printed(line))
+
+
+def _write_aside(words: str) -> None:
+    """Print to stderr what has been redacted. Where that is full, or nobody reads it, no run is the worse for it."""
     try:
-        print(redact.printed(line, redact.secrets_of(os.environ)), file=sys.stderr, flush=True)
+        print(words, file=sys.stderr, flush=True)
     except OSError:
         _to_nowhere(sys.stderr)
 
@@ -126,9 +136,11 @@ def _to_nowhere(stream: TextIO) -> None:
 
 
 def _json(answer: Any) -> str:
+    """An answer's JSON, redacted value by value: JSON stays JSON."""
     ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     # Beside what others say, a line can be told apart: the last one.
-    encoded = json.dumps(answer, indent=None if _style.aside else 2, ensure_ascii=ascii_only, default=builtins)
+    shown = redact.document(answer)
+    encoded = json.dumps(shown, indent=None if _style.aside else 2, ensure_ascii=ascii_only)
     return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
 
 
@@ -150,7 +162,7 @@ def answer(shown: Shown) -> int:
         if problem is not None and isinstance(made, dict):
             _style.answer = made
         else:  # a list stays one, as its schema says: its error is on stderr alone
-            _print(_json(made))
+            _write(_json(made))
             _style.answer = None
     elif _style.format == "quiet":
         if shown.quiet is not None and (line := shown.quiet(found)):
@@ -170,7 +182,7 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found.as_dict(), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(redact.document(found.as_dict()), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         return (f"{path} could not be written: {cause_of(error)}",)
     return ()
@@ -193,7 +205,7 @@ def warning(line: str, *, minor: bool = False) -> None:
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json" and _style.answer is not None:
-        _print(_json({**_style.answer, "error": problem}))
+        _write(_json({**_style.answer, "error": builtins(problem)}))
     told = "\n".join(each for line in problem.lines() for each in _folded(line))
     label = f"error[{problem.code}]:"
     _tell(told.replace(label, _colour(label, 31), 1))

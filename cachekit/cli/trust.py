@@ -88,7 +88,7 @@ def add(
     Example:  cachekit trust add alice alice.pub --valid-before 2027-01-01
     """
     done = cache.trust_add(name, key, valid_after=valid_after, valid_before=valid_before, user=user, dry_run=dry_run)
-    return Shown(done, lambda answer: _changed(answer, "trusts"), lambda answer: str(answer.file))
+    return Shown(done, lambda answer: _changed(answer, "trusts"), _files)
 
 
 @app.command("ls")
@@ -103,19 +103,23 @@ def ls(cache: Cache) -> Shown:
 
 @app.command("revoke")
 @verb("home", answers="ChangedTrust")
-def revoke(
-    cache: Cache, what: What = None, before: Before = "", user: User = False, dry_run: options.DryRun = False
-) -> Shown:
+def revoke(cache: Cache, what: What = None, before: Before = "", dry_run: options.DryRun = False) -> Shown:
     """Stop using signers, records, or all before a date.
 
+    Writes your own settings, which hold in every project, and the project's where it has some, for your team to review.
     Copies in the store go to quarantine when a command meets them, with all that was made with their help.
 
     Example:  cachekit trust revoke alice
 
     Example:  cachekit trust revoke --before 2026-11-01
     """
-    done = cache.trust_revoke(*(what or ()), before=before, user=user, dry_run=dry_run)
-    return Shown(done, lambda answer: _changed(answer, "revokes"), lambda answer: str(answer.file))
+    done = cache.trust_revoke(*(what or ()), before=before, dry_run=dry_run)
+    return Shown(
+        done,
+        lambda answer: _changed(answer, "revokes"),
+        _files,
+        warnings=(f"the project's settings do not say so: {done.left}",) if done.left else (),
+    )
 
 
 @app.command("sign")
@@ -160,10 +164,14 @@ def _key(answer: SigningKey) -> list[str]:
 
 
 def _changed(answer: ChangedTrust, what: str) -> list[str]:
-    lines = [f"{'would write' if answer.dry_run else 'wrote'} {answer.file}"]
+    lines = [f"{'would write' if answer.dry_run else 'wrote'} {file}" for file in answer.files]
     for one in answer.said:
         lines += out.labelled(f"  {what}  ", one)
     return lines
+
+
+def _files(answer: ChangedTrust) -> str:
+    return "\n".join(map(str, answer.files))
 
 
 def _listed(answer: Signers) -> list[str]:

@@ -107,9 +107,9 @@ def prepare_command(
     fingerprint = compiler.fingerprint(recipe, bare=True)
     given = compiler.ingredients(recipe)
     for name, value in (declared or {}).items():
-        if redact.names_secret(name) or redact.holds(str(value)):
+        if redact.names_secret(name) or redact.holds(name) or redact.holds(str(value)):
             raise UsageError(
-                f"--ingredient {name}: the value looks like a secret",
+                f"--ingredient {name}: that looks like a secret",
                 cause="ingredients are written into records, which are shared",
                 hint="leave the ingredient out, and pass the secret in the environment: it reaches no graph",
             )
@@ -202,7 +202,7 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
     awaited = (
         False  # the value of a secret's option: one that begins with a dash or has `=` in it is a group of its own
     )
-    for name, group in command_line.split_options(words):
+    for name, group in command_line.split_options(_without_passwords(words)):
         option, equals, _ = group[0].partition("=")
         if awaited and not option.startswith("--") and (option[:1] != "-" or len(group[0]) >= redact.SHORTEST):
             kept += [_plain(word, cwd) for word in group[1:]]
@@ -221,9 +221,22 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
     return kept, dropped
 
 
+def _without_passwords(words: Sequence[str]) -> list[str]:
+    """Words without what `sshpass -p` takes, which is a port or a number to other programs."""
+    shown = [*words]
+    for number, word in enumerate(words[1:], 1):
+        if Path(words[number - 1]).name != "sshpass":
+            continue
+        if word == "-p":
+            shown[number + 1 : number + 2] = [HIDDEN]
+        elif word.startswith("-p"):
+            shown[number] = f"-p{HIDDEN}"
+    return shown
+
+
 def _plain(word: str, cwd: Path) -> str:
     """A word without secrets, and without where this checkout lies."""
-    word = redact.printed(word, redact.secrets_of(os.environ), HIDDEN)
+    word = redact.printed(word, hidden=HIDDEN)
     for folder in dict.fromkeys((str(cwd), str(cwd.resolve()))):
         if folder.count("/") > 1:
             word = re.sub(rf"(^|[=:,]){re.escape(folder)}(?=/|$|[,:])", r"\1.", word)

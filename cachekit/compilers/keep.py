@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 
@@ -32,14 +33,17 @@ def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
 def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     """The variables of this environment, and of the recipe's, whose secret values stand in what is kept.
 
-    Compilers write into their files what they find around them.
+    Compilers write into their files what they find around them, and people into a recipe's name.
 
     Raises:
         OSError: A file cannot be read.
     """
     variables = {**os.environ, **worker_variables(prepared.recipe)}
-    wanted = {name: variables[name].encode("utf-8", "surrogateescape") for name in redact.secret_names(variables)}
-    found: set[str] = set()
+    secrets = redact.secrets_of(variables)
+    wanted = {name: value.encode("utf-8", "surrogateescape") for name, value in secrets.items()}
+    made = prepared.ingredients
+    said = json.dumps([prepared.recipe.name, made.hard, made.soft], ensure_ascii=False, default=str)
+    found = {name for name, value in secrets.items() if json.dumps(value, ensure_ascii=False)[1:-1] in said}
     for path in harvest.files.values() if harvest and wanted else ():
         found |= leaks.holds(path, wanted)
     return frozenset(found)

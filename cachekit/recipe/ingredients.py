@@ -194,7 +194,7 @@ def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
     for name, value in worker_variables(recipe).items():
         if name in known or not redact.names_secret(name):
             shown = name in known or name.startswith(KNOWN_VARIABLES)
-            secret = redact.holds(value, redact.secrets_of(os.environ))
+            secret = redact.holds(value)
             found[name] = value if shown and not secret else redact.hashed(name, value)
     return found
 
@@ -206,7 +206,7 @@ def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[s
     """
     found = flat("compiler", compiler)
     for name, value in found.items():
-        if name.startswith("compiler.environment.") and redact.holds(value, redact.secrets_of(os.environ)):
+        if name.startswith("compiler.environment.") and redact.holds(value):
             found[name] = redact.hashed(name.rpartition(".")[2], value)
     return {
         "compiler.name": fingerprint.compiler,

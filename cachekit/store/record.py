@@ -178,42 +178,43 @@ def covers(record: Record, wanted: Record) -> bool:
     return all(held.get(module.name) == module.files for module in wanted.modules)
 
 
-TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record's files
+TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files
 
 
 def check_shareable(record: Record) -> None:
     """See that a record may be shown to others. An older cachekit, or another tool, may have made it.
 
     Raises:
-        SecretError: A field of the record, or a file, holds a secret. The field, or the variable whose value stands in
-            the file, is named, and the secret is not.
+        SecretError: A field of the record, or a file, holds a secret. The field, or the variable whose value that is,
+            is named, and the secret is not.
     """
-    said = {name: getattr(record, name) for name in ("recipe", "hard", "soft")}
-    # The name of the variable only: what stands in a file cannot be taken out of it.
-    if named := record.soft.get(TELLS):
-        raise SecretError(
-            f"{record.recipe} ({record.key[:12]}) is not given to others",
-            cause=f"its files hold the value of {named}",
-            hint=f"unset {str(named).partition(',')[0]} where it is compiled, then warm or run it again with --recache",
-        )
-    found = [*redact.places({**said, "provenance": msgspec.to_builtins(record.provenance)})]
-    if found:
+    said = {name: getattr(record, name) for name in ("recipe", "model_type", "directory", "hard", "soft")}
+    names = "\n".join(file_path(module, file) for module in record.modules for file in module.files)
+    said |= {"provenance": msgspec.to_builtins(record.provenance), "modules": names}
+    if found := redact.places(said):
         variables = [field.rpartition(".")[2] for field in found if "environment." in field]  # it is in one already
-        without = f"without {variables[0]}" if variables else "with the secret in an environment variable"
+        without = f"without {variables[0]}" if variables else "with the secret in an environment variable alone"
         raise SecretError(
             f"{record.recipe} ({record.key[:12]}) is not given to others",
             cause=f"its record holds a secret in {', '.join(found[:3])}",
             hint=f"cachekit store rm {record.key[:12]}, then run it again {without}",
         )
+    # The name of the variable only, which need not be set here: what stands in a file cannot be taken out of it.
+    if named := record.soft.get(TELLS):
+        raise SecretError(
+            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            cause=f"it holds the value of {named}, or its files do",
+            hint=f"unset {str(named).partition(',')[0]} where it is compiled, then warm or run it again with --recache",
+        )
 
 
 def marked(record: Record, *others: Record, told: Iterable[str] = ()) -> Record:
-    """A record with the mark that `check_shareable` heeds, where its files tell a secret.
+    """A record with the mark that `check_shareable` heeds, where it or its files tell a secret.
 
     Args:
         record: The record.
         others: Records whose files it has as well.
-        told: Variables whose values stand in files that are new.
+        told: Variables whose values stand in it, or in files that are new.
     """
     names = {*told, *(name for one in (record, *others) for name in str(one.soft.get(TELLS, "")).split(", ") if name)}
     said = ", ".join(sorted(names))

@@ -63,7 +63,7 @@ class ProcessLauncher:
         job_path = Path(job.events).with_name("job.json")
         said = job_path.with_name("output")
         variables = merged(environment)
-        secrets = redact.secrets_of(variables)
+        secrets = tuple(redact.secrets_of(variables).values())
         try:
             private.write(job_path, msgspec.json.encode(job))
             log.parent.mkdir(parents=True, exist_ok=True)

@@ -79,4 +79,6 @@ def ci_run(environ: Mapping[str, str]) -> CiRun | None:
         "run": ("BUILDKITE_BUILD_URL", "CIRCLE_BUILD_URL", "BUILD_URL", "TRAVIS_BUILD_WEB_URL", "CI_PIPELINE_URL"),
     }
     found = {name: next((said(one, "") for one in names if said(one)), "") for name, names in first.items()}
-    return CiRun("ci", **{name: redact.words(value) for name, value in found.items()})  # a clone's address has a login
+    return CiRun(
+        "ci", **{name: redact.printed(value) for name, value in found.items()}
+    )  # a clone's address has a login

@@ -101,13 +101,15 @@ class ChangedTrust(Answer, frozen=True):
     """What was added to the settings.
 
     Attributes:
-        file: The settings.
+        files: The settings that say it now.
         said: The lines, for people.
+        left: Why the project's settings do not say it, where they should.
         dry_run: Nothing was written.
     """
 
-    file: Path
+    files: tuple[Path, ...]
     said: tuple[str, ...]
+    left: str = ""
     dry_run: bool = False
 
 
@@ -196,14 +198,11 @@ def add(
             cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
         )
-    if valid_after and valid_before and valid_after >= valid_before:
-        raise UsageError(
-            f"the key of {name} would never count",
-            cause=f"it counts from {valid_after} on, and from {valid_before} on no longer",
-            hint="exchange --valid-after and --valid-before, or leave one of them out",
-        )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
-    return _written(file, made, (f"{name}: {public.fingerprint}",), dry_run=dry_run)
+    _check(file, made)
+    if not dry_run:
+        config_files.write(file, made)
+    return ChangedTrust((file,), (f"{name}: {public.fingerprint}",), dry_run=dry_run)
 
 
 def listed(config: Config, modes: Sequence[AskedOf]) -> Signers:
@@ -244,19 +243,20 @@ def modes(session: Session) -> list[AskedOf]:
 
 
 def revoke(
-    session: Session, what: Sequence[str], file: Path, *, before: str = "", dry_run: bool = False
+    session: Session, what: Sequence[str], folder: Path, *, before: str = "", dry_run: bool = False
 ) -> ChangedTrust:
-    """Write down what is no longer believed.
+    """Write down what is no longer believed: for this user, whatever the project, and for those who share the project.
 
     Args:
         session: Its settings name the signers, and its store the records.
         what: Fingerprints of keys, names of signers, digests of records, or keys of records of the store.
-        file: The settings to write.
+        folder: Of the project. Its settings are written beside the user's own where there are some; what cannot be
+            written there is told, and no error.
         before: A date: nothing that was made or signed before it is used.
         dry_run: Write nothing.
 
     Raises:
-        UsageError: One is nothing of these, or the file cannot be written.
+        UsageError: One is nothing of these, or the user's own settings cannot be written.
         UnknownNameError: No record has a key that begins so, or several have.
     """
     if not what and not before:
@@ -288,6 +288,31 @@ def revoke(
             )
         else:
             records.append(find(session.store, one).digest)
+    own = _user_file()
+    made = _revoking(own, keys, records, before)
+    if not dry_run:
+        config_files.write(own, made)
+    changed, left = [own], ""
+    if config_files.project_file(folder):
+        project = settings_file(folder, user=False)
+        try:
+            made = _revoking(project, keys, records, before)
+            if not dry_run:
+                config_files.write(project, made)
+            changed.append(project)
+        except UsageError as error:
+            left = "; ".join(filter(None, (error.message, error.cause, error.hint)))
+    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
+    said += [f"all before {before}"] if before else []
+    return ChangedTrust(tuple(changed), tuple(said), left, dry_run)
+
+
+def _revoking(file: Path, keys: Sequence[str], records: Sequence[str], before: str) -> str:
+    """The text of a settings file that revokes these as well; of two dates the later one stays.
+
+    Raises:
+        UsageError: It cannot be read or added to.
+    """
     wanted = f"[trust.revoked] with keys = {keys}, records = {records}, before = {before!r}"
     text, there = _text(file, wanted)
     trust = there.get("trust", {})
@@ -296,11 +321,11 @@ def revoke(
     for field, new in (("keys", keys), ("records", records)):
         if new:
             values[field] = list(dict.fromkeys([*gone.get(field, []), *new]))
-    if before:
+    if before and not config_trust.is_later(gone.get("before"), before):
         values["before"] = before
-    made = config_files.edited(text, file, ("trust", "revoked"), values, wanted)
-    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
-    return _written(file, made, (*said, *([f"all before {before}"] if before else [])), dry_run=dry_run)
+    made = config_files.edited(text, file, ("trust", "revoked"), values, wanted) if values else text
+    _check(file, made)
+    return made
 
 
 def _user_file() -> Path:
@@ -329,16 +354,19 @@ def _text(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
     return config_files.editable(file, wanted)
 
 
-def _written(file: Path, text: str, said: tuple[str, ...], *, dry_run: bool) -> ChangedTrust:
+def _check(file: Path, text: str) -> None:
+    """See that a file's text is good before it is written: no file is left that no run can read.
+
+    Raises:
+        UsageError: It is not.
+    """
     try:
-        config_trust.read(config_files.parse(text, file).get("trust", {}))
-    except ValueError as error:  # no file is left that no run can read
+        table = config_files.parse(text, file).get("trust", {})
+        config_trust.read(config_trust.anchored(table, file))
+    except ValueError as error:
         raise UsageError(
             f"nothing was written to {file}", cause=str(error), hint="correct the command, or the file if it says so"
         ) from error
-    if not dry_run:
-        config_files.write(file, text)
-    return ChangedTrust(file, said, dry_run)
 
 
 def _given(key: str) -> PublicKey:

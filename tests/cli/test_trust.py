@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.trust.trust_cases import key_file, line
 
 pytest_plugins = ["tests.support.cli_session"]
 MARKET = "local:rw,market:rw"
+KEY = f"'{line(1)}'"
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +166,49 @@ def test_a_signer_is_named_and_revoked(command, work):
     assert "revoked" in command("trust", "ls").out
 
 
+@pytest.mark.feature("T5")
+def test_what_is_revoked_in_one_project_is_revoked_in_all(command, market, home, own_settings, monkeypatch):
+    """Its team gets it by review; this user at once, wherever he works next."""
+    work = market.parent
+    publish(home)
+    public = command("trust", "init", "--format", "quiet").out.strip()
+    command("push")
+    other = work.parent / "other"
+    other.mkdir()
+    (other / "cachekit.toml").write_text((work / "cachekit.toml").read_text())
+    dry = command("trust", "revoke", public_key(public).fingerprint, "--dry-run", "--format", "json").json
+    assert "[trust.revoked]" not in own_settings.read_text() + (work / "cachekit.toml").read_text()
+    told = command("trust", "revoke", public_key(public).fingerprint).out
+    assert [line.removeprefix("wrote ") for line in told.splitlines() if line.startswith("wrote")] == dry["files"]
+    assert dry["files"] == [str(own_settings), str(work / "cachekit.toml")]
+    assert all(public_key(public).fingerprint in Path(file).read_text() for file in dry["files"])
+    monkeypatch.chdir(other)
+    assert "revoked" in command("trust", "check", code=5).out
+    monkeypatch.chdir(work.parent)  # which is no project: nothing is begun there
+    assert command("trust", "revoke", "ab" * 32, "--format", "quiet").out.split() == [str(own_settings)]
+    assert not (work.parent / "cachekit.toml").exists()
+
+
+@pytest.mark.feature("T5")
+def test_a_project_that_cannot_be_written_is_named_and_the_key_is_revoked(command, work, own_settings):
+    """Its settings are in a file that cachekit does not edit."""
+    (work / "pyproject.toml").write_text("[tool.cachekit]\nkeep_logs = '2d'\n")
+    answer = command("trust", "revoke", "ab" * 32)
+    assert "ab" * 32 in own_settings.read_text()
+    assert f"this project's settings are in {work / 'pyproject.toml'}" in answer.err
+    assert (work / "pyproject.toml").read_text() == "[tool.cachekit]\nkeep_logs = '2d'\n"
+    assert not (work / "cachekit.toml").exists()
+
+
+@pytest.mark.feature("T5")
+def test_an_earlier_date_brings_nothing_back(command, work, own_settings):
+    (work / "cachekit.toml").write_text("[trust.revoked]\nbefore = 2026-11-01\n")
+    for day in ("2026-10-01", "2026-01-01"):
+        command("trust", "revoke", "--before", day)
+        assert command("trust", "ls", "--format", "json").json["revoked_before"][:10] == "2026-11-01"
+    assert '"2026-10-01"' in own_settings.read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -173,12 +218,17 @@ def test_a_signer_is_named_and_revoked(command, work):
         ("revoke nobody", "no signer is called 'nobody'"),
         ("revoke SHA256:short", "SHA256:short is not a fingerprint"),
         ("revoke --before tomorrow", "nothing was written to "),
+        (f"add alice {KEY} --valid-after 2027-01-01 --valid-before 2020-01-01", "the key of alice would never count"),
+        (f"add alice {KEY} --valid-after 2027-01-01 --valid-before 20270101", "the key of alice would never count"),
+        (f"add '' {KEY}", "nothing was written to "),
+        (f"add ' ' {KEY}", "nothing was written to "),
+        (f"add ' ' {KEY} --user", "nothing was written to "),
         ("init --key nowhere", "there is no key file nowhere"),
         ("check", "no remote is configured"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(command, work, own_settings, words, said):
-    asked = command("trust", *words.split(), code=2)
+    asked = command("trust", *shlex.split(words), code=2)
     assert said in the_error(asked)[1]
     assert not own_settings.exists()
     assert not (work / "cachekit.toml").exists()
@@ -224,10 +274,12 @@ def test_a_public_key_is_a_small_regular_file(command, work, given, cause):
     command("trust", "add", "ann", "small.pub")
 
 
-def test_a_signers_dates_leave_a_day(command, work):
-    days = ("--valid-after", "2027-01-01", "--valid-before", "2026-01-01")
-    assert "would never count" in the_error(command("trust", "add", "bob", line(1), *days, code=2))[1]
-    assert not (work / "cachekit.toml").exists()
+def test_a_signers_dates_leave_a_day_whenever_they_are_given(command, work):
+    command("trust", "add", "bob", line(1), "--valid-after", "2027-01-01")
+    before = (work / "cachekit.toml").read_text()
+    refused = command("trust", "add", "bob", line(1), "--valid-before", "2020-01-01", code=2)
+    assert "would never count" in the_error(refused)[1]
+    assert (work / "cachekit.toml").read_text() == before
 
 
 def test_screens_of_signers_and_keys_fit_a_terminal(command, market, home, work):

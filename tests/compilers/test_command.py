@@ -160,9 +160,31 @@ def test_any_words_are_read(words):
     assert parsed.name is not None
 
 
-def test_a_secret_ingredient_is_refused(place):
-    with pytest.raises(UsageError, match="secret"):
-        prepared(declared={"note": SECRETS[0]})
+def test_a_secret_ingredient_is_refused(place, monkeypatch):
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "zqsvcvalue991122")
+    for declared in ({"note": SECRETS[0]}, {"svc": "zqsvcvalue991122"}, {"zqsvcvalue991122": "1"}):
+        with pytest.raises(UsageError, match="secret") as refused:
+            prepared(declared=declared)
+        assert "zqsvc" not in str(refused.value.lines())
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("/usr/bin/sshpass", "-p", "hunter2hush", "python", "train.py"),
+        ("sshpass", "-phunter2hush", "python", "train.py"),
+        ("python", "train.py", "--by", "sshpass -v -p 'hunter2hush' ssh host"),
+        ("python", "train.py", "sshpass", "-p", "hunter2hush"),
+        ("python", "train.py", "--to", "ann:hunter2hush@db.internal"),
+        ("python", "train.py", "ann:hunter2hush@10.0.0.1:3128/runs"),
+    ],
+)
+def test_a_password_on_a_command_line_is_not_in_its_key(place, words):
+    said = f"{prepared(*words).ingredients} {shown(read(words))}"
+    assert "hunter2hush" not in said
+    assert "<secret>" in said
+    assert "-p=" not in str(shown(read(("python", "train.py", "-p", "2222")))), "a port, to most programs"
 
 
 @pytest.mark.feature("T7")

@@ -146,7 +146,7 @@ def warm_one(make, home, log, how=()):
     try:
         done = warm(one.session, prepared)
     except CachekitError as error:
-        note(home, error=error.as_dict())
+        note(home, error=error.document)
         raise
     restored = one.restored("check", done.record)
     digests = {name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(restored.items())}

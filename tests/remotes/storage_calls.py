@@ -37,4 +37,4 @@ def every_call(storage):
 
 def shown(error: CachekitError) -> str:
     """All that a person, a log or a journal could get to see."""
-    return "\n".join([*traceback.format_exception(error), *error.lines(), repr(error), repr(error.as_dict())])
+    return "\n".join([*traceback.format_exception(error), *error.lines(), repr(error), repr(error.document)])

@@ -246,7 +246,7 @@ def test_no_token_is_ever_shown(make, hub, repo, caplog):
             try:
                 call()
             except CachekitError as error:
-                texts += ["".join(traceback.format_exception(error)), repr(error), str(error.as_dict())]
+                texts += ["".join(traceback.format_exception(error)), repr(error), str(error.document)]
             finally:
                 hub.faults.clear()
     assert len(texts) > 60

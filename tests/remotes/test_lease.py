@@ -257,3 +257,10 @@ def test_a_lease_of_a_process_that_is_dead_on_this_machine_is_taken_at_once(remo
         assert lease.state == "held"
         assert clock.now() - before < 5.0
     assert holders(remote, key) == []
+
+
+@pytest.mark.feature("T7")
+def test_a_lease_says_what_is_compiled_without_secrets(remote, key, wanting, monkeypatch):
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "zqsvcvalue991122")
+    with wanting(remote, "bert-zqsvcvalue991122"):
+        assert [one["recipe"] for one in holders(remote, key)] == ["bert-***"]

@@ -1,16 +1,19 @@
 """Records: written and read back whole, also those of other versions."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from cachekit.errors import SecretError
 from cachekit.key.canonical import key_of
-from cachekit.store.record import SCHEMA, File, Module, Provenance, decode, encode, to_document
-from tests.store.record_cases import TEXTS, VALUES, body, digest, document, record, refused
+from cachekit.store.record import SCHEMA, File, Module, Provenance, check_shareable, decode, encode, to_document
+from tests.store.record_cases import HARD, TEXTS, VALUES, body, digest, document, record, refused
 
 pytestmark = pytest.mark.versions
 
@@ -142,3 +145,35 @@ def test_the_record_of_the_first_schema_is_still_read():
         toolchain={"torch": "2.13.0+cpu", "transformers": "5.23.0"},
         instance="trn1.2xlarge",
     )
+
+
+# What others may see
+
+
+SECRET = 'zqsvc"value/991122'
+IN_BASE64 = b64encode(f"ann:{SECRET}".encode()).decode()
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"recipe": f"bert-{SECRET}"}, "recipe"),
+        ({"hard": {**HARD, "ingredient.svc": SECRET}}, "hard.ingredient.svc"),
+        ({"hard": {**HARD, "command.arguments": ["--to", quote(SECRET, safe="")]}}, "hard.command.arguments.1"),
+        ({"hard": {**HARD, "command.arguments": [json.dumps({"a": SECRET})]}}, "hard.command.arguments.0"),
+        ({"hard": {**HARD, "command.arguments": ["--data", IN_BASE64]}}, "hard.command.arguments.1"),
+        ({"hard": {**HARD, f"ingredient.{SECRET}": "1"}}, "hard.ingredient.***"),
+        ({"soft": {"data.name": SECRET}}, "soft.data.name"),
+        ({"modules": (Module("jit_zqsvc_991122", (File("a", 1, digest("a")),)),)}, "modules"),
+    ],
+)
+def test_a_record_with_the_value_of_a_variable_is_not_shared(monkeypatch, changes, field):
+    """However the record has it; the field is named, and the value is not."""
+    one = record(**changes)
+    check_shareable(one)
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "jit_zqsvc_991122" if field == "modules" else SECRET)
+    with pytest.raises(SecretError) as refused:
+        check_shareable(one)
+    assert f"holds a secret in {field}" in refused.value.cause
+    assert "zqsvc" not in str(refused.value.lines())

@@ -121,5 +121,8 @@ PLAIN_WORDS = [
     "tokenizer = AutoTokenizer.from_pretrained('bert')", "eyJust a word", "hf_hub_download(repo_id='team/cache')",
     "--hidden_size=768 --pad_token=<pad>", "XLA_FLAGS=--xla_dump_to=/tmp/x", "export HF_TOKEN=...",
     "set HF_TOKEN, or run `hf auth login`", "DATABASE_URL is not set", "password: ", "sha256:" + "ab" * 32,
+    "mailto:ann2026@example.org", "Reviewed-by:ann92@example.org", "To: ann92@example.org", "12:30@host", "host:8080@x",
+    "trainer:v2.1-rc1@main", "python:3.11.4@x", "trainer:build2026@sha256:" + "0f" * 32, "npm:left-pad2@latest",
+    "ssh -p 2222 host", "sshpass -p $PW ssh host", "sshpass -f file", "local:rw,team/cache@v2:r",
     "inductor-2.13.0/x86_64-avx2-0a1b2c3d/" + "0123456789abcdef" * 4 + ".tar", "c" * 40,
 ]  # fmt: skip

@@ -60,7 +60,7 @@ def main(arguments):
         else:
             done = train(watched.session, prepared, output_dir=given.output or given.home / "output", **how)
     except CachekitError as error:
-        sys.stdout.write(json.dumps({"error": error.as_dict()}) + "\n")
+        sys.stdout.write(json.dumps({"error": error.document}) + "\n")
         return error.exit_code
     finally:
         journal.close()

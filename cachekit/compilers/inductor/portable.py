@@ -123,12 +123,11 @@ def hide_secrets(redact: Any) -> None:
 
         def generate_env_vars_string(*arguments: Any, **options: Any) -> str:
             text: str = original(*arguments, **options)
-            quoted = {variable: value.replace("'", '"') for variable, value in os.environ.items()}
-            for variable, value in quoted.items():
+            for variable, value in os.environ.items():
                 if redact.is_secret(variable, value):  # one of few characters, too
-                    start = f"os.environ['{variable}'] = '"
-                    text = text.replace(f"{start}{value}'", f"{start}{redact.HIDDEN}'")
-            return str(redact.printed(text, redact.secrets_of(quoted)))
+                    start, quoted = f"os.environ['{variable}'] = '", value.replace("'", '"')
+                    text = text.replace(f"{start}{quoted}'", f"{start}{redact.HIDDEN}'")
+            return str(redact.printed(text))
 
         generate_env_vars_string.hides = True  # type: ignore[attr-defined]
         debug_utils.generate_env_vars_string = generate_env_vars_string

@@ -126,14 +126,13 @@ class FailureMemory:
         """
         if not failure.deterministic:
             return
-        secrets = redact.secrets_of(os.environ)
         entry = Remembered(
             module=module,
             compiler=compiler,
             kind=failure.kind.name,
             code=failure.code,
-            message=redact.printed(failure.message, secrets),
-            log=redact.printed(log[-_KEPT:].encode("utf-8", "replace").decode(), secrets),
+            message=redact.printed(failure.message),
+            log=redact.printed(log[-_KEPT:].encode("utf-8", "replace").decode()),
             when=self._clock().replace(microsecond=0),
         )
         self._folder.mkdir(parents=True, exist_ok=True)

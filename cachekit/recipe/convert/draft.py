@@ -88,7 +88,7 @@ class RecipeDraft(Struct):
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
         if redact.names_secret(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
-        words = "" if value is None else " " + placeholder.short(redact.words(placeholder.words(value)))
+        words = "" if value is None else " " + placeholder.short(redact.printed(placeholder.words(value)))
         note = Note(one_line(what + words), why)
         if note not in self.notes:
             self.notes.append(note)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from cachekit import redact
 from cachekit.errors import ConflictError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
@@ -27,7 +28,7 @@ class WantedLease(Struct, frozen=True):
     Attributes:
         remote: Where it lies.
         key: The key.
-        what: What this process works on, for those who wait.
+        what: What this process works on, for those who wait; it is written without secrets.
         seconds: How long others must see the lease unchanged before they take it.
         settle: On remotes without compare-and-swap, seconds until everybody sees a new document.
         owner: This process.
@@ -45,7 +46,8 @@ class WantedLease(Struct, frozen=True):
     def document(self, generation: int = 1, *, held: bool = True) -> LeaseDocument:
         """What is to stand in the lease."""
         seconds, since = min(self.seconds, LONGEST), self.clock.wall()
-        return LeaseDocument(self.key, self.owner, generation, 0, seconds, since, self.what[:256], held)
+        what = redact.printed(self.what)[:256]
+        return LeaseDocument(self.key, self.owner, generation, 0, seconds, since, what, held)
 
     def commit(self, doing: str, writes: Sequence[Write], revision: str) -> str:
         """Change leases, under a title that no other change has; returns the new revision."""
