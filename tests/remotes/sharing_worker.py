@@ -17,6 +17,7 @@ from msgspec import structs
 from cachekit.errors import CachekitError, RemoteError
 from cachekit.remotes import layout
 from cachekit.remotes.push import push
+from cachekit.values import builtins
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_processes import serve
 from tests.support.standins import StandIn, Watched, find, make_record, publish, recipe, served
@@ -146,7 +147,7 @@ def warm_one(make, home, log, how=()):
     try:
         done = warm(one.session, prepared)
     except CachekitError as error:
-        note(home, error=error.document)
+        note(home, error=builtins(error))
         raise
     restored = one.restored("check", done.record)
     digests = {name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(restored.items())}

@@ -18,6 +18,7 @@ from cachekit.cli import app
 from cachekit.errors import CachekitError
 from cachekit.events import Journal
 from cachekit.store.layout import Layout
+from cachekit.values import builtins
 from cachekit.verbs.planned import warmed
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -60,7 +61,7 @@ def main(arguments):
         else:
             done = train(watched.session, prepared, output_dir=given.output or given.home / "output", **how)
     except CachekitError as error:
-        sys.stdout.write(json.dumps({"error": error.document}) + "\n")
+        sys.stdout.write(json.dumps({"error": builtins(error)}) + "\n")
         return error.exit_code
     finally:
         journal.close()
