@@ -22,7 +22,7 @@ from cachekit.store import Store
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import WORKER, ProcessLauncher, StandIn, Watched, expected, make_record, publish
-from tests.support.users import ANOTHER, ONE, as_user
+from tests.support.users import ANOTHER, ONE, as_user, known
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 TEAM = 65532
@@ -130,8 +130,9 @@ def test_a_place_that_another_user_took_beforehand_stops_the_run_with_the_comman
 
 
 @ROOT_ONLY
-def test_a_store_that_a_group_shares_is_read_through_copies(public, temporary):
+def test_a_store_that_a_group_shares_is_read_through_copies(public, temporary, monkeypatch):
     home = store_of(public / "home", ONE, 0o2775, group=TEAM)
+    known(monkeypatch, {ONE: [TEAM]})
 
     def reads():
         store = Store(home, Journal(None, "test"))
