@@ -280,8 +280,9 @@ def revoke(
         )
     keys, records = [], []
     names: dict[str, str] = {}
+    signers = session.config.trust.signers
     for one in what:
-        signer = session.config.trust.signers.get(one)
+        signer = signers.get(one)
         if signer is not None:
             policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
             keys.append(public_key(signer.key).fingerprint)
@@ -291,10 +292,11 @@ def revoke(
         elif config_trust.is_digest(one) and not session.store.by_prefix(one):
             records.append(one)
         elif not is_key(one) and not one.startswith("SHA256:"):
+            others = "a key's fingerprint, a record's digest, or a record of the store by its key"
             raise UsageError(
                 f"no signer is called {one!r}",
-                cause=f"the settings name {', '.join(session.config.trust.signers) or 'no signers'}",
-                hint="name one of these, a key's fingerprint, a record's digest, or a record of the store by its key",
+                cause=f"the settings name {', '.join(signers) or 'no signers'}",
+                hint=f"name one of these, {others}" if signers else f"name {others}",
             )
         elif one.startswith("SHA256:"):
             raise UsageError(
