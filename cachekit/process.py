@@ -82,6 +82,23 @@ def arguments(pid: int, proc: Path = PROC) -> tuple[str, ...]:
     return tuple(os.fsdecode(word) for word in raw.rstrip(b"\0").split(b"\0")) if raw else ()
 
 
+def kernel_name(pid: int, proc: Path = PROC) -> str:
+    """What the kernel calls a process: its program's name, cut at 15 characters.
+
+    Raises:
+        OSError: It has ended.
+    """
+    return (proc / str(pid) / "comm").read_text("utf-8", "replace").strip()
+
+
+def owner(pid: int, proc: Path = PROC) -> int:
+    """The number of the user whose process this is; -1 where it has ended."""
+    try:
+        return (proc / str(pid)).stat().st_uid
+    except OSError:
+        return -1
+
+
 def environment(pid: int, proc: Path = PROC) -> dict[str, str] | None:
     """The variables that a process was started with; None where they cannot be seen."""
     try:

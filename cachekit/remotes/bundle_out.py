@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
+import stat
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,7 @@ from cachekit.store.record import File, Record, check_shareable
 from cachekit.text import cause_of
 
 STEP = 16 << 20  # bytes between two signs of life
+_PART = ".cachekit-export-"  # how the name of an unfinished bundle begins, whatever the bundle's own will be
 Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
@@ -180,8 +181,8 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
                 "standard output cannot be written", cause=cause_of(error), hint="see who reads it"
             ) from error
         return
-    _sweep(path)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    _sweep(path.parent)
+    beside = path.with_name(f"{_PART}{uuid.uuid4().hex}.part")
     try:
         try:
             with os.fdopen(_held(beside), "wb") as out:
@@ -199,11 +200,14 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             beside.unlink(missing_ok=True)
 
 
-def _sweep(path: Path) -> None:
-    """Remove what killed exports of the same name left beside it: a live export holds the lock of its file."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+def _sweep(folder: Path) -> None:
+    """Remove what this user's killed exports left in a folder: a live export holds the lock of its file."""
+    for left in folder.glob(f"{_PART}{'[0-9a-f]' * 32}.part"):
         with suppress(OSError):
-            handle = hold(left, os.O_RDONLY)
+            status = left.lstat()
+            if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
+                continue
+            handle = hold(left, os.O_RDWR)  # NFS locks alone only who may write
             if handle is not None:
                 try:
                     left.unlink()

@@ -12,6 +12,8 @@ from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, layout
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.judging import Trust
+from cachekit.remotes.objectstore import ObjectStorage
+from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.remote import Remote
 from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.plan import plan
@@ -162,14 +164,14 @@ def test_buckets_are_judged_as_repos_are(tmp_path):
 # Object stores
 
 
-@pytest.mark.parametrize(
-    ("place", "variable"),
-    [
-        ("s3://bucket/cache", "AWS_SKIP_SIGNATURE"),
-        ("gs://bucket/cache", "GOOGLE_SKIP_SIGNATURE"),
-        ("az://container/cache", "AZURE_SKIP_SIGNATURE"),
-    ],
-)
+UNSIGNED = [
+    ("s3://bucket/cache", "AWS_SKIP_SIGNATURE"),
+    ("gs://bucket/cache", "GOOGLE_SKIP_SIGNATURE"),
+    ("az://container/cache", "AZURE_SKIP_SIGNATURE"),
+]
+
+
+@pytest.mark.parametrize(("place", "variable"), UNSIGNED)
 def test_what_is_read_without_credentials_is_a_strangers_whatever_the_settings_say(
     monkeypatch, tmp_path, place, variable
 ):
@@ -186,6 +188,29 @@ def test_what_is_read_without_credentials_is_a_strangers_whatever_the_settings_s
     assert address.make(link).stranger() == f"it is read without credentials ({variable})"
     vouched = remote(address.make(link), tmp_path, trust=Trust(said={place: "owner"}))
     assert vouched.demands() == f"it is read without credentials ({variable})"
+
+
+def test_a_service_that_is_added_says_nothing_and_is_a_strangers_without_credentials(monkeypatch):
+    """As docs/add-a-remote.md adds one: the service names its class of obstore, and nothing of credentials."""
+    pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
+
+    class R2(ObjectService):
+        scheme = "r2"
+        service = "Cloudflare R2"
+        store = "S3Store"
+
+    def opened():
+        return ObjectStorage(R2(), "r2://bucket/x", {"endpoint": "https://account.example"})
+
+    monkeypatch.delenv("AWS_SKIP_SIGNATURE", raising=False)
+    assert opened().stranger() == ""
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "1")
+    assert opened().stranger() == "it is read without credentials (AWS_SKIP_SIGNATURE)"
+
+
+def test_no_kind_of_object_store_is_left_out_above():
+    kinds = {kind.module for kind in address.KINDS if ".objectstore." in kind.module}
+    assert {address.kind_of(place).module for place, _ in UNSIGNED} == kinds
 
 
 UNKNOWN = "who may write to a bucket cannot be asked"

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import random
+import signal
 import subprocess
 import tarfile
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.errors import IntegrityError, UsageError
+from cachekit.remotes import bundle_out
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.bundle import INDEX, Member, Reader, Writer, header, index
 from cachekit.store.record import File, Module, RelativePath
@@ -283,7 +285,7 @@ def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path, alive, writt
 
     maker = Watched(tmp_path / "maker")
     record = warm(maker.session, maker.prepare()).record
-    left = tmp_path / ".x[1].tar.0123abcd.part"
+    left = tmp_path / f".cachekit-export-{'0123abcd' * 4}.part"
     left.write_bytes(written)
     with left.open("rb") as owner:
         if alive:
@@ -291,3 +293,41 @@ def test_what_a_killed_export_left_goes_with_the_next_one(tmp_path, alive, writt
         export_bundle(maker.session, [record], tmp_path / "x[1].tar")
     assert left.exists() == alive
     assert (tmp_path / "x[1].tar").exists()
+
+
+def test_an_export_that_is_killed_leaves_nothing_after_one_of_another_name(tmp_path):
+    """Dated names would else leak a whole bundle at each kill."""
+    maker = Watched(tmp_path / "maker")
+    record = warm(maker.session, maker.prepare()).record
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    killed = os.fork()
+    if not killed:
+        with bundle_out._opened(folder / "monday.tar") as out:
+            out.write(b"half")
+            out.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(killed, 0)
+    assert len(list(folder.iterdir())) == 1
+    export_bundle(maker.session, [record], folder / "tuesday.tar")
+    assert [path.name for path in folder.iterdir()] == ["tuesday.tar"]
+
+
+def test_an_export_removes_no_file_that_is_not_an_exports(tmp_path, monkeypatch):
+    maker = Watched(tmp_path / "maker")
+    record = warm(maker.session, maker.prepare()).record
+    names = (".x.tar.0123abcd.part", ".cachekit-export-mine.part", f".cachekit-export-{'g' * 32}.part")
+    others = [tmp_path / name for name in names]
+    for path in others:
+        path.write_bytes(b"somebody's")
+    folder = tmp_path / f".cachekit-export-{'0' * 32}.part"
+    folder.mkdir()
+    link = tmp_path / f".cachekit-export-{'1' * 32}.part"
+    link.symlink_to(others[0])
+    export_bundle(maker.session, [record], tmp_path / "x.tar")
+    assert all(path.exists() for path in (*others, folder, link))
+    strangers = tmp_path / f".cachekit-export-{'2' * 32}.part"
+    strangers.write_bytes(b"half")
+    monkeypatch.setattr(bundle_out.os, "geteuid", lambda: strangers.stat().st_uid + 1)
+    bundle_out._sweep(tmp_path)
+    assert strangers.exists()

@@ -82,19 +82,13 @@ def compiles_below(pid: int, proc: Path = process.PROC) -> list[tuple[str, ...]]
 
 def _processes(proc: Path) -> Iterator[Process]:
     for pid in process.numbers(proc):
-        folder = proc / str(pid)
         try:
-            words = process.arguments(pid, proc)
-            comm = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
+            words, comm = process.arguments(pid, proc), process.kernel_name(pid, proc)
         except OSError:
             continue  # it has ended
-        try:
-            uid = folder.stat().st_uid
-        except OSError:
-            uid = -1
         program, uses = _program(comm, words), process.has_loaded(pid, facts.CACHE_LIBRARIES, proc)
         named = _root(pid, proc) if program in facts.COMPILER_PROCESSES else None
-        yield Process(pid, program, uid, words, process.open_files(pid, proc), uses, named)
+        yield Process(pid, program, process.owner(pid, proc), words, process.open_files(pid, proc), uses, named)
 
 
 def _program(comm: str, arguments: tuple[str, ...]) -> str:

@@ -30,7 +30,6 @@ class Azure(ObjectService):
     name = r"[a-z0-9](?:-?[a-z0-9]){2,62}"
     resumes_lists = False
     absent = frozenset({"ContainerNotFound", "ContainerBeingDeleted"})
-    unsigned = "AZURE_SKIP_SIGNATURE"
     needs = "the identity needs the role Storage Blob Data Contributor there"
     check = "check the network, and AZURE_STORAGE_ACCOUNT_NAME"
 

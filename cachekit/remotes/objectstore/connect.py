@@ -21,6 +21,13 @@ LONGEST = timedelta(days=1)  # for a whole request where its pieces are watched 
 UNREACHED = "it cannot be reached"  # the cause where nothing was sent
 _DENIED = {401, 403}
 _BUSY = {429, 503}
+# By which variable each class of obstore sends no credentials. The memory of this process asks for none.
+_UNSIGNED = {
+    "S3Store": "AWS_SKIP_SIGNATURE",
+    "GCSStore": "GOOGLE_SKIP_SIGNATURE",
+    "AzureStore": "AZURE_SKIP_SIGNATURE",
+    "MemoryStore": "",
+}
 _KINDS_OF_FAILURE = {"Connect": UNREACHED, "Timeout": "no answer in time"}
 
 
@@ -53,7 +60,6 @@ class ObjectService:
         name: A regular expression for the names of its holders.
         resumes_lists: The server begins a listing after a name; elsewhere all that is before is listed too.
         absent: Its codes for a holder that is not there.
-        unsigned: The variable by which obstore sends no credentials; empty where there is none.
         needs: What a user's credentials must allow, for a hint.
         check: What to check where it cannot be reached, for a hint.
     """
@@ -65,9 +71,16 @@ class ObjectService:
     name = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
     resumes_lists = True
     absent = frozenset({"NoSuchBucket"})
-    unsigned = ""
     needs = ""
     check = "check the network"
+
+    @property
+    def unsigned(self) -> str:
+        """The variable by which obstore sends no credentials; empty where none are asked for.
+
+        It follows from `store`, so that no service forgets it: what is read without credentials is a stranger's.
+        """
+        return _UNSIGNED[self.store]
 
     def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
         """Settings for obstore that it does not find in the environment itself.

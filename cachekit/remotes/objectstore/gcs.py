@@ -21,7 +21,6 @@ class GCS(ObjectService):
     scheme = "gs"
     service = "Google Cloud Storage"
     store = "GCSStore"
-    unsigned = "GOOGLE_SKIP_SIGNATURE"
     needs = "the account needs storage.objects.get, .create, .delete and .list there (roles/storage.objectUser)"
     check = "check the network, and GOOGLE_APPLICATION_CREDENTIALS"
 

@@ -29,7 +29,6 @@ class S3(ObjectService):
     service = "S3"
     store = "S3Store"
     name = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
-    unsigned = "AWS_SKIP_SIGNATURE"
     needs = "the credentials need s3:GetObject, s3:PutObject and s3:ListBucket there"
     check = "check the network, AWS_ENDPOINT_URL, AWS_REGION and AWS_PROFILE"
 

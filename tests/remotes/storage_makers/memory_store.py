@@ -18,6 +18,7 @@ class InMemory(ObjectService):
 
     scheme = "memory"
     service = "memory"
+    store = "MemoryStore"
 
     def __init__(self, store) -> None:
         self._store = store
