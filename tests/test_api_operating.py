@@ -170,6 +170,8 @@ def test_gc_within_limits_as_numbers_and_as_words(command, stored, home):
 def test_pins_hold_until_they_are_let_go(stored, home, name):
     recipe = cachekit.load_recipe("tiny.yaml")
     entry = {"record": stored, "recipe": recipe, "file": "tiny.yaml", "digits": stored.key[:9]}[name]
+    (would,) = cachekit.pin(entry, dry_run=True)
+    assert (would.key, would.changed, cachekit.pins()) == (stored.key, True, [])
     (pinned,) = cachekit.pin(entry)
     assert (pinned.key, pinned.recipe) == (stored.key, "tiny.yaml" if name == "file" else "tiny")
     assert (pinned.changed, cachekit.pin(entry)[0].changed) == (True, False)
@@ -178,6 +180,8 @@ def test_pins_hold_until_they_are_let_go(stored, home, name):
     with pytest.raises(cachekit.UsageError, match="pinned"):
         cachekit.rm(entry)
     assert cachekit.records() == [stored]
+    (would,) = cachekit.unpin(entry, dry_run=True)
+    assert (would.changed, [one.key for one in cachekit.pins()]) == (True, [stored.key])
     (let,) = cachekit.unpin(entry)
     assert let.changed
     assert cachekit.rm(entry, dry_run=True)[0].key == stored.key

@@ -97,8 +97,10 @@ class Sharing(Opened):
             done = push_records(opened, records, public=public, replaces=replace, dry_run=dry_run, recheck=recheck)
             return Pushes(dry_run, tuple(done))
 
-    def hub_create(self, repo: str, *, dataset: bool = False, public: bool = False) -> Used:
+    def hub_create(self, repo: str, *, dataset: bool = False, public: bool = False, dry_run: bool = False) -> Used:
         """Make a private cache repo on the Hugging Face Hub, and use it in this directory. `cachekit hub create`.
+
+        A dry run makes and writes nothing.
 
         Raises:
             UsageError: No repo can be called that; it is public already; or `cachekit.toml` names another remote.
@@ -106,10 +108,13 @@ class Sharing(Opened):
         """
         from cachekit.verbs import hub
 
-        return hub.create(repo, Path.cwd(), kind="dataset" if dataset else "model", public=public)
+        kind = "dataset" if dataset else "model"
+        return hub.create(repo, Path.cwd(), kind=kind, public=public, dry_run=dry_run)
 
-    def hub_use(self, repo: str, *, dataset: bool = False, read_only: bool = False) -> Used:
+    def hub_use(self, repo: str, *, dataset: bool = False, read_only: bool = False, dry_run: bool = False) -> Used:
         """Name a cache repo in this directory's `cachekit.toml`. `cachekit hub use`.
+
+        A dry run writes nothing.
 
         Raises:
             UsageError: The file names another one, or cannot be written.
@@ -117,7 +122,8 @@ class Sharing(Opened):
         """
         from cachekit.verbs import hub
 
-        return hub.use(repo, Path.cwd(), kind="dataset" if dataset else "model", may="r" if read_only else "rw")
+        kind, may = "dataset" if dataset else "model", "r" if read_only else "rw"
+        return hub.use(repo, Path.cwd(), kind=kind, may=may, dry_run=dry_run)
 
     def remote_contents(self) -> list[RemoteContents]:
         """How many records each remote holds, by compiler and model. `cachekit hub ls`.

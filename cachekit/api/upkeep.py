@@ -130,10 +130,14 @@ class Upkeep(Opened):
         with self.session(verb="" if dry_run else "rm") as opened:
             return remove(opened, [self._named(entry).key for entry in entries], force=force, dry_run=dry_run)
 
-    def pin(self, *entries: AnyEntry) -> list[Pinned]:
+    def pin(self, *entries: AnyEntry, dry_run: bool = False) -> list[Pinned]:
         """Keep records, whatever limits `gc` has. `cachekit store pin`.
 
         A recipe that is not warm yet keeps what is made for it.
+
+        Args:
+            *entries: The records.
+            dry_run: Only say what would be pinned.
 
         Raises:
             UnknownNameError: Digits fit no record, or several.
@@ -141,10 +145,14 @@ class Upkeep(Opened):
         """
         from cachekit.verbs.pins import pin
 
-        return pin(self.open_store(), [self._named(entry) for entry in entries])
+        return pin(self.open_store(), [self._named(entry) for entry in entries], dry_run=dry_run)
 
-    def unpin(self, *entries: AnyEntry) -> list[Pinned]:
+    def unpin(self, *entries: AnyEntry, dry_run: bool = False) -> list[Pinned]:
         """Let `gc` remove pinned records again. `cachekit store unpin`.
+
+        Args:
+            *entries: The records.
+            dry_run: Only say what would be let go.
 
         Raises:
             UnknownNameError: Digits fit no pin, or several.
@@ -152,7 +160,7 @@ class Upkeep(Opened):
         """
         from cachekit.verbs.pins import unpin
 
-        return unpin(self.open_store(), [self._named(entry) for entry in entries])
+        return unpin(self.open_store(), [self._named(entry) for entry in entries], dry_run=dry_run)
 
     def pins(self) -> list[Pinned]:
         """Every pin, in the order of keys. `cachekit store pin --list`."""

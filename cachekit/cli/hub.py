@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cachekit.cli import out
+from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
@@ -28,24 +28,37 @@ ReadOnly = Annotated[bool, typer.Option("--read-only", help="Read from the repo,
 
 @app.command("create")
 @verb(answers="Used")
-def create(cache: Cache, repo: Repo, dataset: Dataset = False, public: Public = False) -> Shown:
+def create(
+    cache: Cache,
+    repo: Repo,
+    dataset: Dataset = False,
+    public: Public = False,
+    dry_run: options.DryRun = False,
+) -> Shown:
     """Make a private cache repo, and use it in this directory.
 
     Example:  cachekit hub create team/neuron-cache
     """
-    return Shown(cache.hub_create(repo, dataset=dataset, public=public), _human, _url)
+    return Shown(cache.hub_create(repo, dataset=dataset, public=public, dry_run=dry_run), _human, _url)
 
 
 @app.command("use")
 @verb(answers="Used")
-def use(cache: Cache, repo: Repo, dataset: Dataset = False, read_only: ReadOnly = False) -> Shown:
+def use(
+    cache: Cache,
+    repo: Repo,
+    dataset: Dataset = False,
+    read_only: ReadOnly = False,
+    dry_run: options.DryRun = False,
+) -> Shown:
     """Name a cache repo in this directory's cachekit.toml.
 
     A team keeps that file with its code. A repo of somebody else's is only read.
 
     Example:  cachekit hub use team/neuron-cache --read-only
     """
-    return Shown(cache.hub_use(repo, dataset=dataset, read_only=read_only), _human, _url)
+    done = cache.hub_use(repo, dataset=dataset, read_only=read_only, dry_run=dry_run)
+    return Shown(done, _human, _url)
 
 
 @app.command("ls")
@@ -64,9 +77,10 @@ def _url(answer: Used) -> str:
 
 def _human(answer: Used) -> list[str]:
     who = "private" if answer.private else "PUBLIC: anybody can read it"
+    made = "would make" if answer.dry_run else "made"
     lines = [
-        f"{answer.repo}: {'made' if answer.new else 'there already'}, {who}  {answer.url}",
-        f'  {answer.file} has cache = "{answer.cache}"',
+        f"{answer.repo}: {made if answer.new else 'there already'}, {who}  {answer.url}".rstrip(),
+        f'  {answer.file} {"would have" if answer.dry_run else "has"} cache = "{answer.cache}"',
     ]
     if not (answer.owned and answer.private):
         whose = "it is public" if answer.owned else f"this one belongs to {answer.repo.partition('/')[0]}"
@@ -74,7 +88,7 @@ def _human(answer: Used) -> list[str]:
             f"  a compiler cache is code, and {whose}:",
             "  only records that somebody signed whom you trust are used: cachekit trust add NAME KEY",
         ]
-    return [*lines, "  next: cachekit warm RECIPE"]
+    return lines if answer.dry_run else [*lines, "  next: cachekit warm RECIPE"]
 
 
 def _lines(found: list[RemoteContents]) -> str:

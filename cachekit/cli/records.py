@@ -188,6 +188,7 @@ def pin(
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     listing: List = False,
+    dry_run: options.DryRun = False,
 ) -> Shown:
     """Keep a recipe's record, whatever limits `cachekit store gc` has.
 
@@ -204,7 +205,7 @@ def pin(
         raise UsageError("names and --list were both given", hint="leave out one of them")
     if listing:
         return Shown(cache.pins(), pinned_now, keys)
-    return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny)), pinned, keys)
+    return Shown(cache.pin(*options.variants(names, overrides, tiny=tiny), dry_run=dry_run), pinned, keys)
 
 
 def keys(found: list[Pinned]) -> str:
@@ -235,7 +236,8 @@ def pinned(found: list[Pinned]) -> list[str]:
     for one in found:
         name = " ".join(filter(None, [one.key[:12], one.recipe]))
         size = "no record yet: it is kept once it is made" if one.bytes is None else out.size(one.bytes)
-        lines.append(f"{'pinned' if one.changed else 'was pinned already:'} {name}, {size}")
+        did = ("would pin" if one.dry_run else "pinned") if one.changed else "was pinned already:"
+        lines.append(f"{did} {name}, {size}")
     return lines
 
 
@@ -245,17 +247,20 @@ def unpin(
     names: options.RecipesOrKeys,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
+    dry_run: options.DryRun = False,
 ) -> Shown:
     """Let `cachekit store gc` remove a pinned record again.
 
     Example:  cachekit store unpin bert
     """
-    return Shown(cache.unpin(*options.variants(names, overrides, tiny=tiny)), unpinned, keys)
+    return Shown(cache.unpin(*options.variants(names, overrides, tiny=tiny), dry_run=dry_run), unpinned, keys)
 
 
 def unpinned(found: list[Pinned]) -> list[str]:
     """What was let go, for people."""
-    names = (" ".join(filter(None, [one.key[:12], one.recipe])) for one in found)
-    return [
-        f"{'unpinned' if one.changed else 'was not pinned:'} {name}" for name, one in zip(names, found, strict=True)
-    ]
+    lines = []
+    for one in found:
+        name = " ".join(filter(None, [one.key[:12], one.recipe]))
+        did = ("would unpin" if one.dry_run else "unpinned") if one.changed else "was not pinned:"
+        lines.append(f"{did} {name}")
+    return lines

@@ -119,7 +119,10 @@ def of_recipe(answer: Why) -> list[str]:
     if near is None:
         reached = (one.remote for one in answer.looked if one.records or not one.problem)
         asked = " or ".join(["the store", *reached])
-        return out.labelled(f"{name}: ", f"miss; there is no record to compare with in {asked}")
+        lines = out.labelled(f"{name}: ", f"miss; there is no record to compare with in {asked}")
+        for one in answer.looked:
+            lines += out.labelled("", one.untrusted, 2) if one.untrusted else []
+        return lines
     where = "" if near.remote == LOCAL else f" on {near.remote}"
     head = out.labelled(f"{name}: ", f"miss; nearest is {near.key[:16]} ({near.recipe}){where}")
     return [*head, *_changes(answer.changes)]

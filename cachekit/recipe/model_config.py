@@ -15,6 +15,7 @@ from typing import Any
 
 from cachekit import files
 from cachekit.errors import RecipeError
+from cachekit.text import cause_of
 
 LARGEST = 32 << 20  # bytes; names of labels make some configs large
 DEEPEST = 40  # levels; real ones have five
@@ -59,8 +60,12 @@ def read(path: Path) -> dict[str, Any]:
         raise RecipeError(
             f"{path} is not a model config", cause=f"values are nested deeper than {DEEPEST} levels"
         ) from error
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"{path} cannot be read", cause=str(error)) from error
+    except OSError as error:
+        hint = "correct model.path: it names a folder with a config.json that you can read"
+        raise RecipeError(f"{path} cannot be read", cause=cause_of(error), hint=hint) from error
+    except ValueError as error:
+        hint = "copy the model's folder again: its config.json is a file in JSON"
+        raise RecipeError(f"{path} cannot be read", cause=str(error), hint=hint) from error
     if not isinstance(config, dict):
         raise RecipeError(f"{path} is not a model config", cause="expected a JSON object")
     for name, value in config.items():

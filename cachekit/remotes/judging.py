@@ -23,6 +23,7 @@ from cachekit.values import by_value
 if TYPE_CHECKING:
     from cachekit.trust.envelope import Envelope
     from cachekit.trust.policy import Judgement, Policy
+    from cachekit.trust.signer import Signer
     from cachekit.trust.statement import StatedReuse
 
 _NAME = 80  # characters of a stranger's name that are shown
@@ -79,6 +80,18 @@ class Trust(Struct, frozen=True):
             UsageError: A signer's key is none.
         """
         return _policy(self.table)
+
+    def signer(self) -> Signer:
+        """What signs this user's records, where the table names a key.
+
+        Raises:
+            UsageError: The key cannot be used, or is revoked.
+        """
+        from cachekit.trust.signer import signer_of
+
+        found = signer_of(self.table.key)
+        self.table.check_signs(found.key.fingerprint)
+        return found
 
     def asked(self, record: Record, beside: Callable[[Record], Beside], strange: str) -> Refused | None:
         """Why a record of the store may not be used; None where it may, as most: they are this user's by now.

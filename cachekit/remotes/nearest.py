@@ -144,12 +144,14 @@ class Looked(Struct, frozen=True):
         records: Records of this kind that it lists, as far as the listing went.
         compared: Those whose ingredients were compared.
         problem: Why it was not searched to the end; empty where it was.
+        untrusted: Of the nearest record there that may not be used, the reason; empty where there is none.
     """
 
     remote: str
     records: int
     compared: int
     problem: str = ""
+    untrusted: str = ""
 
 
 class Search(Struct, frozen=True):
@@ -206,7 +208,7 @@ def search(
             there.problem = there.problem or error.cause or error.message
             if remotes is not None:
                 remotes.failed(remote, error)
-        looked.append(Looked(remote.name, len(there.listed), there.compared, there.problem))
+        looked.append(Looked(remote.name, len(there.listed), there.compared, there.problem, there.untrusted))
         if there.nearest is not None and there.nearest.nearer(near):
             near = there.nearest
     return Search(near, reuse, tuple(looked), time.monotonic() - begun)

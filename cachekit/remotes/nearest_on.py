@@ -139,6 +139,7 @@ class RemoteSearch:
         listed: Paths of the records that come into question.
         compared: How many of them were compared.
         problem: Why others were not.
+        untrusted: Why the nearest of those that may not be used may not.
     """
 
     def __init__(self, remote: Remote, wanted: Wanted, store: Store, budget: Budget) -> None:
@@ -152,6 +153,7 @@ class RemoteSearch:
         self.listed: set[str] = set()
         self.compared = 0
         self.problem = ""
+        self.untrusted = ""
 
     def look(self) -> None:
         """Search; what was compared before an error counts.
@@ -275,9 +277,13 @@ class RemoteSearch:
                 self.problem = "its nearest records are signed by nobody you trust"
                 return None
             self._judged[one.key] = None
-            with suppress(UntrustedError, DamagedRecordError):
+            try:
                 found = self._remote.find(one.place, anew=True)
                 self._judged[one.key] = Known.of(found.shared.record) if found else None
+            except UntrustedError as error:
+                self.untrusted = self.untrusted or f"{error.message}: {error.cause}"
+            except DamagedRecordError:
+                pass
         return self._judged[one.key]
 
 

@@ -24,7 +24,17 @@ import msgspec
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.store.record import LARGEST, DamagedRecordError, Digest, RelativePath, parse, sealed, serialise, unsealed
+from cachekit.store.record import (
+    LARGEST,
+    DamagedRecordError,
+    Digest,
+    RelativePath,
+    misfit,
+    parse,
+    sealed,
+    serialise,
+    unsealed,
+)
 
 INDEX = "cachekit/v1/bundle.json"
 SCHEMA = 1
@@ -171,7 +181,7 @@ class Reader:
             if index(members) != raw:
                 raise DamagedRecordError("its index is not in canonical form")  # noqa: TRY301
         except (DamagedRecordError, msgspec.ValidationError, ValueError, KeyError, TypeError) as error:
-            raise self.damaged(str(error)) from error
+            raise self.damaged(misfit(error)) from error
         paths = {INDEX, *(member.path for member in members)}
         if len(paths) <= len(members) or any(member.size < 0 for member in members):
             raise self.damaged("its index contradicts itself")

@@ -26,11 +26,11 @@ from cachekit.values import by_value
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
 
-Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_DIGEST = r"^[0-9a-f]{64}\Z"
+_PATH = r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z"
+Digest = Annotated[str, Meta(pattern=_DIGEST)]
 # Names become paths in stores and remotes: no step may be empty or go up, and nothing may be absolute.
-RelativePath = Annotated[
-    str, Meta(min_length=1, max_length=1024, pattern=r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z")
-]
+RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=_PATH)]
 # A step of such a path. Where a record lies is found by its parts, so that `a/b` would be put there and never listed.
 _STEP = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f\x7f-\x9f]{1,1024}")
 
@@ -241,6 +241,17 @@ def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(body)).hexdigest()
 
 
+def misfit(error: Exception) -> str:
+    """What is wrong with a document, in words: where a path or a digest is none, msgspec shows a pattern."""
+    said = str(error)
+    for pattern, words in (
+        (_PATH, "a relative path without `.` and `..`"),
+        (_DIGEST, "a SHA-256 in hexadecimal digits"),
+    ):
+        said = said.replace(f"`str` matching regex {pattern!r}", words)
+    return said
+
+
 def unsealed(name: str, document: Mapping[str, Any]) -> Any:
     """The body of such a document.
 
@@ -316,7 +327,7 @@ def from_document(document: dict[str, Any]) -> Record | None:
     except DamagedRecordError:
         raise
     except (msgspec.ValidationError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedRecordError(f"not a record: {error}") from error
+        raise DamagedRecordError(f"not a record: {misfit(error)}") from error
     if len({module.name for module in record.modules}) < len(record.modules) or any(
         len({file.path for file in module.files}) < len(module.files) for module in record.modules
     ):

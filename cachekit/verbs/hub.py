@@ -25,10 +25,12 @@ class Used(Answer, frozen=True):
 
     Attributes:
         kind: `model` or `dataset`.
+        url: For people; empty where the repo is not there yet.
         new: The repo was made now.
         owned: It belongs to the token's user, or to an organisation of this user.
         file: The settings that name it.
         cache: What the settings say: the store and the repo, with what may be done in each.
+        dry_run: Nothing was made, and nothing was written.
     """
 
     repo: str
@@ -39,6 +41,7 @@ class Used(Answer, frozen=True):
     owned: bool
     file: Path
     cache: str
+    dry_run: bool = False
 
 
 class RemoteContents(Answer, frozen=True):
@@ -63,10 +66,10 @@ class RemoteRecords(Struct, frozen=True):
     records: int
 
 
-def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
+def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = False) -> Used:
     """Make a cache repo, private unless said otherwise, and name it in `cachekit.toml` of a folder.
 
-    One that is there is used as it is.
+    One that is there is used as it is. A dry run only looks whether it is there, and whether the file can name it.
 
     Raises:
         UsageError: No repo can be called that, or it is there and not as private as asked for; or as `check_settings`,
@@ -74,18 +77,23 @@ def create(repo: str, folder: Path, *, kind: str, public: bool) -> Used:
         RemoteError, AuthError: The Hub cannot be asked, or refuses.
     """
     check_settings(folder / FILE, repo, kind=kind, may="rw")
-    place = setup(ADDRESS).create(repo, kind=kind, private=not public)
+    if dry_run:
+        known = setup(ADDRESS).look(repo, kind=kind)
+        place = known or Repo(repo, kind, "", private=not public, new=True)
+    else:
+        place = setup(ADDRESS).create(repo, kind=kind, private=not public)
     if not place.private and not public:
         raise UsageError(
             f"{repo} is there already, and anybody can read it",
             hint=f"make it private at {place.url}, choose another name, or say --public",
         )
-    may = "rw" if place.owned else "r"
-    return _used(place, write_settings(folder / FILE, place, may), may)
+    return _used(place, folder / FILE, "rw" if place.owned else "r", dry_run=dry_run)
 
 
-def use(repo: str, folder: Path, *, kind: str, may: str) -> Used:
+def use(repo: str, folder: Path, *, kind: str, may: str, dry_run: bool = False) -> Used:
     """Name a cache repo in `cachekit.toml` of a folder; one of somebody else's is only read.
+
+    A dry run looks at the repo and at the file, and writes nothing.
 
     Raises:
         UsageError: The file names another one, or cannot be written.
@@ -97,13 +105,25 @@ def use(repo: str, folder: Path, *, kind: str, may: str) -> Used:
             f"there is no repo {repo}, or this token may not see it",
             hint=f"make it with `cachekit hub create {repo}`, or log in with `hf auth login`",
         )
-    may = may if place.owned else "r"
-    return _used(place, write_settings(folder / FILE, place, may), may)
+    return _used(place, folder / FILE, may if place.owned else "r", dry_run=dry_run)
 
 
-def _used(place: Repo, file: Path, may: str) -> Used:
-    cache = f"local:rw,{NAME}:{may}"
-    return Used(place.repo, place.kind, place.url, place.private, place.new, owned=place.owned, file=file, cache=cache)
+def _used(place: Repo, file: Path, may: str, *, dry_run: bool) -> Used:
+    if dry_run:
+        check_settings(file, place.repo, kind=place.kind, may=may)
+    else:
+        write_settings(file, place, may)
+    return Used(
+        place.repo,
+        place.kind,
+        place.url,
+        place.private,
+        place.new,
+        owned=place.owned,
+        file=file,
+        cache=f"local:rw,{NAME}:{may}",
+        dry_run=dry_run,
+    )
 
 
 def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
@@ -125,14 +145,13 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     return config_files.edited(made, path, ("remotes", NAME), {"url": address}, wanted)
 
 
-def write_settings(path: Path, place: Repo, may: str) -> Path:
+def write_settings(path: Path, place: Repo, may: str) -> None:
     """Add the remote to a settings file, whose other lines stay.
 
     Raises:
         UsageError: As `check_settings`; or it cannot be written.
     """
     config_files.write(path, check_settings(path, place.repo, kind=place.kind, may=may))
-    return path
 
 
 def contents(remotes: Remotes) -> list[RemoteContents]:

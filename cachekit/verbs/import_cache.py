@@ -205,7 +205,7 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
                 return adapter, cache
     except OSError as error:
         raise UsageError(
-            f"{folder} cannot be read", cause=cause_of(error), hint="name the folder of a compiler's cache"
+            f"{folder} cannot be read", cause=cause_of(error), hint="name a bundle, or the folder of a compiler's cache"
         ) from error
     raise UsageError(
         f"{folder} holds no compiler's cache",

@@ -21,7 +21,8 @@ class Pinned(Answer, frozen=True):
         pinned: Since when, in UTC, ISO 8601; empty where that is unknown.
         directory: The compiler's folder of the key's record.
         bytes: Of the key's record; None where the store has none yet.
-        changed: This command made the pin, or took it away.
+        changed: This command made the pin, or took it away; or it would.
+        dry_run: Nothing was written.
     """
 
     key: str
@@ -30,10 +31,11 @@ class Pinned(Answer, frozen=True):
     directory: str
     bytes: int | None
     changed: bool
+    dry_run: bool = False
 
 
-def pin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
-    """Pin keys. One without a record keeps what will be made for it.
+def pin(store: Store, wanted: Sequence[Named], *, dry_run: bool = False) -> list[Pinned]:
+    """Pin keys. One without a record keeps what will be made for it. A dry run only says which would be pinned.
 
     Raises:
         UnknownNameError: Digits fit no record, or several.
@@ -44,13 +46,17 @@ def pin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
     made = []
     for key, recipe in chosen:
         name = recipe or (known[key][0] if key in known else "")
-        fresh = noted.pin(store.layout, store.rwlock, Pin(key, name, time.time()))
-        made.append(_pinned(noted.pinned(store.layout).get(key, Pin(key, name)), known, changed=fresh))
+        if dry_run:
+            fresh = key not in noted.pinned(store.layout)
+        else:
+            fresh = noted.pin(store.layout, store.rwlock, Pin(key, name, time.time()))
+        now = noted.pinned(store.layout).get(key, Pin(key, name))
+        made.append(_pinned(now, known, changed=fresh, dry_run=dry_run))
     return made
 
 
-def unpin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
-    """Let keys go.
+def unpin(store: Store, wanted: Sequence[Named], *, dry_run: bool = False) -> list[Pinned]:
+    """Let keys go. A dry run only says which would be.
 
     Raises:
         UnknownNameError: Digits fit no pin, or several.
@@ -58,10 +64,11 @@ def unpin(store: Store, wanted: Sequence[Named]) -> list[Pinned]:
     """
     known, pins = _records(store), noted.pinned(store.layout)
     chosen = [one.key if one.recipe else _key(one, pins, "pin") for one in wanted]
-    return [
-        _pinned(pins.get(key, Pin(key, one.recipe)), known, changed=noted.unpin(store.layout, key))
-        for key, one in zip(chosen, wanted, strict=True)
-    ]
+    done = []
+    for key, one in zip(chosen, wanted, strict=True):
+        gone = key in pins if dry_run else noted.unpin(store.layout, key)
+        done.append(_pinned(pins.get(key, Pin(key, one.recipe)), known, changed=gone, dry_run=dry_run))
+    return done
 
 
 def pins(store: Store) -> list[Pinned]:
@@ -75,10 +82,10 @@ def _records(store: Store) -> dict[str, tuple[str, str, int]]:
     return {one.key: (one.recipe, one.directory, one.bytes) for one in store.rows()}
 
 
-def _pinned(pin: Pin, known: dict[str, tuple[str, str, int]], *, changed: bool) -> Pinned:
+def _pinned(pin: Pin, known: dict[str, tuple[str, str, int]], *, changed: bool, dry_run: bool = False) -> Pinned:
     _, directory, size = known.get(pin.key, ("", "", None))
     since = datetime.fromtimestamp(pin.since, timezone.utc).isoformat(timespec="seconds") if pin.since else ""
-    return Pinned(pin.key, pin.recipe, since, directory, size, changed)
+    return Pinned(pin.key, pin.recipe, since, directory, size, changed, dry_run)
 
 
 def _key(one: Named, known: Iterable[str], what: str = "record") -> str:

@@ -137,6 +137,8 @@ BAD_INPUT = {
     "a bundle from a pipe": (
         "store import pipe.csv --dry-run", 2, "usage", "pipe.csv cannot be read", "not a regular file", "standard",
     ),
+    "nothing to import": ("store import nofile", 2, "usage", "nofile cannot be read", "No such file", "name a bundle"),
+    "nobody to revoke": ("trust revoke nobody", 2, "usage", "'nobody'", "no signers", "name a key's fingerprint"),
     "a home without a name": ("config --home=", 2, "usage", "--home '' is not usable", "path of a folder", "~/"),
     "no run": ("why --run nope", 2, "unknown-name", "no run is called 'nope'", "", "last"),
     "no last run": ("why --run last", 2, "unknown-name", "no run of warm, train or run", "", "cachekit warm"),

@@ -199,4 +199,5 @@ def test_a_config_that_is_no_regular_file_is_refused_unread(tmp_path, kind):
         os.mkfifo(path)
     with pytest.raises(RecipeError, match="cannot be read") as refused:
         model_config.read(path)
-    assert "not a regular file" in refused.value.cause
+    assert refused.value.cause == "it is not a regular file"
+    assert "model.path" in refused.value.hint

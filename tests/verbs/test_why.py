@@ -109,6 +109,15 @@ def test_without_any_record_it_says_where_it_looked(command, home, machine, shar
     assert asked.split() == f"tiny: miss; there is no record to compare with in the store or {shared}".split()
 
 
+@pytest.mark.feature("T2")
+def test_a_record_nearby_that_is_not_trusted_is_told_of(command, home, machine, shared, tmp_path):
+    share(shared, publish(tmp_path / "other"))
+    shared.chmod(0o777)
+    text = " ".join(command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r").out.split())
+    assert "there is no record to compare with in the store or" in text
+    assert "is not used: it is there, but" in text
+
+
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):
     publish(home, "training.gradient_accumulation_steps=4")
     many = [f"--set=environment.XLA_FLAGS={'--xla_flag ' * 40}", "--set=training.per_device_train_batch_size=32"]
