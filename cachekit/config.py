@@ -309,6 +309,7 @@ def load(
     user_remotes = _read("remotes", *found["remotes"])
     if project := config_files.project_file(cwd or Path.cwd()):
         said = _from_file(*project)
+        config_trust.check_project(project[1].get("trust"), project[0])
         if "trust" in said and found["trust"][1] != "default":
             said["trust"] = _both(found["trust"], said["trust"])
         found |= said

@@ -1,7 +1,7 @@
 """The `[trust]` table of the settings: whose records are used, which no longer are, and what signs one's own.
 
     [trust]
-    key = "~/.ssh/id_ed25519"
+    key = "~/.ssh/id_ed25519"     # in the user's file alone
     salt = ""
     [trust.signers.alice]
     key = "ssh-ed25519 AAAA…"
@@ -12,7 +12,7 @@
     before = "2026-11-01"
 
 The table is only ever read from files of the user and of the project, never from a cache. Unlike other settings it is
-put together from both files: what one revokes, the other does not bring back.
+put together from both files: what one revokes, the other does not bring back. `key` stands in the user's file alone.
 """
 
 from __future__ import annotations
@@ -78,6 +78,20 @@ class TrustTable(Struct, frozen=True):
         """Whether anything is revoked."""
         return bool(self.revoked.keys or self.revoked.records or self.revoked.before)
 
+    def check_signs(self, fingerprint: str) -> None:
+        """See that a key may sign.
+
+        Raises:
+            UsageError: It is revoked: nobody who revoked it would use what it signs.
+        """
+        if fingerprint in self.revoked.keys:
+            raise UsageError(
+                f"the signing key {fingerprint} is revoked",
+                cause="nothing is signed with it",
+                hint=f"make another one (ssh-keygen -t ed25519 -f FILE) and name it: cachekit trust init --key FILE; "
+                f"or set {KEY} to it",
+            )
+
     @property
     def shown(self) -> dict[str, Any]:
         """The table as it may be shown: what nothing sets is left out."""
@@ -132,6 +146,21 @@ def anchored(table: Any, path: Path) -> Any:
     return {**table, "key": str(path.parent / key)}
 
 
+def check_project(table: Any, path: Path) -> None:
+    """See that a project's file does not say what signs: that key's records are believed, and it may be a stranger's.
+
+    Raises:
+        UsageError: It does.
+    """
+    if isinstance(table, dict) and "key" in table:
+        raise UsageError(
+            f"{path}: trust.key is not for a project to say",
+            cause="what that key signed would be used as if you had made it, and the file may be somebody else's",
+            hint=f"remove the line; `cachekit trust init --key FILE` names your key in your own settings, {KEY} "
+            "for one project; to believe a teammate's key: cachekit trust add NAME FILE.pub",
+        )
+
+
 def _check_days(table: Any, path: Path) -> None:
     """See that each signer of a file counts on some day: else the line only ends what other lines say of its key.
 
@@ -154,7 +183,7 @@ def _check_days(table: Any, path: Path) -> None:
 def merged(user: Any, project: Any) -> Any:
     """The tables of the user's file and of the project's as one, which is checked afterwards.
 
-    Of a key, a salt and a signer's name the project's stands; what either revokes is revoked, and of two dates the
+    Of a salt and a signer's name the project's stands; what either revokes is revoked, and of two dates the
     later one counts. Where both name a signer with the same key, it is believed only while both say so. A table of
     the user's that cannot be read stands alone, and is refused: the project's would hide what the user meant to revoke.
     """

@@ -34,7 +34,7 @@ keys = ["{PRINT}", "{PRINT}"]
 records = ["{DIGEST}"]
 before = 2026-11-01T00:00:00Z
 """
-    path = place.write(place.project / "cachekit.toml", text)
+    path = place.write(place.user_file, text)
     loaded = place.load()
     assert loaded.trust == TrustTable(
         "~/.ssh/id_ed25519",
@@ -72,24 +72,38 @@ def test_both_files_count_and_neither_brings_back_what_the_other_revokes(place):
     assert loaded.trust.revoked == RevokedTable((PRINT, OTHER), (DIGEST,), utc(2026, 11, 1))
     (setting,) = (one for one in loaded.settings if one.name == "trust")
     assert setting.origin == f"{project} and {user}"
-    place.write(place.project / "cachekit.toml", toml(trust={**ours, "key": "/ours", "revoked": {}}))
-    assert place.load().trust.key == "/ours"
+    place.write(place.project / "cachekit.toml", toml(trust={**ours, "revoked": {}}))
     assert place.load().trust.revoked == RevokedTable((PRINT,), (), utc(2026, 11, 1))
 
 
 def test_a_relative_key_starts_at_its_file(place):
-    place.write(place.project / "cachekit.toml", toml(trust={"key": "keys/team.pub"}))
-    assert place.load().trust.key == str(place.project / "keys" / "team.pub")
+    place.write(place.user_file, toml(trust={"key": "keys/mine.pub"}))
+    assert place.load().trust.key == str(place.user_file.parent / "keys" / "mine.pub")
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("name", ["cachekit.toml", "pyproject.toml"])
+@pytest.mark.parametrize("key", ["ci.pub", "~/.ssh/id_ed25519", "", 3])
+def test_a_project_does_not_say_what_signs(place, name, key):
+    """What the key signed would be believed, and whoever wrote the project may have its private half."""
+    said = {"trust": {"key": key}} if name == "cachekit.toml" else {"tool.cachekit.trust": {"key": key}}
+    path = place.write(place.project / name, toml(**said))
+    for environ in ({}, {"CACHEKIT_TRUST_KEY": "/mine"}):
+        error = refused(place, **environ)
+        assert error.message == f"{path}: trust.key is not for a project to say"
+        assert "cachekit trust init --key FILE" in error.hint
 
 
 @pytest.mark.parametrize("said", ["/a/key", PRIVATE])
 def test_a_variable_names_the_key_or_is_the_key(place, said):
-    project = place.write(place.project / "cachekit.toml", toml(trust={"key": "other", "salt": "x"}))
+    project = place.write(place.project / "cachekit.toml", toml(trust={"salt": "x"}))
+    place.write(place.user_file, toml(trust={"key": "other"}))
     loaded = place.load(CACHEKIT_TRUST_KEY=said)
     assert (loaded.trust.key, loaded.trust.salt) == (said, "x")
     (setting,) = (one for one in loaded.settings if one.name == "trust")
-    assert setting.origin == f"{project} and environment CACHEKIT_TRUST_KEY"
+    assert setting.origin == f"{project} and {place.user_file} and environment CACHEKIT_TRUST_KEY"
     project.unlink()
+    place.user_file.unlink()
     assert place.load(CACHEKIT_TRUST_KEY=said).trust == TrustTable(said)
 
 
@@ -103,11 +117,18 @@ def test_a_key_in_a_variable_is_never_shown(place):
     assert "secret" not in " ".join(refused(place, CACHEKIT_TRUST_KEY=PRIVATE).lines())
 
 
-def test_a_file_must_not_hold_the_key(place):
-    path = place.write(place.project / "cachekit.toml", f'[trust]\nkey = """{PRIVATE}"""\n')
+@pytest.mark.parametrize("which", ["project", "user"])
+def test_a_file_must_not_hold_the_key(place, which):
+    path = place.user_file if which == "user" else place.project / "cachekit.toml"
+    place.write(path, f'[trust]\nkey = """{PRIVATE}"""\n')
     error = refused(place)
     assert error.message == f"{path}: trust.key holds a private key"
     assert "secret" not in " ".join(error.lines())
+
+
+def test_the_key_is_text(place):
+    place.write(place.user_file, toml(trust={"key": 3}))
+    assert "trust.key must be text" in refused(place).cause
 
 
 @pytest.mark.parametrize(
@@ -115,7 +136,6 @@ def test_a_file_must_not_hold_the_key(place):
     [
         ({"keey": "x"}, "[trust] has no keey; did you mean key?"),
         ({"zzz": "x"}, "there are key, salt, signers, revoked"),
-        ({"key": 3}, "trust.key must be text"),
         ({"salt": 3}, "trust.salt must be text"),
         ({"signers": []}, "expected [trust.signers.NAME] tables"),
         ({"signers": {"alice": LINE}}, "expected a [trust.signers.alice] table"),

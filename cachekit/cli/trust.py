@@ -148,12 +148,17 @@ def check(cache: Cache, remote: RemoteName = "") -> Shown:
 
 def _key(answer: SigningKey) -> list[str]:
     dry = answer.dry_run
-    if answer.made:
+    if answer.hidden_by:
+        lines = [f"{'would name' if dry else 'named'} the key {answer.key}"]
+    elif answer.made:
         lines = [f"{'would make' if dry else 'made'} the signing key {answer.key}"]
     else:
         lines = [f"{'would sign' if dry else 'signs'} with the key {answer.key}"]
     lines += out.labelled("  fingerprint  ", answer.fingerprint) if answer.fingerprint else []
-    lines += out.labelled("  named in     ", f"{answer.file}: what you publish {'would be' if dry else 'is'} signed")
+    then = f"what you publish {'would be' if dry else 'is'} signed"
+    if answer.hidden_by:
+        then = f"but {answer.hidden_by} is set, and as long as it is, the key there signs"
+    lines += out.labelled("  named in     ", f"{answer.file}: {then}")
     if answer.public:
         lines.append(f'  for others   cachekit trust add NAME "{answer.public}"')
     if answer.former:
@@ -175,7 +180,8 @@ def _files(answer: ChangedTrust) -> str:
 
 
 def _listed(answer: Signers) -> list[str]:
-    lines = out.labelled("signs with  ", answer.key or "no key; next: cachekit trust init")
+    withdrawn = f"{answer.key} (revoked: nothing is signed)" if answer.key in answer.revoked_keys else ""
+    lines = out.labelled("signs with  ", withdrawn or answer.key or "no key; next: cachekit trust init")
     width = max((len(one.name) for one in answer.signers), default=0)
     lines += ["signers"] if answer.signers else ["signers     none; next: cachekit trust add NAME KEY"]
     for one in answer.signers:

@@ -145,6 +145,7 @@ def new(
     source: Source = None,
     goal: Goal = None,
     force: Force = False,
+    dry_run: options.DryRun = False,
 ) -> Shown:
     """Turn a command line or another trainer's YAML into a recipe.
 
@@ -163,14 +164,14 @@ def new(
     if goal is not None and goal.exists() and not force:
         raise UsageError(f"{goal} exists already", hint="name another file with --output, or add --force")
     done = api.new_recipe(source or words or ())
-    if goal is not None:
+    if goal is not None and not dry_run:
         try:
             goal.write_text(done.text, encoding="utf-8")
         except OSError as error:
             raise UsageError(
                 f"{goal} cannot be written", cause=cause_of(error), hint="name another file with --output"
             ) from error
-    done = structs.replace(done, path=str(goal or ""))
+    done = structs.replace(done, path=str(goal or ""), dry_run=dry_run)
     notes = [*_grouped("to be done", done.to_do), *_grouped("not carried over", done.not_carried_over)]
     return Shown(done, made, lambda found: found.path or found.recipe.name, notes=tuple(notes))
 
@@ -312,7 +313,8 @@ def made(answer: NewRecipe) -> list[str]:
         return answer.text.rstrip("\n").split("\n")
     left = answer.not_carried_over
     lost = f"{out.count(len(left), 'thing')} not carried over" if left else "everything carried over"
-    lines = [f"{answer.path}: {answer.recipe.task}, {lost}"]
+    would = "would write " if answer.dry_run else ""
+    lines = [f"{would}{answer.path}: {answer.recipe.task}, {lost}"]
     if answer.to_do:
         lines.append(f"  to be done first: {', '.join(note.what for note in answer.to_do)}")
-    return [*lines, f"  next: cachekit plan {answer.path}"]
+    return lines if answer.dry_run else [*lines, f"  next: cachekit plan {answer.path}"]

@@ -62,15 +62,13 @@ class Taken(Struct, frozen=True):
 
     Attributes:
         names: The units' names, sorted.
-        modules: Names of the modules that the units become; empty if only taking them shows it.
         size: The units' bytes.
-        harvest: The modules; None if nothing was taken, or only looked at.
+        harvest: The modules that the units become; None if there are none. Only a workspace gets their files.
         left: Units that turned out unfit.
         unknown: Other paths among the units' files, and what they are.
     """
 
     names: tuple[str, ...]
-    modules: tuple[str, ...]
     size: int
     harvest: Harvest | None = None
     left: tuple[Unfit, ...] = ()

@@ -98,14 +98,14 @@ class TreeCompiler(Compiler):
         return ComparedBuilds.of(before, after, alike)
 
 
-def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path, opener: Opener = os.open) -> Harvest:
+def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path | None, opener: Opener = os.open) -> Harvest:
     """Pack files of a tree, named relative to it, into one archive.
 
     Args:
         tree: The tree.
         names: The files.
         folder: The module's folder in the store and on remotes.
-        workspace: A private folder for the archive.
+        workspace: A private folder for the archive; without one it is only measured.
         opener: Opens the files.
 
     Raises:
@@ -113,7 +113,7 @@ def pack(tree: Path, names: Iterable[str], folder: str, workspace: Path, opener:
     """
     from cachekit.store import archive
 
-    unnamed = workspace / "archive.tar"
+    unnamed = workspace / "archive.tar" if workspace else Path(os.devnull)
     with unnamed.open("wb") as target:
         sha256, size = archive.pack(tree, names, target, opener)
     module = Module(f"{folder}/{sha256}.tar", (File(f"{sha256}.tar", size, sha256),))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -144,6 +144,50 @@ def links_of(config: Config) -> tuple[Link, ...]:
         UsageError: See `parse`.
     """
     return parse(config.cache, config.remotes, config.user_remotes)[1:]
+
+
+def asked_of_folder(folder: Path, config: Config) -> Mode | Literal[""]:
+    """The most that the tables ask of a remote that a folder is, or lies in; empty where they say nothing.
+
+    A table counts whether or not the list names its remote, and however the folder is spelled.
+
+    Raises:
+        UsageError: A table says a word of trust that is none.
+    """
+    around = {str(one) for path in (os.path.realpath(folder), os.path.abspath(folder)) for one in _up(path)}  # noqa: PTH100
+    asked = [
+        _asked(name, table, config.user_remotes)
+        for name, table in config.remotes.items()
+        if _is_one_of(str(table["url"]), around, look="trust" in table)
+    ]
+    for name, table in config.user_remotes.items():
+        if (word := _trust(name, table)) and _is_one_of(str(table["url"]), around, look=True):
+            asked.append(word)
+    return max(asked, key=ASKS.index, default="")
+
+
+def _up(path: str) -> Iterator[Path]:
+    """A folder, and those above it."""
+    yield Path(path)
+    yield from Path(path).parents
+
+
+def _is_one_of(address: str, folders: Collection[str], *, look: bool) -> bool:
+    """Whether an address is a spelling of one of these folders; `look` as in `_is_same`."""
+    kind, first = kind_of(address), _folder(address)
+    if kind is None or kind.network:
+        return False
+    if any(_is_same(address, one, look=False) for one in folders):
+        return True
+
+    def found() -> bool:
+        there = Path(first).stat()
+        return any(os.path.samestat(there, Path(one).stat()) for one in folders if Path(one).exists())
+
+    try:
+        return look and Calls(first).run(found, Limits().connect, "look at")
+    except (OSError, RemoteError):
+        return False
 
 
 def parse(entries: Sequence[str], tables: Tables, user: Tables | None = None) -> tuple[Link, ...]:

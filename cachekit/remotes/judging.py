@@ -14,15 +14,17 @@ from msgspec import Struct, structs
 
 from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UntrustedError
-from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin
+from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, reused_modules
 from cachekit.store.record import Record
 from cachekit.store.refusal import Refused
 from cachekit.text import one_line
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
+    from cachekit.store import Store
     from cachekit.trust.envelope import Envelope
     from cachekit.trust.policy import Judgement, Policy
+    from cachekit.trust.signer import Signer
     from cachekit.trust.statement import StatedReuse
 
 _NAME = 80  # characters of a stranger's name that are shown
@@ -67,6 +69,11 @@ class Trust(Struct, frozen=True):
             return "signed" if "signed" in {self.only, self.said.get(remote)} else "owner"
         return "all" if self.everything else self.said.get(remote, "owner")
 
+    @property
+    def signs(self) -> str:
+        """Who asks for signatures everywhere: a sentence for people."""
+        return "--trust asks for signatures" if self.only == "signed" else "the settings ask for signatures"
+
     def vouches(self, remote: str) -> bool:
         """Whether the settings say that only this user's own people can write there."""
         return self.said.get(remote) == "owner"
@@ -79,6 +86,18 @@ class Trust(Struct, frozen=True):
             UsageError: A signer's key is none.
         """
         return _policy(self.table)
+
+    def signer(self) -> Signer:
+        """What signs this user's records, where the table names a key.
+
+        Raises:
+            UsageError: The key cannot be used, or is revoked.
+        """
+        from cachekit.trust.signer import signer_of
+
+        found = signer_of(self.table.key)
+        self.table.check_signs(found.key.fingerprint)
+        return found
 
     def asked(self, record: Record, beside: Callable[[Record], Beside], strange: str) -> Refused | None:
         """Why a record of the store may not be used; None where it may, as most: they are this user's by now.
@@ -168,6 +187,29 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
         reused = dict.fromkeys(one for _, statement in found for one in statement.predicate.reused)
         origin = structs.replace(origin, signers=keys, reused=_reused(origin.remote, origin.how, reused))
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
+
+
+def beside_found(store: Store, record: Record, origin: Origin) -> Beside:
+    """What the store keeps beside a record of bare modules: what it knows of them already is not forgotten.
+
+    Args:
+        store: The store.
+        record: The record that they become.
+        origin: What the place says where they lay.
+
+    Raises:
+        UntrustedError: The settings do not let one of them be used, from wherever it comes.
+    """
+    known = store.refusal.known(record)
+    for other, beside in known:
+        if refused := store.refusal.judged_found(other, beside):
+            name = next(reused_modules(record, other)).name
+            raise UntrustedError(
+                f"{origin.remote} is not used: it holds {name}, which is of the record {other.key[:12]}",
+                cause=f"that record is {refused.reason}",
+                hint=f"{_CODE}: remove {name} there, and take the rest",
+            )
+    return store.origins.found(origin, known)
 
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:

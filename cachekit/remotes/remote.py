@@ -131,7 +131,7 @@ class Remote:
         if mode == "all":
             return ""
         if mode == "signed":
-            return "--trust asks for signatures" if self.trust.only == "signed" else "the settings ask for signatures"
+            return self.trust.signs
         if self._demands is None:
             self.revision()  # which tells most of it
             with self.call() as storage:

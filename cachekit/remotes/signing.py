@@ -22,6 +22,7 @@ from cachekit.values import by_value
 if TYPE_CHECKING:
     from cachekit.remotes.remote import Remote
     from cachekit.trust.envelope import Envelope
+    from cachekit.trust.signer import Signer
 
 
 class ToSign(Struct, frozen=True):
@@ -103,11 +104,10 @@ class Signing:
             exists: There is such a document.
 
         Raises:
-            UsageError: The user's key cannot be used.
+            UsageError: The user's key cannot be used, or is revoked.
             RemoteError, AuthError: The remote fails.
         """
         from cachekit.trust import envelope
-        from cachekit.trust.signer import key_of
         from cachekit.trust.statement import holding
 
         record, beside = todo.record, todo.beside
@@ -124,10 +124,12 @@ class Signing:
             except envelope.MalformedError:
                 pass
         wanted = [] if todo.reused else list(envelopes_of(beside))
-        if self._signs(beside) and (todo.fresh or not any(holding(record, found, key_of(self._trust.table.key)))):
-            if self._dry_run:
-                return Write(path, b"", token), b""
-            wanted.append(self._own(todo))
+        if self._signs(beside):
+            signer = self._trust.signer()
+            if todo.fresh or not any(holding(record, found, signer.key)):
+                if self._dry_run:
+                    return Write(path, b"", token), b""
+                wanted.append(self._own(todo, signer))
         if all(one in found for one in wanted):
             return None, raw
         raw = envelope.encode(envelope.union(wanted, found))  # the oldest are left out first
@@ -136,13 +138,12 @@ class Signing:
     def _signs(self, beside: Beside) -> bool:
         return bool(self._trust.table.key) and beside.origin.how == "here"
 
-    def _own(self, todo: ToSign) -> Envelope:
-        from cachekit.trust.signer import signer_of
+    def _own(self, todo: ToSign, signer: Signer) -> Envelope:
         from cachekit.trust.statement import sign
 
         digest = todo.record.digest
         if digest not in self._made:
             origin = todo.beside.origin
             origin = structs.replace(origin, reused=tuple(dict.fromkeys((*origin.reused, *todo.reused))))
-            self._made[digest] = sign(todo.record, signer_of(self._trust.table.key), origin)
+            self._made[digest] = sign(todo.record, signer, origin)
         return self._made[digest]

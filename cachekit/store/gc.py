@@ -19,7 +19,7 @@ from cachekit.store import staying, uses
 from cachekit.store.garbage import Garbage, garbage, origins, quarantined, record_of, size_of, unfinished
 from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
-from cachekit.store.index_rows import DIGEST, IndexRow
+from cachekit.store.index_rows import DIGEST
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
@@ -47,7 +47,7 @@ class Keep(Struct, frozen=True):
     compiler: str = ""
 
 
-class GoneFile(Struct, frozen=True, omit_defaults=True):
+class GoneFile(Struct, frozen=True, omit_defaults=True, gc=False):
     """A file or folder that goes: its path below the store's folder where it lies in that, and why."""
 
     path: str
@@ -55,7 +55,7 @@ class GoneFile(Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class GoneRecord(Struct, frozen=True):
+class GoneRecord(Struct, frozen=True, gc=False):
     """A record that goes, with its files; `last_used` is UTC, ISO 8601."""
 
     key: str
@@ -118,26 +118,30 @@ def gc(store: Store, cache_dirs: Path, keep: Keep, *, dry_run: bool = False) -> 
         WaitedTooLongError: Others publish all the time.
     """
     start = time.monotonic()
-    first = last = _Plan(store, cache_dirs, keep)
+    layout = store.layout
+    first = last = _Plan(store, cache_dirs, keep, dry_run=dry_run)
     if dry_run:
-        removed = Removed(first.records, {one.path: one.size for one in first.garbage} | first.orphans)
-        reasons, after = first.reasons(), first.after
+        removed = Removed(files={str(one.path): one.size for one in first.garbage})
+        removed.files |= {str(layout.blob(digest)): size for digest, size in first.orphans.items()}
+        reasons, after, records = first.reasons(), first.after, tuple(first.told)
     else:
         remover = Remover(store, tell=lambda count: store.journal.show("gc.removing", files=count))
         removed, reasons = remover.removed, {}
         for _ in range(ROUNDS):
             reasons |= last.reasons()
             remover.garbage(last.garbage)
-            remover.blobs([path.name for path in last.orphans])
-            remover.records([victim for victim, _ in last.records])
+            remover.blobs([*last.orphans])
+            remover.records(last.victims)
             last = _Plan(store, cache_dirs, keep)
             if keep.max_size is None or last.before <= keep.max_size or last.is_empty:
                 break
         after = last.before
         if removed.records:
             store.index.tidy()
-    records = tuple(first.record(*one) for one in removed.records)
-    files = first.files(removed.files, reasons)
+        records = tuple(_told(layout, *one) for one in removed.records)
+    files = tuple(
+        GoneFile(below(layout, path), size, reasons.get(path, "of no record")) for path, size in removed.files.items()
+    )
     done = Collected(
         dry_run=dry_run,
         records=records,
@@ -164,33 +168,42 @@ def gc(store: Store, cache_dirs: Path, keep: Keep, *, dry_run: bool = False) -> 
 class _Plan:
     """What goes, decided at one moment.
 
+    Of many records no more is held than is asked for: what goes, or what is told of it.
+
     Attributes:
         garbage: Garbage that goes.
-        orphans: Blobs that no record names and no process uses, by path, with sizes.
-        records: Records that go, each with its files and their sizes.
+        orphans: Blobs that no record names and no process uses, by digest, with sizes.
+        victims: Records that go, where they are to be removed.
+        told: And where they are only to be told.
         before: Bytes of the store.
         after: And when all of that is gone.
         pinned: Bytes of the records that stay because they are pinned.
         used: And because somebody uses them now.
     """
 
-    def __init__(self, store: Store, cache_dirs: Path, keep: Keep) -> None:
+    def __init__(self, store: Store, cache_dirs: Path, keep: Keep, *, dry_run: bool = False) -> None:
         self._layout = layout = store.layout
         self._keep = keep
         self._now = time.time()
         self._pins = frozenset(pinned(layout))
         self._used_now = used_now(layout)
-        index = store.refresh(exact=True)
+        self._index = index = store.refresh(exact=True)
         check_readable(index, layout)
-        rows = list(index.rows(flawed=True))
-        self._places = {row.place for row in rows}
-        self.garbage = garbage(layout, cache_dirs, {row.key for row in rows} | self._pins)
-        self.orphans: dict[Path, int] = {}
-        self.before = sum(row.size for row in rows)
+        keys, pinned_rows, used_rows = set(self._pins), list[int](), list[int]()
+        self.before = 0
+        for row in index.rows(flawed=True):
+            keys.add(row.key)
+            self.before += row.size
+            if row.key in self._pins:
+                pinned_rows.append(row.id)
+            elif row.key in self._used_now.keys:
+                used_rows.append(row.id)
+        self.garbage = garbage(layout, cache_dirs, keys)
+        del keys
+        self.orphans: dict[str, int] = {}
         for found in scanned(layout, index):
             self.before += sum(found.blobs.values()) + sum(found.unknown.values())
-            own = {layout.blob(one): of for one, of in found.orphans.items() if one not in self._used_now.blobs}
-            self.orphans |= own
+            self.orphans |= {one: of for one, of in found.orphans.items() if one not in self._used_now.blobs}
         self.before += sum(size for path, size in origins(layout) if record_of(layout, path).exists())
         gone = {one.path for one in self.garbage}
         self.before += sum(size_of(path) for path in staying.paths(layout) if path not in gone)
@@ -199,49 +212,29 @@ class _Plan:
         self.before += sum(one.size for one in self.garbage if one.path.parent not in apart)
         self.after = self.before - sum(one.size for one in self.garbage) - sum(self.orphans.values())
         self._press()
-        self.records = list(self._choose(index, rows))
-        going = {victim.row.id for victim, _ in self.records}
-        stay = [row for row in rows if row.id not in going]
-        self.pinned = _bytes(layout, index, (row for row in stay if row.key in self._pins))
-        self.used = _bytes(layout, index, (row for row in stay if row.key in self._used_now.keys - self._pins))
+        self.victims: list[Victim] = []
+        self.told: list[GoneRecord] = []
+        for victim, files in self._choose():
+            if dry_run:
+                self.told.append(_told(layout, victim, files))
+            else:
+                self.victims.append(victim)
+        self.pinned = _bytes(layout, index, pinned_rows)
+        self.used = _bytes(layout, index, used_rows)
 
     @property
     def is_empty(self) -> bool:
         """Nothing goes."""
-        return not (self.garbage or self.orphans or self.records)
+        return not (self.garbage or self.orphans or self.victims)
 
-    def reasons(self) -> dict[Path, str]:
-        """Why each file that is no record's goes, but for the orphans."""
-        return {one.path: one.why for one in self.garbage}
-
-    def record(self, victim: Victim, own: dict[Path, int]) -> GoneRecord:
-        """A record that went, or would go, with its files, as the answer has it."""
-        row = victim.row
-        return GoneRecord(
-            row.key,
-            row.recipe,
-            row.directory,
-            row.model_type,
-            datetime.fromtimestamp(victim.used, timezone.utc).isoformat(timespec="seconds"),
-            victim.why,
-            sum(own.values()),
-            tuple(GoneFile(self._below(path), size) for path, size in own.items()),
-        )
-
-    def files(self, gone: dict[Path, int], reasons: dict[Path, str]) -> tuple[GoneFile, ...]:
-        """Files of no record that went, or would go, as the answer has them."""
-        return tuple(
-            GoneFile(self._below(path), size, reasons.get(path, "of no record")) for path, size in gone.items()
-        )
+    def reasons(self) -> dict[str, str]:
+        """Why each file that is no record's goes, by path, but for the orphans."""
+        return {str(one.path): one.why for one in self.garbage}
 
     def kept(self, removed: Removed) -> tuple[Stayed, ...]:
         """What was to go and is there still, each once."""
-        found = {victim.row.key: why for victim, why in removed.kept if victim.row.place in self._places}
+        found = {victim.row.key: why for victim, why in removed.kept if self._layout.record(victim.row.place).exists()}
         return tuple(Stayed(key, why) for key, why in found.items())
-
-    def _below(self, path: Path) -> str:
-        home = self._layout.home
-        return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
 
     def _press(self) -> None:
         """Under pressure what was set aside goes before anything of use, the oldest first."""
@@ -257,18 +250,20 @@ class _Plan:
                 self.garbage.append(Garbage(path, size, "beyond the limit, and of no use"))
                 self.after -= size
 
-    def _choose(self, index: Index, rows: Iterable[IndexRow]) -> Iterator[tuple[Victim, dict[Path, int]]]:
+    def _choose(self) -> Iterator[tuple[Victim, dict[str, int]]]:
         """The records that go, each with its files."""
         keep = self._keep
         everything = keep.compiler and keep.max_size is None and keep.max_age is None
-        victims = self._candidates(rows)
-        going = Going(self._layout, index, self._used_now.blobs, [victim.row for victim in victims])
-        for victim in victims:
+        victims = self._candidates(everything=bool(everything) or self._is_beyond())
+        going = Going(self._layout, self._index, self._used_now.blobs, [victim.row.id for victim in victims])
+        victims.reverse()
+        while victims:
+            victim = victims.pop()
             if everything:
                 why = f"of {victim.row.directory}"
-            elif keep.max_age is not None and self._now - victim.used > keep.max_age:
+            elif self._is_old(victim.used):
                 why = "not used for so long"
-            elif keep.max_size is not None and self.after > keep.max_size:
+            elif self._is_beyond():
                 why = "beyond the limit"
             else:
                 continue
@@ -276,25 +271,59 @@ class _Plan:
             self.after -= sum(files.values())
             yield structs.replace(victim, why=why), files
 
-    def _candidates(self, rows: Iterable[IndexRow]) -> list[Victim]:
+    def _is_old(self, used: float) -> bool:
+        return self._keep.max_age is not None and self._now - used > self._keep.max_age
+
+    def _is_beyond(self) -> bool:
+        """Whether what is left is more than may stay."""
+        return self._keep.max_size is not None and self.after > self._keep.max_size
+
+    def _candidates(self, *, everything: bool) -> list[Victim]:
+        """The records that may go, in the order in which they do: all of them, or those that are too old."""
         layout = self._layout
+        if not everything and self._keep.max_age is None:
+            return []
         found = [
-            Victim(row, uses.last(layout, row.key, row.published), "")
-            for row in rows
+            Victim(row, used, "")
+            for row in self._index.rows(flawed=True)
             if (row.usable or row.flaw)  # not a later cachekit's
             and row.key not in self._pins
             and row.key not in self._used_now.keys
             and fits(row.directory, self._keep.compiler)
+            and (self._is_old(used := uses.last(layout, row.key, row.published)) or everything)
         ]
         pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet
-        return sorted(found, key=lambda victim: (victim.row.key in pending, victim.used, victim.row.place))
+        found.sort(key=lambda victim: (victim.row.key in pending, victim.used))  # those alike stay in order of paths
+        return found
+
+
+def _told(layout: Layout, victim: Victim, files: dict[str, int]) -> GoneRecord:
+    """A record that went, or would go, with its files, as the answer has it."""
+    row = victim.row
+    return GoneRecord(
+        row.key,
+        row.recipe,
+        row.directory,
+        row.model_type,
+        datetime.fromtimestamp(victim.used, timezone.utc).isoformat(timespec="seconds"),
+        victim.why,
+        sum(files.values()),
+        tuple([GoneFile(below(layout, path), size) for path, size in files.items()]),
+    )
+
+
+def below(layout: Layout, path: str) -> str:
+    """A path as answers have it: below the store's folder where it lies in that."""
+    return path.removeprefix(f"{layout.home}{os.sep}")
 
 
 def fits(directory: str, pattern: str) -> bool:
     """Whether a compiler's folder, its version, or that without its commit, fits a pattern; all fit none."""
+    if not pattern:
+        return True
     version = directory.partition("-")[2]
     names = {directory, version, directory.partition("+")[0], version.partition("+")[0]}
-    return not pattern or any(fnmatchcase(name, pattern) for name in names)
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 class ScannedBlobs(Struct, frozen=True):
@@ -329,8 +358,9 @@ def scanned(layout: Layout, index: Index) -> Iterator[ScannedBlobs]:
         yield ScannedBlobs(found, {digest: size for digest, size in found.items() if digest not in named}, unknown)
 
 
-def _bytes(layout: Layout, index: Index, rows: Iterable[IndexRow]) -> int:
-    named = index.named_by(row.id for row in rows)
+def _bytes(layout: Layout, index: Index, rows: Iterable[int]) -> int:
+    """Of the blobs that records name, by the numbers of their rows."""
+    named = index.named_by(rows)
     total = 0
     for digest in {digest for digests in named.values() for digest in digests}:
         try:

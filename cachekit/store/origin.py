@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.store.layout import Layout
-from cachekit.store.record import Digest, Record
+from cachekit.store.record import Digest, Module, Record
 
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
 # signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
@@ -121,6 +121,20 @@ class Origins:
             found += others if first.how == "here" else [first, *others]  # this key's own earlier state is no reuse
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE
 
+    def found(self, origin: Origin, known: Iterable[tuple[Record, Beside]]) -> Beside:
+        """What belongs beside modules that were found in a folder: what is known of them is not forgotten.
+
+        Args:
+            origin: What the folder itself says.
+            known: The records that have them, and where those came from.
+        """
+        elsewhere = [(other, beside) for other, beside in known if beside != MADE_HERE]
+        reused = [one for other, beside in elsewhere for one in self._chain(other, beside)]
+        signed = next((beside.origin for _, beside in elsewhere if beside.origin.how == "signed"), None)
+        if signed and origin.how == "owner":  # one of its signers is needed still
+            origin = structs.replace(origin, remote=signed.remote, how="signed", signers=signed.signers)
+        return Beside(structs.replace(origin, reused=tuple(dict.fromkeys(reused))))
+
     def note(self, record: Record, beside: Beside, before: Record | None) -> bytes:
         """The note to write before the record is: what it replaces keeps its own until it is replaced.
 
@@ -141,9 +155,14 @@ class Origins:
 
 
 def reuses(record: Record, other: Record) -> bool:
-    """Whether a record has something in it that was compiled for another one.
+    """Whether a record has something in it that was compiled for another one."""
+    return any(True for _ in reused_modules(record, other))
+
+
+def reused_modules(record: Record, other: Record) -> Iterator[Module]:
+    """The modules of another record that a record has in it.
 
     A module is known again by its largest file: the small ones, its flags and marks, are alike in many.
     """
     mine = {file.sha256 for file in record.files}
-    return any(max(module.files, key=lambda file: file.size).sha256 in mine for module in other.modules)
+    return (module for module in other.modules if max(module.files, key=lambda file: file.size).sha256 in mine)

@@ -19,7 +19,7 @@ from cachekit import files
 from cachekit.events import Journal, bypass
 from cachekit.store import access, staying
 from cachekit.store.layout import Layout, Place
-from cachekit.store.origin import MADE_HERE, Beside, Origins
+from cachekit.store.origin import MADE_HERE, Beside, Origins, reuses
 from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import DamagedRecordError, File, Record, decode, file_path
 
@@ -119,6 +119,18 @@ class Refusal:
             staying.forget(self._layout, tree, record)
         return gone
 
+    def known(self, record: Record) -> list[tuple[Record, Beside]]:
+        """The records that have modules of one which was found without a word of where it came from.
+
+        They are noted of some folder, or were set aside; each with what is kept beside it.
+        """
+        aside = [(other, self._origins.of(other)) for other in self._aside() if reuses(record, other)]
+        return [*staying.reused(self._layout, record), *aside]
+
+    def judged_found(self, record: Record, beside: Beside) -> Refused | None:
+        """Why one of `known` is not to be used; None where it is."""
+        return self._asked(record, partial(_said, beside), "") if self._asked else None
+
     def _from_elsewhere(self, tree: Path, place: Place) -> Iterator[Record]:
         """The records of a key that came from elsewhere, or reuse such: that of the store, and those of before."""
         with suppress(OSError, DamagedRecordError):
@@ -133,14 +145,19 @@ class Refusal:
         """The records in quarantine, and those noted of a folder, that are revoked, or reuse what is."""
         for _, one in staying.noted(self._layout):
             record = one.record if one.tree == str(tree) else None
-            refused = self._asked(record, partial(_said, one.beside), "") if record and self._asked else None
+            refused = self.judged_found(record, one.beside) if record else None
             if record and refused and refused.revoked:
                 yield record
+        for record in self._aside():
+            refused = self.judged_found(record, self._origins.of(record))
+            if refused and refused.revoked:
+                yield record
+
+    def _aside(self) -> Iterator[Record]:
+        """The records in quarantine that can be read."""
         for path in self._layout.quarantine.glob("*.json"):
             with suppress(OSError, DamagedRecordError):
-                record = decode(files.read(path))
-                refused = self._asked(record, self._origins.of, "") if record and self._asked else None
-                if record and refused and refused.revoked:
+                if (record := decode(files.read(path))) is not None:
                     yield record
 
     def _strange(self, path: Path, raw: bytes) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +25,7 @@ from cachekit.store.garbage import Garbage, is_free, record_of
 from cachekit.store.in_use import UsedNow, used_now
 from cachekit.store.index import Index
 from cachekit.store.index_rows import IndexRow
-from cachekit.store.layout import Layout, Place
+from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.rwlock import OFTEN
 from cachekit.store.scratch import sweep
@@ -57,13 +57,13 @@ class Removed(Struct):
     """What went.
 
     Attributes:
-        records: Each with its files and their sizes: the record, small notes, blobs that nobody else names.
-        files: Everything else, with sizes.
+        records: Each with its files by path, and their sizes: the record, small notes, blobs that nobody else names.
+        files: Everything else by path, with sizes.
         kept: What was to go and stayed, with the reason.
     """
 
-    records: list[tuple[Victim, dict[Path, int]]] = field(default_factory=list)
-    files: dict[Path, int] = field(default_factory=dict)
+    records: list[tuple[Victim, dict[str, int]]] = field(default_factory=list)
+    files: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Victim, str]] = field(default_factory=list)
 
 
@@ -74,27 +74,45 @@ class Going:
         layout: The store's paths.
         index: What the records name.
         in_use: Digests of blobs that stay all the same.
-        rows: The records that may go, in the order in which they do.
+        rows: The numbers of the rows of the records that may go, in the order in which they do.
     """
 
-    def __init__(self, layout: Layout, index: Index, in_use: Collection[str], rows: Sequence[IndexRow]) -> None:
+    def __init__(self, layout: Layout, index: Index, in_use: Collection[str], rows: Sequence[int]) -> None:
         self._layout = layout
         self._index = index
         self._in_use = in_use
         self._rows = rows
-        self._places = {row.id: place for place, row in enumerate(rows)}
+        self._next = 0  # none before that is asked for again
         self._named: dict[int, list[str]] = {}  # of some of them: as many as are asked for at once
         self._shared = index.shared() if rows else {}
+        self._pending: dict[str, list[str]] = {}  # pushes to be tried again, by key
+        for path in layout.remotes.glob("*/pending/*"):
+            self._pending.setdefault(path.name, []).append(str(path))
 
-    def take(self, row: IndexRow) -> dict[Path, int]:
+    def take(self, row: IndexRow) -> dict[str, int]:
         """Let a record go: its own file, small notes, and the blobs that no other record names by now, with sizes."""
         if row.id not in self._named:
-            start = self._places[row.id]
-            self._named = self._index.named_by(one.id for one in self._rows[start : start + AHEAD])
-        last = [digest for digest in self._named.get(row.id, ()) if self._is_last(digest)]
-        paths = [self._layout.record(row.place), *_notes(self._layout, row.place)]
-        paths += [self._layout.blob(digest) for digest in last if digest not in self._in_use]
-        return dict(_sized(paths))
+            start = self._rows.index(row.id, self._next)
+            self._next = start + AHEAD
+            ahead = self._rows[start : self._next]
+            named = self._index.named_by(ahead)
+            self._named = {one: named.get(one, []) for one in ahead}  # one that names nothing is not asked for again
+        last = [digest for digest in self._named[row.id] if self._is_last(digest)]
+        return dict(_sized(self._paths(row, [digest for digest in last if digest not in self._in_use])))
+
+    def _paths(self, row: IndexRow, blobs: Iterable[str]) -> Iterator[str]:
+        """What goes with a record where it is there, as text: there are several paths for each of many records."""
+        layout, place = self._layout, f"{row.directory}/{row.model_type}/{row.key}.json"
+        yield f"{layout.records}/{place}"
+        yield f"{layout.trust}/{place}"  # where it came from
+        yield f"{layout.used}/{row.key}"
+        yield from self._pending.get(row.key, ())
+        for ending in (".lock", ".record.lock"):
+            lock = f"{layout.locks}/{row.key}{ending}"
+            if os.path.lexists(lock) and is_free(Path(lock)):
+                yield lock
+        for digest in blobs:
+            yield f"{layout.blobs}/{digest[:2]}/{digest}"
 
     def _is_last(self, digest: str) -> bool:
         count = self._shared.get(digest, 1) - 1
@@ -135,14 +153,14 @@ class Remover:
                 named = {digest for first in {one[:2] for one in part} for digest in now.index.named_below(first)}
                 for digest in part:
                     if digest not in named and digest not in now.used.blobs:
-                        self._unlink(self._layout.blob(digest), self.removed.files)
+                        self._unlink(str(self._layout.blob(digest)), self.removed.files)
 
     def garbage(self, found: Sequence[Garbage]) -> None:
         """Remove garbage; raises as `records`."""
         folders = {one.path: one.size for one in found if one.scratch}
         for base in dict.fromkeys(folder.parent for folder in folders):
             for folder in sweep(base):  # their owners' locks are enough, and there may be gigabytes
-                self._gone(folder, folders.get(folder, 0), self.removed.files)
+                self._gone(str(folder), folders.get(folder, 0), self.removed.files)
         for part in _slices([one for one in found if not one.scratch], lambda _: 1):
             with self._alone() as now:
                 for one in part:
@@ -151,7 +169,7 @@ class Remover:
                     if one.lock is not None:
                         self._locked(one.path, one.lock)
                     elif self._is_left(one.path, now):
-                        self._unlink(one.path, self.removed.files)
+                        self._unlink(str(one.path), self.removed.files)
 
     def _is_left(self, path: Path, now: _Now) -> bool:
         """Whether a file is garbage still: a record comes after the note of where that came from."""
@@ -195,11 +213,11 @@ class Remover:
 
     def _take(self, victims: Sequence[Victim], now: _Now) -> None:
         rows = [victim.row for victim in victims]
-        going = Going(self._layout, now.index, now.used.blobs, rows)
-        gone: list[tuple[dict[Path, int], dict[Path, int]]] = []
+        going = Going(self._layout, now.index, now.used.blobs, [row.id for row in rows])
+        gone: list[tuple[dict[str, int], dict[str, int]]] = []
         for victim in victims:
-            wanted, files = going.take(victim.row), dict[Path, int]()
-            self._unlink(self._layout.record(victim.row.place), files)
+            wanted, files = going.take(victim.row), dict[str, int]()
+            self._unlink(str(self._layout.record(victim.row.place)), files)
             self.removed.records.append((victim, files))
             gone.append((wanted, files))
         # Durable before a blob goes: else a power cut could bring records back without their blobs.
@@ -219,23 +237,23 @@ class Remover:
         try:
             handle = hold(lock, os.O_RDONLY)
         except FileNotFoundError:  # a note without a lock
-            self._unlink(path, self.removed.files)
+            self._unlink(str(path), self.removed.files)
             return
         except OSError:
             return
         if handle is not None:
             try:
-                self._unlink(path, self.removed.files)
+                self._unlink(str(path), self.removed.files)
             finally:
                 os.close(handle)
 
-    def _unlink(self, path: Path, files: dict[Path, int]) -> None:
+    def _unlink(self, path: str, files: dict[str, int]) -> None:
         with suppress(FileNotFoundError):
-            size = path.lstat().st_size
-            path.unlink()
+            size = os.lstat(path).st_size
+            os.unlink(path)  # noqa: PTH108 - of many files
             self._gone(path, size, files)
 
-    def _gone(self, path: Path, size: int, files: dict[Path, int]) -> None:
+    def _gone(self, path: str, size: int, files: dict[str, int]) -> None:
         files[path] = size
         self._count += 1
         self._tell(self._count)
@@ -263,17 +281,10 @@ def check_readable(index: Index, layout: Layout) -> None:
             )
 
 
-def _notes(layout: Layout, place: Place) -> list[Path]:
-    """Small files that go with a record: where it came from, its last use, pushes to be tried again, free locks."""
-    key = place.key
-    locks = (layout.locks / f"{key}{ending}" for ending in (".lock", ".record.lock"))
-    return [layout.origin(place), layout.used / key, *layout.remotes.glob(f"*/pending/{key}"), *filter(is_free, locks)]
-
-
-def _sized(paths: Sequence[Path]) -> Iterator[tuple[Path, int]]:
+def _sized(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
     for path in paths:
         with suppress(FileNotFoundError):
-            yield path, path.lstat().st_size
+            yield path, os.lstat(path).st_size
 
 
 class _Now(Struct, frozen=True):

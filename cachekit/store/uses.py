@@ -27,7 +27,7 @@ def note(layout: Layout, key: str) -> None:
 def last(layout: Layout, key: str, published: float) -> float:
     """When a record was used last, in seconds since the epoch: when it was published, where it never was."""
     try:
-        return max((layout.used / key).stat().st_mtime, published)
+        return max(os.stat(f"{layout.used}/{key}").st_mtime, published)  # noqa: PTH116 - of many records
     except OSError:
         return published
 

@@ -6,23 +6,24 @@ Such a cache has no recipe, so its modules become records of their own, one a co
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.foreign import ForeignCache, Taken, Units
-from cachekit.compilers.imported import ingredients_of, known_units, record_of
+from cachekit.compilers.imported import known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.config_trust import Mode
 from cachekit.errors import UsageError
-from cachekit.key.canonical import key_of
 from cachekit.private import Standing, open_judged, standing
-from cachekit.remotes.judging import HINT_FOLDER, refusal
+from cachekit.remotes.address import asked_of_folder
+from cachekit.remotes.judging import HINT_FOLDER, beside_found, refusal
 from cachekit.store import Store
 from cachekit.store.durable import store_error
-from cachekit.store.origin import Beside, Origin
+from cachekit.store.origin import Origin
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.session import Session
@@ -33,7 +34,7 @@ class Group(Struct, frozen=True):
 
     Attributes:
         compiler: Its folder.
-        key: Of the record; empty where nothing was added, or where only taking the modules tells.
+        key: Of the record; empty where nothing was added.
         added: Modules that the store did not have, sorted.
         known: Modules that the store had.
         bytes: Of what was added.
@@ -90,9 +91,13 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     """`import_cache` as one run, whose journal tells of it.
 
     Raises:
-        UntrustedError: Others can write to the folder, and the user does not say to trust them.
+        UntrustedError: Others can write to the folder, and the user does not say to trust them; the settings ask for
+            signatures there; or they revoke what lies there.
     """
-    journal, source = session.journal, Source(folder, "all" if dry_run else session.remotes.trust.mode(str(folder)))
+    trust = session.remotes.trust
+    said = asked_of_folder(folder, session.config)
+    mode = structs.replace(trust, said={str(folder): said} if said else {}).mode(str(folder))
+    journal, source = session.journal, Source(folder, mode, trust.signs)
     tell = lambda event: journal.show(**event)  # noqa: E731
     imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, source=source)
     journal.emit("import.end", **imported.as_dict())
@@ -105,10 +110,11 @@ class Source:
     Args:
         folder: The cache.
         mode: `owner` refuses what others than this user, root and the user's groups can have put there, `signed` all.
+        signs: Who asks for signatures, where `mode` does.
     """
 
-    def __init__(self, folder: Path, mode: Mode) -> None:
-        self._folder, self._mode, self._strange = str(folder), mode, False
+    def __init__(self, folder: Path, mode: Mode, signs: str = "") -> None:
+        self._folder, self._mode, self._signs, self._strange = str(folder), mode, signs, False
 
     @property
     def origin(self) -> Origin:
@@ -137,7 +143,7 @@ class Source:
             UntrustedError: They can, or all is refused.
         """
         if self._mode == "signed":
-            raise refusal(self._folder, "--trust asks for signatures", HINT_FOLDER)
+            raise refusal(self._folder, self._signs, HINT_FOLDER)
         if found.whose == "others":
             self._strange = True
             if self._mode == "owner":
@@ -166,7 +172,8 @@ def import_cache(
 
     Raises:
         UsageError: The folder cannot be read, or holds no cache of a compiler that is known here.
-        UntrustedError: Others can have put a file there. What was taken of another compiler's folder stays.
+        UntrustedError: Others can have put a file there, or the settings revoke one. What was taken of another
+            compiler's folder stays.
         StoreError: The store cannot be written.
     """
     # A path that ends in `.` or `..` would hide that it is a compiler's own folder.
@@ -218,11 +225,7 @@ def _take(
     store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, source: Source, dry_run: bool
 ) -> tuple[Taken, str, int]:
     """What was taken of a group, the key of its record, and bytes."""
-    if dry_run:
-        taken = cache.take(group, None, tell, source.open)
-        key = key_of(ingredients_of(group.directory, taken.modules)) if taken.modules else ""
-        return taken, key, taken.size
-    with store.workspace() as workspace:
+    with nullcontext(None) if dry_run else store.workspace() as workspace:
         try:
             taken = cache.take(group, workspace, tell, source.open)
         except OSError as error:
@@ -230,7 +233,9 @@ def _take(
         if taken.harvest is None:
             return taken, "", 0
         record = record_of(adapter, group.directory, taken.harvest.modules, graphs=len(taken.names))
-        what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
-        tell({"event": "import.storing", **what})
-        store.publish(record, taken.harvest.files, beside=Beside(source.origin))
+        beside = beside_found(store, record, source.origin)
+        if not dry_run:
+            what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
+            tell({"event": "import.storing", **what})
+            store.publish(record, taken.harvest.files, beside=beside)
     return taken, record.key, record.size

@@ -21,12 +21,13 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, IntegrityError, MissError, RemoteError, UsageError
 from cachekit.remotes.fetch import Pulled, fetch
 from cachekit.remotes.fetch_files import Fetched
+from cachekit.remotes.judging import beside_found
 from cachekit.remotes.module_files import ModuleFiles, RefusedError, vouched
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import store_error
-from cachekit.store.origin import Beside, Origin
+from cachekit.store.origin import Origin
 from cachekit.store.partial import sweep as sweep_partials
 from cachekit.store.record import File, Module
 from cachekit.values import Answer
@@ -327,7 +328,7 @@ def _fetch(
                     record,
                     {sha256: file.path for sha256, file in brought.items()},
                     {sha256: file.pieces for sha256, file in brought.items()},
-                    beside=Beside(looked.origin),
+                    beside=beside_found(store, record, looked.origin),
                 )
                 keys[compiler] = record.key
             files.forget()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cachekit.errors import UsageError
 from cachekit.store import pins
-from cachekit.store.gc import GoneFile
+from cachekit.store.gc import GoneFile, below
 from cachekit.store.in_use import used_now
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
@@ -72,7 +72,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
             )
     named = {row.place: index.named(row) for row in rows}
     if dry_run:
-        going = Going(layout, index, now.blobs, rows)
+        going = Going(layout, index, now.blobs, [row.id for row in rows])
         taken = [(row, going.take(row)) for row in rows]
     else:
         remover = Remover(session.store)
@@ -90,8 +90,8 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
     return [
         Deleted(
             row.key, row.recipe, row.directory, row.model_type, dry_run, row.key in pinned, sum(files.values()),
-            sum(max(size, 0) for digest, size in named[row.place].items() if layout.blob(digest) not in files),
-            tuple(GoneFile(str(path.relative_to(layout.home)), size) for path, size in files.items()),
+            sum(max(size, 0) for digest, size in named[row.place].items() if str(layout.blob(digest)) not in files),
+            tuple(GoneFile(below(layout, path), size) for path, size in files.items()),
         )
         for row, files in taken
     ]  # fmt: skip

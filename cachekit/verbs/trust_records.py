@@ -16,7 +16,6 @@ from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
 from cachekit.store.record import Record
 from cachekit.trust import envelope
-from cachekit.trust.signer import key_of, signer_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
 from cachekit.verbs.session import using_store
@@ -99,7 +98,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
         dry_run: Sign nothing.
 
     Raises:
-        UsageError: No key signs, or it cannot be used.
+        UsageError: No key signs, or it cannot be used or is revoked.
         UnknownNameError: Digits fit no record, or several.
         UntrustedError: A record may not be given to others.
         StoreError: The store cannot be written.
@@ -110,7 +109,8 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
     trust, store = session.remotes.trust, session.store
     if not trust.table.key:
         raise UsageError("no key signs what this user publishes", hint="make one: cachekit trust init")
-    own = key_of(trust.table.key)
+    signer = trust.signer()
+    own = signer.key
     done = []
     for record in [find(store, name) for name in names]:
         beside = store.origins.of(record)
@@ -119,7 +119,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
         known = envelopes_of(beside)
         new = not any(holding(record, known, own))
         if new and not dry_run:
-            known = envelope.union([signed(record, signer_of(trust.table.key), beside.origin)], known)
+            known = envelope.union([signed(record, signer, beside.origin)], known)
             store.publish(record, {}, beside=Beside(beside.origin, tuple(envelope.to_document(known)["envelopes"])))
         keys = dict.fromkeys(one.keyid for each in known for one in each.signatures)
         signers = tuple(keys) if own.fingerprint in keys or dry_run else (*keys, own.fingerprint)

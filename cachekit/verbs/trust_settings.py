@@ -38,6 +38,7 @@ class SigningKey(Answer, frozen=True):
         made: The key was made now.
         dry_run: Nothing was written.
         former: What the settings call the key that signed before, which they go on to believe; empty where none did.
+        hidden_by: The variable whose key signs in place of this one, as long as it is set; empty where none is.
     """
 
     key: str
@@ -47,6 +48,7 @@ class SigningKey(Answer, frozen=True):
     made: bool
     dry_run: bool = False
     former: str = ""
+    hidden_by: str = ""
 
 
 class NamedSigner(Struct, frozen=True):
@@ -122,51 +124,63 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     Args:
         config: The settings.
         key: The path of a key that is there: of OpenSSH, without or with its passphrase in an agent. By default the
-            one that the settings name, or a new one beside the user's settings.
+            one that the user's settings name, or a new one beside them.
         dry_run: Write nothing.
 
     Raises:
-        UsageError: The key cannot be used or made, or the settings cannot be written.
+        UsageError: The key cannot be used or made, or is revoked, or the settings cannot be written.
     """
     file = _user_file()
-    path = Path(key or config.trust.key or file.parent / KEY_FILE).expanduser()
-    if not key and config_trust.is_inline(config.trust.key):
+    text = config_files.text_of(file)
+    own = _own_table(file, text)
+    hidden_by = config_trust.KEY if config.trust.key != own.key else ""
+    if not key and hidden_by:
         raise UsageError(
-            f"{config_trust.KEY} holds the signing key already",
+            f"{config_trust.KEY} says which key signs already",
             cause="what is published is signed with it",
-            hint=f"unset {config_trust.KEY}, or use it as it is",
+            hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
+    path = Path(key or own.key or file.parent / KEY_FILE).expanduser()
     new = not path.exists()
     if new and key:
         raise UsageError(f"there is no key file {path}", hint="correct --key, or leave it out: then a new key is made")
     said = {"key": str(path.absolute())}
-    text = config_files.edited(
-        config_files.text_of(file), file, ("trust",), said, f'[trust] with key = "{path.absolute()}"'
-    )
+    text = config_files.edited(text, file, ("trust",), said, f'[trust] with key = "{path.absolute()}"')
     if dry_run and new:
         return SigningKey(str(path), "", "", file, made=True, dry_run=True)
     if new:
         make_key(path, f"{user_name()}@{socket.gethostname()}")
     public = key_of(str(path))
+    config.trust.check_signs(public.fingerprint)
     former = ""
-    if (before := _former(config)) and before != public:
+    before = _former(own)
+    if before and before != public and before.fingerprint not in config.trust.revoked.keys:
         former = f"{YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
         wanted = f'[trust.signers.{former}] with key = "{before.line}"'
         text = config_files.edited(text, file, ("trust", "signers", former), {"key": before.line}, wanted)
     if not dry_run:
         config_files.write(file, text)
-    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former)
+    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by)
 
 
-def _former(config: Config) -> PublicKey | None:
-    """The key that signs so far, unless it is revoked, or named as a signer; None where there is none to be read."""
-    table = config.trust
+def _own_table(file: Path, text: str) -> config_trust.TrustTable:
+    """What the user's own settings say of trust, whatever a project or a variable says."""
+    table = config_files.parse(text, file).get("trust", {})
+    return config_trust.read(config_trust.anchored(table, file))
+
+
+def _former(own: config_trust.TrustTable) -> PublicKey | None:
+    """The key that the user's own settings let sign so far, unless they name it as a signer; None where there is none.
+
+    Args:
+        own: Of the user's own settings: other projects do not see what this one names.
+    """
     try:
-        found = key_of(table.key) if table.key else None
-        named = [public_key(one.key) for one in table.signers.values()]
+        found = key_of(own.key) if own.key else None
+        named = [public_key(one.key) for one in own.signers.values()]
     except (UsageError, ValueError):
         return None
-    return None if found is None or found in named or found.fingerprint in table.revoked.keys else found
+    return None if found in named else found
 
 
 def add(
@@ -315,7 +329,8 @@ def _revoking(file: Path, keys: Sequence[str], records: Sequence[str], before: s
     Raises:
         UsageError: It cannot be read or added to.
     """
-    wanted = f"[trust.revoked] with keys = {keys}, records = {records}, before = {before!r}"
+    asked = {"keys": list(keys), "records": list(records), "before": before}
+    wanted = "[trust.revoked] with " + ", ".join(f"{field} = {value!r}" for field, value in asked.items() if value)
     text, there = _text(file, wanted)
     trust = there.get("trust", {})
     gone = trust.get("revoked", {}) if isinstance(trust, dict) else {}

@@ -325,7 +325,8 @@ class NewRecipe(Answer, frozen=True):
         recipe: What it is read as.
         notes: What could not be carried over, and what somebody must add.
         source: The file, or the command line.
-        path: The file that it was written to; empty where it was not.
+        path: The file that it was written to, or would be; empty where none was named.
+        dry_run: Nothing was written.
     """
 
     text: str
@@ -333,6 +334,7 @@ class NewRecipe(Answer, frozen=True):
     notes: tuple[Note, ...]
     source: str
     path: str = ""
+    dry_run: bool = False
 
     @property
     def to_do(self) -> tuple[Note, ...]:

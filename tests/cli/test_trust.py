@@ -78,8 +78,54 @@ def test_what_the_key_before_signed_is_used_as_before(command, market, home, wor
     assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
     command("trust", "revoke", dry["former"])
     assert "revoked" in command("trust", "check", code=5).out
-    command("trust", "init", "--key", before["key"])
-    assert not command("trust", "init", "--key", new, "--format", "json").json["former"], "a key that was revoked"
+
+
+@pytest.mark.feature("T1")
+def test_the_key_before_is_that_of_the_users_own_settings(command, work, own_settings, monkeypatch):
+    """Whatever a variable says, which holds in one place: what the user's own key signed is believed on."""
+    mine, other, new = (key_file(work, seed, name) for seed, name in enumerate(("mine", "other", "new")))
+    command("trust", "init", "--key", mine)
+    monkeypatch.setenv("CACHEKIT_TRUST_KEY", str(other))
+    refused = the_error(command("trust", "init", code=2))
+    assert refused[1] == "CACHEKIT_TRUST_KEY says which key signs already"
+    assert config_files.read_toml(own_settings) == {"trust": {"key": str(mine)}}
+    told = " ".join(command("trust", "init", "--key", new).out.split())
+    assert f"named the key {new}" in told
+    assert "CACHEKIT_TRUST_KEY is set, and as long as it is, the key there signs" in told
+    assert "what you publish" not in told
+    table = config_files.read_toml(own_settings)["trust"]
+    assert table["key"] == str(new)
+    assert [public_key(one["key"]) for one in table["signers"].values()] == [public_key(line(0))]
+
+
+@pytest.mark.feature("T1")
+def test_a_project_that_names_the_key_before_does_not_keep_it_from_other_projects(command, work, own_settings):
+    (work / "cachekit.toml").write_text(f'[trust.signers.me]\nkey = "{line(0)}"\n')
+    for seed, name in enumerate(("mine", "new")):
+        command("trust", "init", "--key", key_file(work, seed, name))
+    (signer,) = config_files.read_toml(own_settings)["trust"]["signers"].values()
+    assert public_key(signer["key"]) == public_key(line(0))
+
+
+@pytest.mark.feature("T5")
+def test_a_revoked_key_signs_nothing_more(command, market, home, work, own_settings):
+    """Whoever signs again without a word with a key that leaked signs what nobody uses."""
+    record = publish(home)
+    key, fingerprint = key_file(work, 1), public_key(line(1)).fingerprint
+    command("trust", "init", "--key", key)
+    command("trust", "revoke", fingerprint)
+    before = own_settings.read_text()
+    for words in (("init", "--key", key), ("init",), ("sign", record.key[:8])):
+        message, _, hint = the_error(command("trust", *words, code=2))[1:]
+        assert (message, "trust init --key" in hint) == (f"the signing key {fingerprint} is revoked", True)
+    assert own_settings.read_text() == before
+    assert f"{fingerprint} (revoked: nothing is signed)" in " ".join(command("trust", "ls").out.split())
+    assert "is revoked" in command("push", code=2).out
+    assert not [path for path in market.rglob("*") if path.is_file()]
+    new = key_file(work, 2, "new")
+    assert not command("trust", "init", "--key", new, "--format", "json").json["former"], "it is revoked"
+    command("push")
+    assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
 
 
 @pytest.mark.feature("T1")
@@ -206,6 +252,8 @@ def test_a_project_that_cannot_be_written_is_named_and_the_key_is_revoked(comman
     (work / "pyproject.toml").write_text("[tool.cachekit]\nkeep_logs = '2d'\n")
     answer = command("trust", "revoke", "ab" * 32)
     assert "ab" * 32 in own_settings.read_text()
+    assert f"[trust.revoked] with records = ['{'ab' * 32}']" in answer.err
+    assert not re.search("keys =|before =", answer.err), "an empty date is none, and would stop every command"
     assert f"this project's settings are in {work / 'pyproject.toml'}" in answer.err
     assert (work / "pyproject.toml").read_text() == "[tool.cachekit]\nkeep_logs = '2d'\n"
     assert not (work / "cachekit.toml").exists()

@@ -285,7 +285,12 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     assert load_text(command("zoo", "new", "--from", "train.sh").out).task == "text-classification"
     refused = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2)
     assert "exists already" in the_error(refused)[1]
-    command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", "--force")
+    (work / "mine.yaml").write_text("an older one")
+    again = ("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", "--force")
+    assert command(*again, "--dry-run").out.startswith("would write mine.yaml: ")
+    assert (work / "mine.yaml").read_text() == "an older one"
+    command(*again)
+    assert load(work / "mine.yaml").data.config == "mrpc"
 
 
 @pytest.mark.parametrize(

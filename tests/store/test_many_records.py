@@ -1,6 +1,7 @@
 """Stores of many records: who reads them all says so, and who needs not, does not."""
 
 import sys
+import tracemalloc
 
 import pytest
 from msgspec import structs
@@ -9,6 +10,7 @@ from cachekit import config
 from cachekit.cli import progress
 from cachekit.events import Journal
 from cachekit.store import Store, index, index_rows, store
+from cachekit.store.gc import Keep, gc
 from cachekit.store.record import encode
 from cachekit.verbs.session import open_session
 from tests.support.cli_session import publish, publish_record, small_record
@@ -130,3 +132,39 @@ def test_a_folder_without_records_is_no_trouble(tmp_path):
     opened = Store(tmp_path, Journal(None, "test"))
     (opened.layout.records / "inductor-2.13.0" / "bert").mkdir(parents=True)
     assert opened.rows() == []
+
+
+# Removal
+
+
+def test_a_removal_asks_for_what_many_records_name_at_once(home, monkeypatch):
+    made = fill(home, MANY)
+    asked = []
+    plain = index.Index.named_by
+    monkeypatch.setattr(index.Index, "named_by", lambda self, rows: plain(self, asked.append(1) or rows))
+    told = gc(Store(home, Journal(None, "test")), home / "caches", Keep(max_size=0), dry_run=True)
+    assert {one.key for one in told.records} == {record.key for record in made}
+    assert len(asked) < 10
+
+
+def test_where_nothing_is_to_go_no_record_is_held(home, monkeypatch):
+    """So that a small machine looks after a hundred thousand: those of one folder are in memory, and no others."""
+
+    monkeypatch.setattr(index_rows, "SETTLED", -1)  # else records as young as these are read again
+
+    def peak(folders):
+        for number in range(folders):
+            fill(home, 50, directory=f"neuronxcc-2.{number}")
+        here = Store(home, Journal(None, "test"))
+        here.refresh(exact=True)
+        tracemalloc.start()
+        try:
+            told = gc(here, home / "caches", Keep(max_size=1 << 40), dry_run=True)
+            assert told.records == ()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(1)  # which imports what it needs
+    few, many = peak(4), peak(24)
+    assert many - few < 500 * 20 * 50  # bytes

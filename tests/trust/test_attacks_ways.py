@@ -203,8 +203,10 @@ def test_a_compilers_own_cache_that_others_can_write_to_is_not_imported(user, pl
         import_into(bob.session, place)
     assert "every user of this machine can write to" in raised.value.cause
     assert not list(bob.store.records())
-    import_into(bob.session, place, dry_run=True)
+    with pytest.raises(UntrustedError, match="is not used"):
+        import_into(bob.session, place, dry_run=True)
     place.chmod(0o755)
+    assert import_into(bob.session, place, dry_run=True).added == 1
     import_into(bob.session, place)
     assert list(bob.store.records())
 
@@ -238,8 +240,9 @@ def test_a_graph_of_torchneurons_that_others_can_rewrite_is_not_imported(user, t
     add(root, "one")
     (root / add(root, "other")).chmod(0o666)
     bob = user("bob", trust(ALICE), may="")
-    with pytest.raises(UntrustedError):
-        import_into(bob.session, root)
+    for dry_run in (True, False):
+        with pytest.raises(UntrustedError):
+            import_into(bob.session, root, dry_run=dry_run)
     assert not list(bob.store.records())
 
 

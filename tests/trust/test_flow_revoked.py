@@ -2,14 +2,14 @@
 
 import pytest
 
-from cachekit.errors import UntrustedError
+from cachekit.errors import UntrustedError, UsageError
 from cachekit.store.record import file_path
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
-from tests.trust.flow_cases import ALICE, BOB, alice, close, place, planned, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, alice, bundle, close, place, planned, signatures, trust, user  # noqa: F401
 from tests.trust.trust_cases import key, line
 
 pytestmark = pytest.mark.feature("T5")
@@ -104,6 +104,17 @@ def test_a_revoked_record_is_not_given_on(alice, user, tmp_path):
     other.mkdir()
     wary = user("bob", trust(ALICE, revoked={"records": [alice.record.digest]}), where=other)
     assert push_records(wary.session, [alice.record], public=False, replaces=False, dry_run=False)[0].records == ()
+
+
+def test_a_revoked_key_does_not_sign_and_the_run_goes_on(user, place):
+    said = trust(key=ALICE, revoked={"keys": [key(ALICE).fingerprint]})
+    alice = user("alice", said)
+    record = warm(alice.session, alice.prepare()).record
+    (failed,) = alice.told("push.failed")
+    assert failed["reason"] == f"the signing key {key(ALICE).fingerprint} is revoked"
+    assert not signatures(place, record).exists()
+    with pytest.raises(UsageError, match="is revoked"):
+        bundle(alice, place / "x.tar")
 
 
 def test_nothing_is_remembered_of_a_distrust(alice, user, place):

@@ -63,10 +63,10 @@ class ModuleCache:
         found = modules.collect(self._told(group, tell), workspace, fit.check, opener=opener)
         unknown = tuple((path, _AMONG) for path in found.beside)
         if found.harvest is None:
-            return Taken((), (), 0, None, found.left, unknown)
+            return Taken((), 0, None, found.left, unknown)
         names = tuple(module.name for module in found.harvest.modules)
         size = sum(file.size for one in found.harvest.modules for file in one.files)
-        return Taken(names, names, size, found.harvest if workspace else None, found.left, unknown)
+        return Taken(names, size, found.harvest, found.left, unknown)
 
     def _told(self, group: Units, tell: Sink) -> Iterator[CacheEntry]:
         for number, entry in enumerate(group.found):
@@ -159,12 +159,11 @@ class GraphCache:
 
     def take(self, group: Units, workspace: Path | None, tell: Sink, opener: Opener) -> Taken:
         root, fresh = group.found
-        size = sum((root / inside).stat().st_size for inside in fresh)
-        if workspace is None or not fresh:
-            return Taken(group.fresh, (), size)
+        if not fresh:
+            return Taken((), 0)
         harvest = pack(root, fresh, group.directory, workspace, opener)
         (module,) = harvest.modules
-        return Taken(group.fresh, (module.name,), module.files[0].size, harvest)
+        return Taken(group.fresh, module.files[0].size, harvest)
 
     def units(self, module: Module, path: Callable[[File], Path]) -> Iterable[str]:
         if not native.is_name(module.name) or not module.files:
