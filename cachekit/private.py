@@ -6,7 +6,8 @@ question about each folder on the way, not about the last one alone: who may wri
 A folder is this user's own if every folder on the way to it belongs to this user or root, and nobody else may write to
 one of them. A folder with the sticky bit (`/tmp`) may be on the way: nobody can rename there what belongs to somebody
 else. A link is followed only where it belongs to this user or root and lies in a folder that others cannot write to. A
-group that consists of this user alone, as most distributions make one for each user, is nobody else.
+group that consists of this user alone, as most distributions make one for each user, is nobody else: it has no other
+member, and is no other user's first group.
 
 A folder is a group's that this user is in, too, if its members can write there, and nobody else can. Each folder on the
 way then belongs to this user, root or a member: a group of this user's on somebody else's folder makes its owner no
@@ -379,14 +380,20 @@ def _entries(handle: int) -> list[tuple[int, int, int]]:
 
 @cache
 def _alone(gid: int, user: int) -> bool:
-    """Whether nobody else is in a group: it is the user's own, of the same name, or root's."""
+    """Whether nobody else is in a group: it is the user's own, of the same name, or root's.
+
+    Somebody is in it as a member, or as a user whose first group it is. A user database that is not listed (SSSD, LDAP)
+    tells the second of nobody; a group of a user's own name is taken for that user's own there.
+    """
     try:
         group, account = grp.getgrgid(gid), pwd.getpwuid(user)
     except KeyError:
         return False
+    if gid and (gid != account.pw_gid or group.gr_name != account.pw_name):
+        return False
     if set(group.gr_mem) - {account.pw_name, "root"}:
         return False
-    return gid == 0 or (gid == account.pw_gid and group.gr_name == account.pw_name)
+    return all(one.pw_uid in {0, user} for one in pwd.getpwall() if one.pw_gid == gid)
 
 
 def _groups() -> set[int]:

@@ -67,7 +67,7 @@ _PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN
 _PEM_BEGIN, _PEM_END = rb"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY", b"-----END"
 _PEM_LINES = 200
 # A name and a password, in any address. A password may have slashes in it; a port and a path are none.
-_LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{0,5}[/?#])[^\s\"'<>]{1,500}(?=@)"
+_LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[^\s\"'<>]{1,500}(?=@)"
 _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
 # Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
@@ -89,6 +89,7 @@ _NAMED = r"(?<![\w$%{])([A-Za-z][\w.-]{0,99})(=[\"']?|[\"']=[\"']?|\\?[\"']\s*:\
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
+_PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, as a key in base64 may begin
 
 # Names of what holds a secret, in words: `apiKey` and `X-Api-Key` are `api key`.
 _NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
@@ -182,7 +183,8 @@ def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
     """Those variables, in the order of their names, whose values are looked for in all that is written or printed.
 
     Their names say that they are secrets. A value that stands in many a place for other reasons is none: a short one, a
-    number, a word or a name of words (`development`, `bert-base`), this user's own name, the path of a file.
+    number, a word or a name of words (`development`, `bert-base`), this user's own name, a path. A path is told by its
+    form: whether something is there must not change a key.
     """
     known = {variables.get(name) for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
     return {
@@ -193,7 +195,7 @@ def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
         and value not in known
         and re.search(_UNLIKE_WORDS, value)
         and not re.fullmatch(_NUMBERS, value)
-        and not os.path.exists(value)  # noqa: PTH110
+        and not re.fullmatch(_PATH, value)
     }
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 import struct
 import subprocess
+from inspect import unwrap
 from pathlib import Path
 
 import pytest
 
+from cachekit import private
 from cachekit.private import (
     NotPrivateError,
     new_folder,
@@ -154,6 +158,29 @@ def test_a_group_of_this_user_alone_is_nobody_else(public, monkeypatch):
     assert standing(folder).whose == "group", "another member made it"
     folder.chmod(0o755)
     assert standing(folder).whose == "others", "and lets nobody write to it"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("gid", [0, ONE])
+def test_a_group_that_is_another_users_first_one_is_somebody_else(public, monkeypatch, gid):
+    """`useradd -g ann mallory` makes mallory no member of the group that the database names."""
+    me = pwd.struct_passwd(("ann", "x", gid and ONE, gid, "", "/", ""))
+    mallory = pwd.struct_passwd(("mallory", "x", ANOTHER, gid, "", "/", ""))
+    monkeypatch.setattr(private, "_alone", unwrap(private._alone))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: me)
+    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("ann", "x", number, [])))
+    folder = public / "folder"
+    folder.mkdir()
+    os.chown(folder, me.pw_uid, gid)
+    folder.chmod(0o775)
+
+    def whose():
+        return as_user(ONE, lambda: standing(folder).whose) if gid else standing(folder).whose
+
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me])
+    assert whose() == "own"
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me, mallory])
+    assert whose() == "group"
 
 
 @ROOT_ONLY

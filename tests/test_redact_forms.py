@@ -9,6 +9,7 @@ import random
 import re
 import shlex
 import string
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -117,9 +118,32 @@ def test_a_streams_other_bytes_are_as_they_were():
     assert stream.close() == b"the last words"
 
 
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("/mnt/runs/a1", True),
+        ("/usr/bin/env", True),
+        ("./runs/a1", True),
+        ("../runs/a1", True),
+        ("~/runs/a1", True),
+        ("runs/a1b2", False),
+        ("/kQ3Zm8XbLw/abc+Y0pT7vN2dR9sK1uJ4hG6fE5c", False),  # a key in base64
+    ],
+)
+def test_a_path_in_a_secret_variable_is_told_by_its_form_whether_or_not_it_is_there(tmp_path, monkeypatch, value, path):
+    """Or the key of a command changes once its script has made the folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = redact.secrets_of({"RUN_KEY": value})
+    if not value.startswith(("/", "..")):
+        Path(value).expanduser().mkdir(parents=True)
+    assert bool(before) != path
+    assert redact.secrets_of({"RUN_KEY": value}) == before
+
+
 @pytest.mark.feature("T7")
 def test_values_of_secret_variables_are_looked_for(monkeypatch):
-    said = {"WANDB_API_KEY": "correct horse", "HF_TOKEN": "short", "SSH_KEY": "/usr/bin/env", "A": "b" * 9}
+    said = {"WANDB_API_KEY": "correct horse", "HF_TOKEN": "short", "A": "b" * 9}
     assert redact.secrets_of(said) == {"WANDB_API_KEY": "correct horse"}
     assert redact.document({"a": ["the correct horse"]}, ["correct horse"]) == {"a": ["the ***"]}
     assert redact.printed("the correct horse") == "the correct horse"

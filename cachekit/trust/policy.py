@@ -214,7 +214,7 @@ class Policy(Struct, frozen=True):
             statement = read_statement(envelope.payload)
             created = moment(statement.predicate.created)
         except UsageError as error:
-            return _Checked(reason=f"{error.message}: {error.cause}")
+            return _Checked(reason=f"{error.message}: {error.cause}; {error.hint}")
         except ValueError as error:
             return _Checked(reason=f"what {name} signed is not usable: {error}")
         if created > now + _SKEW:

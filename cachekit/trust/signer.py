@@ -1,4 +1,7 @@
-"""What signs, and what checks signatures: `ssh-keygen`, or the `cryptography` package where there is none.
+"""What signs, and what checks signatures: `ssh-keygen`, or the `cryptography` package where that is of no use.
+
+It is of none where it is not installed, where it is too old, and to a user whom the system has no name for, as in most
+containers that do not run as root: then it ends before it looks at anything.
 
 `ssh-keygen` signs with whatever OpenSSH signs with: a key file, an agent, a hardware key. It is shown files that live
 in memory only (memfd_create(2)): a key that came in a variable never reaches a disk. For checking it gets one key and
@@ -37,6 +40,9 @@ INSTALL = 'install OpenSSH 8.1 or later, or: pip install "cachekit-neuron[sign]"
 _PROGRAM = "ssh-keygen"
 _SECONDS = 120.0  # for somebody to touch a hardware key, or to type a passphrase
 _NO_SUCH_OPTION = b"unknown option"  # what ssh-keygen before 8.1 says of -Y
+_NO_USER = b"No user exists for uid"  # what it says before anything else to a user without a name [ssh-keygen.c, main]
+_DOES_NOT_HOLD = b"Could not verify signature"  # its verdict, on its output; other failures have the same exit code
+_NAME = 'pip install "cachekit-neuron[sign]", or give this user a line in /etc/passwd'
 _OPENSSH = b"openssh-key-v1\0"  # how the inside of a private key file begins [PROTOCOL.key]
 _HELD: set[bytes] = set()  # signatures that held; one that did not is asked again
 
@@ -65,10 +71,7 @@ def signer_of(setting: str) -> Signer:
     Raises:
         UsageError: There is no such key, it is of a kind that is not taken, or nothing here can sign with it.
     """
-    key = key_of(setting)
-    if which(_PROGRAM):
-        return _SshKeygen(key, setting)
-    return _Cryptography(key, setting)
+    return _Keyed(key_of(setting), setting)
 
 
 def key_of(setting: str) -> PublicKey:
@@ -108,25 +111,14 @@ def make_key(path: Path, comment: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if which(_PROGRAM):
+        try:
             done = _run(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)], b"", ())
-            if done is None or done.returncode:
-                said = done.stderr.decode("utf-8", "replace").strip().splitlines() if done else []
-                raise _unmade(path, said[-1] if said else "ssh-keygen failed without a word")
+        except _UselessError as useless:
+            _make_by_cryptography(path, comment, useless)
             return
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        made = Ed25519PrivateKey.generate()
-        inside = made.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        )
-        public = made.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target:
-            target.write(inside)
-        Path(f"{path}.pub").write_bytes(public + f" {comment}\n".encode())
-    except ImportError:
-        raise _unmade(path, "there is neither ssh-keygen nor the cryptography package", INSTALL) from None
+        if done is None or done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines() if done else []
+            raise _unmade(path, said[-1] if said else "ssh-keygen failed without a word")
     except OSError as error:
         raise _unmade(path, cause_of(error)) from error
 
@@ -151,12 +143,21 @@ def holds(key: PublicKey, blob: bytes, message: bytes) -> bool:
         return False
     if parsed.key != key:
         return False
-    held = _ask_ssh_keygen(key, blob, message)
-    if held is None:
-        held = _ask_cryptography(parsed, message)
+    try:
+        held = _ask_ssh_keygen(key, blob, message)
+    except _UselessError as useless:
+        held = _ask_cryptography(parsed, message, useless)
     if held:
         _HELD.add(digest)
     return held
+
+
+class _UselessError(Exception):
+    """ssh-keygen cannot be asked: why, and what to do about it."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.hint = hint
 
 
 class _Keyed(Struct, frozen=True):
@@ -168,68 +169,89 @@ class _Keyed(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.key.fingerprint}, {hide(self.setting)!r})"
 
-
-class _SshKeygen(_Keyed, frozen=True):
-    """Signs with ssh-keygen, and so with agents and hardware keys."""
-
     def sign(self, message: bytes) -> bytes:
-        path = _path(self.setting)
-        with _shown(*([self.setting.strip().encode() + b"\n"] if path is None else [])) as (shown, handles):
-            place = str(path) if path is not None else shown[0]
-            command = ["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE]
-            done = _run(command, message, handles)
-        if done is None:
-            raise _refused(self.setting, f"ssh-keygen did not answer in {_SECONDS:.0f} s", "unlock it")
-        if _NO_SUCH_OPTION in done.stderr:
-            return _Cryptography(self.key, self.setting).sign(message)
         try:
-            blob = sshsig.dearmor(done.stdout.decode("ascii", "replace"))
-            parsed = sshsig.parse(blob)
-        except MalformedError as error:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise _refused(
-                self.setting,
-                f"ssh-keygen: {said[-1]}" if done.returncode and said else str(error),
-                "load it into the agent with `ssh-add`, and try `ssh-keygen -Y sign` by hand",
-            ) from error
-        if parsed.key != self.key:
-            raise _refused(self.setting, "its .pub file belongs to another key", "remove or correct that file")
-        return blob
+            return _sign_by_ssh_keygen(self.key, self.setting, message)
+        except _UselessError as useless:
+            return _sign_by_cryptography(self.key, self.setting, message, useless)
 
 
-class _Cryptography(_Keyed, frozen=True):
-    """Signs with an ed25519 key in a file or a variable."""
+def _sign_by_ssh_keygen(key: PublicKey, setting: str, message: bytes) -> bytes:
+    """A signature by ssh-keygen, and so by agents and hardware keys."""
+    path = _path(setting)
+    with _shown(*([setting.strip().encode() + b"\n"] if path is None else [])) as (shown, handles):
+        place = str(path) if path is not None else shown[0]
+        done = _run(["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE], message, handles)
+    if done is None:
+        raise _refused(setting, f"ssh-keygen did not answer in {_SECONDS:.0f} s", "unlock it")
+    try:
+        blob = sshsig.dearmor(done.stdout.decode("ascii", "replace"))
+        parsed = sshsig.parse(blob)
+    except MalformedError as error:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise _refused(
+            setting,
+            f"ssh-keygen: {said[-1]}" if done.returncode and said else str(error),
+            "load it into the agent with `ssh-add`, and try `ssh-keygen -Y sign` by hand",
+        ) from error
+    if parsed.key != key:
+        raise _refused(setting, "its .pub file belongs to another key", "remove or correct that file")
+    return blob
 
-    def sign(self, message: bytes) -> bytes:
-        if self.key.kind != ED25519:
-            raise _refused(self.setting, f"without ssh-keygen only {ED25519} keys sign", INSTALL)
-        try:
-            from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-        except ImportError:
-            raise _refused(self.setting, "there is neither ssh-keygen nor the cryptography package", INSTALL) from None
-        path = _path(self.setting)
-        try:
-            text = self.setting.encode("ascii") if path is None else _private(path)
-            private: Any = load_ssh_private_key(text.strip() + b"\n", password=None)
-        except (OSError, ValueError, TypeError) as error:  # TypeError: it has a passphrase
-            raise _refused(self.setting, str(error), "use a key without passphrase, or ssh-keygen") from error
-        return sshsig.build(self.key, private.sign(sshsig.signed(message)))
+
+def _sign_by_cryptography(key: PublicKey, setting: str, message: bytes, useless: _UselessError) -> bytes:
+    """A signature with an ed25519 key in a file or a variable."""
+    if key.kind != ED25519:
+        raise _refused(setting, f"{useless}, and without it only {ED25519} keys sign", useless.hint)
+    try:
+        from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+    except ImportError:
+        raise _refused(setting, _neither(useless), useless.hint) from None
+    path = _path(setting)
+    try:
+        text = setting.encode("ascii") if path is None else _private(path)
+        private: Any = load_ssh_private_key(text.strip() + b"\n", password=None)
+    except (OSError, ValueError, TypeError) as error:  # TypeError: it has a passphrase
+        cause = f"{useless}, and without it: {error}"
+        raise _refused(setting, cause, "name the file of a private key without passphrase") from error
+    return sshsig.build(key, private.sign(sshsig.signed(message)))
 
 
-def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool | None:
-    """Whether ssh-keygen takes a signature; None where there is none that knows signatures."""
-    if not which(_PROGRAM):
-        return None
+def _make_by_cryptography(path: Path, comment: str, useless: _UselessError) -> None:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise _unmade(path, _neither(useless), useless.hint) from None
+    made = Ed25519PrivateKey.generate()
+    inside = made.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = made.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target:
+        target.write(inside)
+    Path(f"{path}.pub").write_bytes(public + f" {comment}\n".encode())
+
+
+def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool:
+    """Whether ssh-keygen takes a signature.
+
+    Raises:
+        _UselessError: It said neither that the signature holds nor that it does not.
+    """
     allowed = f'signer namespaces="{sshsig.NAMESPACE}" {key.line}\n'.encode()
     with _shown(allowed, sshsig.armor(blob).encode()) as ((known, signature), handles):
         command = ["-Y", "verify", "-f", known, "-I", "signer", "-n", sshsig.NAMESPACE, "-s", signature]
         done = _run(command, message, handles)
     if done is None:
-        return False
-    return None if _NO_SUCH_OPTION in done.stderr else done.returncode == 0
+        raise _UselessError(f"ssh-keygen did not answer in {_SECONDS:.0f} s", INSTALL)
+    if done.returncode and _DOES_NOT_HOLD not in done.stdout:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise _UselessError(f"ssh-keygen: {said[-1] if said else f'exit code {done.returncode}'}", INSTALL)
+    return done.returncode == 0
 
 
-def _ask_cryptography(parsed: sshsig.Parsed, message: bytes) -> bool:
+def _ask_cryptography(parsed: sshsig.Parsed, message: bytes, useless: _UselessError) -> bool:
     """Whether the cryptography package takes a signature.
 
     Raises:
@@ -240,15 +262,13 @@ def _ask_cryptography(parsed: sshsig.Parsed, message: bytes) -> bool:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError:
         raise UsageError(
-            "signatures cannot be checked on this machine",
-            cause="there is neither ssh-keygen nor the cryptography package",
-            hint=INSTALL,
+            "signatures cannot be checked on this machine", cause=_neither(useless), hint=useless.hint
         ) from None
     if parsed.key.kind != ED25519:
         raise UsageError(
             f"the signature of a {parsed.key.kind} key cannot be checked on this machine",
-            cause=f"without ssh-keygen only those of {ED25519} keys can",
-            hint=INSTALL,
+            cause=f"{useless}, and without it only those of {ED25519} keys can",
+            hint=useless.hint,
         )
     try:
         Ed25519PublicKey.from_public_bytes(parsed.key.blob[-32:]).verify(
@@ -259,16 +279,31 @@ def _ask_cryptography(parsed: sshsig.Parsed, message: bytes) -> bool:
     return True
 
 
+def _neither(useless: _UselessError) -> str:
+    return f"{useless}, and the cryptography package is not installed"
+
+
 def _run(command: list[str], message: bytes, handles: tuple[int, ...]) -> subprocess.CompletedProcess[bytes] | None:
-    """What became of ssh-keygen; None where it did not end in time."""
+    """What became of ssh-keygen; None where it did not end in time.
+
+    Raises:
+        _UselessError: There is none, it is too old, or it does not work for this user.
+    """
     import subprocess
 
+    if not which(_PROGRAM):
+        raise _UselessError("there is no ssh-keygen", INSTALL)
     try:
-        return subprocess.run(
+        done = subprocess.run(
             [_PROGRAM, *command], input=message, capture_output=True, check=False, pass_fds=handles, timeout=_SECONDS
         )
     except subprocess.TimeoutExpired:
         return None
+    if done.returncode and _NO_SUCH_OPTION in done.stderr:
+        raise _UselessError("ssh-keygen is older than OpenSSH 8.1", INSTALL)
+    if done.returncode and _NO_USER in done.stderr:
+        raise _UselessError(f"ssh-keygen: {done.stderr.decode('utf-8', 'replace').strip()}", _NAME)
+    return done
 
 
 @contextmanager
@@ -306,9 +341,12 @@ def _private(path: Path) -> bytes:
     """A private key, which others may not read; ssh-keygen asks the same."""
     with files.opened(path) as source:
         mode = os.fstat(source.fileno()).st_mode
+        text = source.read(LARGEST_FILE)
+        if b"PRIVATE KEY-----" not in text:
+            raise ValueError("this is a public key, whose private one an agent has")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise PermissionError(f"others may read it (mode {stat.S_IMODE(mode):o})")
-        return source.read()
+        return text
 
 
 def _inside(text: str) -> PublicKey | None:

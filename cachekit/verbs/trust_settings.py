@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import re
 import socket
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
+from cachekit.process import user_name
 from cachekit.text import cause_of
 from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
 from cachekit.trust.policy import YOU, policy_of
@@ -149,7 +149,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     if dry_run and new:
         return SigningKey(str(path), "", "", file, made=True, dry_run=True)
     if new:
-        make_key(path, f"{getpass.getuser()}@{socket.gethostname()}")
+        make_key(path, f"{user_name()}@{socket.gethostname()}")
     public = key_of(str(path))
     config.trust.check_signs(public.fingerprint)
     former = ""

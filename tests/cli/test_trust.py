@@ -52,6 +52,17 @@ def test_a_key_is_made_once_for_this_user_alone(command, own_settings):
     assert command("trust", "ls", "--format", "json").json["key"] == made["fingerprint"]
 
 
+def test_a_key_is_made_for_a_user_without_a_name(command, own_settings, monkeypatch):
+    """As under `docker run --user 1234`."""
+
+    def unknown():
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr(getpass, "getuser", unknown)
+    made = command("trust", "init", "--format", "json").json
+    assert f" {os.getuid()}@" in Path(f"{made['key']}.pub").read_text()
+
+
 @pytest.mark.feature("T1")
 def test_what_the_key_before_signed_is_used_as_before(command, market, home, work, own_settings):
     record = publish(home)

@@ -77,9 +77,11 @@ VALUES: dict[str, Callable[[Random], tuple[str, str]]] = {
     "json web token": _jwt,
     "private key": _pem,
     "login": _form("postgres://ann:", ALNUM + "+!", 20, "@db.internal:5432/runs"),
-    "proxy": _form("http://ann:", ALNUM + "/", 20, "@proxy:3128"),
+    # Digits and a slash after them would be a port and a path, whoever reads the address.
+    "proxy": _form("http://ann:p", ALNUM + "/", 20, "@proxy:3128"),
+    "slash": _form("http://ann:/", ALNUM + "/", 20, "@proxy:3128"),
     "presigned": _form("https://b.s3.amazonaws.com/k?X-Amz-Date=20261123&X-Amz-Signature=", HEX, 64, "&x=1"),
-    "session token": _form("https://b.s3.amazonaws.com/k?X-Amz-Security-Token=", ALNUM + "%", 80),
+    "session token": _form("https://b.s3.amazonaws.com/k?X-Amz-Security-Token=IQoJ", ALNUM + "%", 80),
     "shared access": _form("https://b.blob.core.windows.net/c/k?sp=r&sig=", ALNUM + "%", 44),
     "bearer": _form("Authorization: Bearer ", ALNUM, 40),
     "connection": _form("AccountName=team;AccountKey=", ALNUM + "+/", 86, "==;EndpointSuffix=core.windows.net"),

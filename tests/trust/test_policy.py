@@ -135,7 +135,9 @@ def test_a_signature_for_another_purpose_does_not_count(tmp_path):
 
 def test_where_nothing_can_check_signatures_none_counts(monkeypatch):
     only("neither", monkeypatch)
-    assert "neither ssh-keygen nor" in refused(policy(), [envelope()])
+    why = refused(policy(), [envelope()])
+    assert "cannot be checked on this machine: there is no ssh-keygen" in why
+    assert 'pip install "cachekit-neuron[sign]"' in why
 
 
 # Times

@@ -5,12 +5,13 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
 from cachekit.errors import UsageError
 from cachekit.trust import sshsig
-from cachekit.trust.signer import holds, key_of, signer_of
+from cachekit.trust.signer import holds, key_of, make_key, signer_of
 from tests.trust.test_sshsig import MESSAGE
 from tests.trust.trust_cases import (  # noqa: F401 - fixtures
     _forgets,
@@ -112,17 +113,59 @@ def test_where_there_is_neither_tool_nothing_is_signed_or_believed(tmp_path, mon
     assert "cachekit-neuron[sign]" in refused(str(key_file(tmp_path))).hint
 
 
-@needs_ssh_keygen
-def test_an_ssh_keygen_that_knows_no_signatures_is_passed_over(tmp_path, monkeypatch):
-    """Before OpenSSH 8.1, as in RHEL 8."""
-    old = tmp_path / "bin" / "ssh-keygen"
-    old.parent.mkdir()
-    old.write_text("#!/bin/sh\necho 'unknown option -- Y' >&2\nexit 1\n")
-    old.chmod(0o755)
-    monkeypatch.setenv("PATH", str(old.parent), prepend=os.pathsep)
+def useless(folder, monkeypatch, script):
+    """The only ssh-keygen is this script."""
+    program = folder / "bin" / "ssh-keygen"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+
+OLD = "echo 'unknown option -- Y' >&2; exit 1"  # before OpenSSH 8.1, as in RHEL 8
+NAMELESS = "echo 'No user exists for uid 51234' >&2; exit 255"  # as under `docker run --user 51234`
+
+
+@pytest.mark.parametrize("script", [OLD, NAMELESS])
+def test_an_ssh_keygen_of_no_use_is_passed_over(tmp_path, monkeypatch, script):
+    useless(tmp_path, monkeypatch, script)
     made = signer_of(str(key_file(tmp_path))).sign(MESSAGE)
     assert made == blob(0, MESSAGE)
     assert holds(key(0), made, MESSAGE)
+    assert not holds(key(0), made, MESSAGE + b" ")
+
+
+@pytest.mark.parametrize("script", [NAMELESS, "exit 255", "kill -9 $$"])
+def test_what_ssh_keygen_says_nothing_of_is_not_said_to_be_a_bad_signature(tmp_path, monkeypatch, script):
+    useless(tmp_path, monkeypatch, script)
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(UsageError, match="cannot be checked on this machine") as caught:
+        holds(key(0), blob(0, MESSAGE), MESSAGE)
+    assert caught.value.cause.startswith("ssh-keygen: ")
+    assert "cachekit-neuron[sign]" in caught.value.hint
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    assert holds(key(0), blob(0, MESSAGE), MESSAGE)
+    assert not holds(key(0), blob(0, MESSAGE), MESSAGE + b" ")
+
+
+def test_a_user_without_a_name_makes_a_key(tmp_path, monkeypatch):
+    useless(tmp_path, monkeypatch, NAMELESS)
+    make_key(tmp_path / "mine", "51234@here")
+    assert holds(key_of(str(tmp_path / "mine")), signer_of(str(tmp_path / "mine")).sign(MESSAGE), MESSAGE)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
+    with pytest.raises(UsageError) as caught:
+        make_key(tmp_path / "other", "51234@here")
+    assert "No user exists for uid 51234" in caught.value.cause
+    assert "cachekit-neuron[sign]" in caught.value.hint
+
+
+def test_a_user_without_a_name_is_told_why_a_key_cannot_sign(tmp_path, monkeypatch):
+    useless(tmp_path, monkeypatch, NAMELESS)
+    path = key_file(tmp_path)
+    assert "an agent has" in refused(f"{path}.pub").cause
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    assert "No user exists for uid 51234" in refused(str(path)).cause
 
 
 @needs_ssh_keygen

@@ -29,7 +29,7 @@ def work_folder() -> Path:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        user = "no-user"
+        user = "no-user"  # as Neuron has it
     return Path(tempfile.gettempdir(), user)
 
 
