@@ -82,7 +82,7 @@ VALUES: dict[str, Callable[[Random], tuple[str, str]]] = {
     "slash": _form("http://ann:/", ALNUM + "/", 20, "@proxy:3128"),
     "presigned": _form("https://b.s3.amazonaws.com/k?X-Amz-Date=20261123&X-Amz-Signature=", HEX, 64, "&x=1"),
     "session token": _form("https://b.s3.amazonaws.com/k?X-Amz-Security-Token=IQoJ", ALNUM + "%", 80),
-    "shared access": _form("https://b.blob.core.windows.net/c/k?sp=r&sig=", ALNUM + "%", 44),
+    "shared access": _form("https://b.blob.core.windows.net/c/k?sp=r&sig=a", ALNUM + "%", 44),
     "bearer": _form("Authorization: Bearer ", ALNUM, 40),
     "connection": _form("AccountName=team;AccountKey=", ALNUM + "+/", 86, "==;EndpointSuffix=core.windows.net"),
 }
