@@ -6,6 +6,10 @@ step or of a value that was asked for, and no other. As soon as Python has the w
 compiled or extracted as on Neuron; so the lines, files, waits and failures are those of a Neuron run, an instant
 later. Invented: the graph's hash (the real algorithm is not public): SHA-256 of the HLO text without names and
 metadata. Zeros as results of a run that only extracts graphs are documented; they are a knob here (`trial_zeros`).
+
+XLA's CPU client knows of one worker only, so workers exchange nothing here; but they meet where torch_xla says that
+they do (`rendezvous`), by torchrun's own store. Each takes itself for the first, and deletes older checkpoints: one
+that were an epoch ahead of another would lose its newest to that one.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -113,6 +118,37 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
+class Meeting:
+    """Where the workers of one torchrun wait for each other."""
+
+    def __init__(self) -> None:
+        self._store: Any = None
+        self._count, self._met = 1, 0
+
+    def make_them_meet(self) -> None:
+        """Make torch_xla's rendezvous wait; called once it is imported."""
+        if self._store is not None or "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
+            return
+        module = sys.modules.get("torch_xla.core.xla_model")
+        if module is None:
+            return
+        from torch.distributed import TCPStore
+
+        self._count = int(os.environ["WORLD_SIZE"])
+        self._store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, is_master=False)
+        alone: Callable[..., Any] = module.rendezvous
+
+        def rendezvous(tag: str, *args: Any, **kwargs: Any) -> Any:
+            self._met += 1
+            name = f"neuron-sdk/{self._met}/{tag}"
+            self._store.add(name, 1)
+            while self._store.add(name, 0) < self._count:
+                time.sleep(0.01)
+            return alone(tag, *args, **kwargs)
+
+        module.rendezvous = rendezvous
+
+
 def install() -> None:
     """Put the plugin between torch_xla and XLA; called by `torch_neuronx.xla.init()` as torch_xla is imported."""
     import _XLAC
@@ -127,8 +163,11 @@ def install() -> None:
     plugin = Plugin(folder, lambda: _XLAC._xla_counter_value("UncachedCompile") or 0)
     zeros = os.environ.get("NEURON_EXTRACT_GRAPHS_ONLY") == "1" and knobs.read().get("trial_zeros", False)
 
+    meeting = Meeting()
+
     def caught_up(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
+            meeting.make_them_meet()
             try:
                 return function(*args, **kwargs)
             finally:
