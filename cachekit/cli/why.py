@@ -46,7 +46,7 @@ RunName = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy")
+@verb("home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy", tells=["remote.untrusted"])
 def command(
     cache: Cache,
     recipe: First = None,
