@@ -49,6 +49,7 @@ from cachekit.verbs.zoo import (
     RecipeEntry,
     RecipeRow,
     ToolchainRow,
+    ZooCompiling,
     ZooExpected,
     ZooModel,
 )
@@ -63,5 +64,5 @@ __all__ = [
     "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow", "RemoteContents", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
     "ToolchainRow", "Totals", "Trained", "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
-    "ZooExpected", "ZooModel",
+    "ZooCompiling", "ZooExpected", "ZooModel",
 ]  # fmt: skip
