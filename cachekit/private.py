@@ -135,11 +135,33 @@ def private_folder(path: Path) -> Path:
     """
     handle = _walk(path, _closable, make=True)
     try:
-        if stat.S_IMODE(os.fstat(handle).st_mode) != CLOSED:
-            os.fchmod(handle, CLOSED)
+        _close(handle, path, CLOSED)
     finally:
         os.close(handle)
     return path
+
+
+def closed_folder(path: Path) -> None:
+    """Make a folder that only this user can look into, or close the one that is there, whoever may write above it.
+
+    Others who may write there see nothing of what lies in it, and can take it away: it is for what people read, and not
+    for what is loaded. What is missing above it is made as `private_folder` does, and among others' as the umask lets.
+
+    Raises:
+        NotPrivateError: It is somebody else's.
+        OSError: It cannot be made, or a link or a file lies in its place.
+    """
+    with suppress(NotPrivateError):
+        private_folder(path)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(CLOSED)
+    handle = os.open(path, _OPEN)
+    try:
+        _close(handle, path, CLOSED)
+    finally:
+        os.close(handle)
 
 
 def obstacle(path: Path) -> Standing | None:
@@ -270,21 +292,22 @@ def opened(path: Path | str, flags: int = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     """
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE)
     try:
-        _close_file(handle, Path(path))
+        _close(handle, Path(path), FILE)
     except BaseException:
         os.close(handle)
         raise
     return handle
 
 
-def _close_file(handle: int, path: Path) -> None:
+def _close(handle: int, path: Path, mode: int) -> None:
+    """Give an open file or folder of this user's this mode."""
     state = os.fstat(handle)
-    if not stat.S_ISREG(state.st_mode):
+    if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if state.st_uid != os.geteuid():
         raise NotPrivateError(path, _of_another(path, state))
-    if stat.S_IMODE(state.st_mode) != FILE:
-        os.fchmod(handle, FILE)
+    if stat.S_IMODE(state.st_mode) != mode:
+        os.fchmod(handle, mode)
 
 
 def write(path: Path, data: bytes) -> None:

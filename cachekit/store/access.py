@@ -1,7 +1,6 @@
 """Whose a store is, and whether this user may use it: told before anything compiles, with the command that helps.
 
-A store belongs to one user. Others may look into it if the umask of its owner lets them. Teams share remotes, not
-stores.
+A store belongs to one user, or to the members of a group. Others may look into it if the umask of its owner lets them.
 """
 
 from __future__ import annotations
