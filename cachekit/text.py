@@ -78,6 +78,16 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def span(low: float, high: float) -> str:
+    """A range of seconds for people, without a precision that it has not: 10 to 15 min, 40 s to 3 min 20 s."""
+    minute, long = 60, 7200
+    if low >= minute and high < long:
+        words = [f"{low / minute:.0f}", f"{high / minute:.0f} min"]
+    else:
+        words = [duration(low), duration(high)]
+    return words[1] if words[0] == words[1].removesuffix(" min") else " to ".join(words)
+
+
 def dollars(amount: float | None) -> str:
     """Money for people: $1.25, -$0.02."""
     if amount is None:

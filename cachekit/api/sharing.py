@@ -247,7 +247,7 @@ class Sharing(Opened):
             return trust_records.check(opened, remote)
 
     def lock(self, *recipes: AnyRecipe, lock_file: str | Path | None = None, dry_run: bool = False) -> LockFile:
-        """Pin the exact artifacts of recipes in the project's lock file. `cachekit store lock`.
+        """Write the exact artifacts of recipes into the project's lock file. `cachekit store lock`.
 
         Args:
             *recipes: Paths or names, which is what the file says of them; by default all that are locked already.

@@ -1,4 +1,4 @@
-"""`cachekit store lock`: pin the exact artifacts of recipes in a file of the project."""
+"""`cachekit store lock`: write the exact artifacts of recipes into a file of the project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command(
     file: options.LockFile = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
-    """Pin the exact artifacts of recipes in cachekit.lock.
+    """Write the exact artifacts of recipes into cachekit.lock.
 
     Keep the file with the project's code. It has each key, its ingredients, and every compiled file with its SHA-256,
     as they are now in the store or on a remote. `cachekit pull --locked` then gives exactly these bytes, or exits 5.

@@ -11,6 +11,7 @@ from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -20,7 +21,7 @@ LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
-METHODS = {"measured": "measured:", "scaled": "scaled from", "registry": "measured by"}  # before the source of a figure
+METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "published:"}  # before the source of a figure
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
 
@@ -148,7 +149,9 @@ def _layout(answer: Planned) -> list[str]:
     if share > 1:
         copies, nodes = hard["parallel.data_parallel_size"], hard["parallel.nodes"]
         each = " on each node" if nodes > 1 else ""
-        lines.append(f"  {share} cores share a copy of the model; {out.count(copies, 'copy', 'copies')} train{each}")
+        lines.append(
+            f"  {share} cores share a copy of the model; {out.count(copies, 'copy trains', 'copies train')}{each}"
+        )
     for sentence in answer.lacks.values():
         lines += out.labelled("", sentence, 2)
     return lines
@@ -164,14 +167,14 @@ def _time(answer: Planned) -> list[str]:
     expected, price = answer.expected, answer.price
     if expected is None:
         return ["  compiling takes an unknown time"]
-    by = f"{METHODS[expected.method]} {expected.source}"
     lines = [
-        f"  compiling takes about {out.duration(expected.seconds)}",
-        f"    {by}; {out.duration(expected.low)} to {out.duration(expected.high)}",
+        f"  compiling takes about {out.duration(expected.seconds)}: {span(expected.low, expected.high)}",
+        *out.labelled("", f"{METHODS[expected.method]} {expected.source}", 4),
     ]
-    if price is not None:
+    if price is not None and answer.dollars_range is not None:
         machine = f" of a {price.instance}" if price.instance else ""
-        lines.append(f"    {dollars(answer.dollars)} at {price.per_hour:.2f} an hour{machine}")
+        low, high = map(dollars, answer.dollars_range)
+        lines.append(f"    {dollars(answer.dollars)}: {low} to {high}, at {price.per_hour:.2f} an hour{machine}")
     return lines
 
 

@@ -89,7 +89,8 @@ def human(answer: Trained) -> list[str]:
         graphs = f"{out.count(compiled, 'graph')} compiled ({', '.join(answer.surprises)}), {answer.found} found"
     else:
         graphs = f"compiled nothing: {out.count(answer.found, 'graph')} found"
-    lines = [f"{answer.recipe}: trained {out.count(answer.steps, 'step')}  key {answer.key[:16]}", f"  {graphs}"]
+    taken = f"{answer.steps_taken:,} of " if answer.resumed_from else ""
+    lines = [f"{answer.recipe}: trained {taken}{out.count(answer.steps, 'step')}  key {answer.key[:16]}", f"  {graphs}"]
     for split, figures in answer.metrics.items():
         lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows")
     if reason := answer.lacks.get("evaluation"):

@@ -69,7 +69,7 @@ STORE = {
         "export_import", "Write records as one file for a machine without a network, or as a Neuron cache.", "export"
     ),
     "import": Verb("export_import", "Take a bundle, or the finished modules of a Neuron cache.", "take"),
-    "lock": Verb("lock", "Pin the exact artifacts of recipes in cachekit.lock."),
+    "lock": Verb("lock", "Write the exact artifacts of recipes into cachekit.lock."),
     "neff": Verb("neff", "Describe NEFFs: what they are, whether they are whole, and what they leak."),
 }
 

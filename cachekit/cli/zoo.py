@@ -13,9 +13,10 @@ from msgspec import structs
 
 from cachekit import api
 from cachekit.cli import options, out
+from cachekit.cli.plan import METHODS
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import cause_of
+from cachekit.text import cause_of, dollars, span
 from cachekit.values import builtins
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         RecipeEntry,
         RecipeRow,
         ToolchainRow,
+        ZooCompiling,
         ZooExpected,
         ZooModel,
     )
@@ -254,6 +256,8 @@ def in_full(entry: RecipeEntry | ZooModel | InstanceRow | ToolchainRow) -> list[
             lines += out.labelled("  model    ", f"{model.name}, {model.type}, {size}, {model.licence}")
         for expected in entry.expect:
             lines += _expected(expected)
+        for compiling in entry.compiling:
+            lines += _compiling(compiling)
         return [*lines, f"  file     {entry.path}", "", *entry.text.rstrip("\n").split("\n")]
     fields = builtins(entry)
     width = max(map(len, fields)) + 2
@@ -286,6 +290,16 @@ def _expected(expected: ZooExpected) -> list[str]:
         said.append(f"${expected.price_per_hour:.2f} an hour")
     source = ", ".join(part for part in (expected.source, expected.note) if part)
     return out.labelled(f"  {expected.instance.ljust(16)} ", "; ".join([*said, source]))
+
+
+def _compiling(found: ZooCompiling) -> list[str]:
+    """As `plan` says it."""
+    known = found.expected
+    said = [f"compiling takes {span(known.low, known.high)}"]
+    if found.cost is not None:
+        said.append(" to ".join(map(dollars, found.cost)))
+    said.append(f"{METHODS[known.method]} {known.source}")
+    return out.labelled(f"  {found.instance.ljust(16)} ", "; ".join(said))
 
 
 def checked(answer: Checked) -> list[str]:

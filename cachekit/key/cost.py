@@ -19,8 +19,11 @@ ASKED = 32  # records, the nearest ones, among which those are sought that are n
 TAKEN = 3  # of these, as far as they differ in the same kinds of things: compiles scatter, their mean does less
 
 # By how much an estimate is off, four times out of five, as a factor; what differs widens the range.
-_SAME = 1.3  # the same compile twice: machines are busy
+SAME = 1.3  # the same compile twice: machines are busy
 _WIDER = {"version": 1.3, "shape": 1.2, "family": 1.4, "chip": 1.3}
+# Of a published figure, for another family: with the factors above it makes six. The three figures that there are
+# differ by two to nine once they are scaled to each other.
+_AFAR = 3.0
 
 _CHIP = ("target.chip", "target.machine")
 _WIDTH = ("hidden_size", "d_model", "n_embd", "dim", "hidden_dim")
@@ -49,6 +52,7 @@ class Timed(Struct, frozen=True):
 
     Attributes:
         seconds: What compiling all of it took.
+        spread: By what factor that may be off.
     """
 
     key: str
@@ -57,6 +61,7 @@ class Timed(Struct, frozen=True):
     model_type: str
     hard: Mapping[str, Any]
     seconds: float
+    spread: float = SAME
 
 
 class Expected(Struct, frozen=True):
@@ -66,15 +71,15 @@ class Expected(Struct, frozen=True):
         seconds: The most likely.
         low: Nine of ten compiles take longer.
         high: And nine of ten less.
-        method: `measured` by the same job, `scaled` from the nearest ones, or the `registry`'s figure.
-        source: The nearest one's recipe and compiler version, or who measured the registry's figure.
-        key: Of its record; empty for the registry's figure.
+        method: `measured` by the same job, `scaled` from the nearest one, or `published` by somebody else.
+        source: The nearest one's recipe and compiler version; or who published it, when, and of which machine.
+        key: Of its record; empty where it was published.
     """
 
     seconds: float
     low: float
     high: float
-    method: Literal["measured", "scaled", "registry"]
+    method: Literal["measured", "scaled", "published"]
     source: str
     key: str = ""
 
@@ -101,9 +106,9 @@ def expected(
         if one.seconds <= 0 or (family and chip) or not 1 / FARTHEST <= scale <= FARTHEST:
             continue
         differs = {"version": one.directory != directory, "shape": not same, "family": family, "chip": chip}
-        spread = _SAME * math.prod(_WIDER[name] for name, it_does in differs.items() if it_does)
+        spread = one.spread * math.prod(_WIDER[name] for name, it_does in differs.items() if it_does)
         if same:
-            return _told(one.seconds, spread, "measured", one)
+            return _told(one.seconds, spread, "measured", f"{one.recipe}, {one.directory}", one.key)
         if not found or spread == widest:
             found.append((one.seconds * scale, one))
             widest = spread
@@ -112,18 +117,42 @@ def expected(
     if not found:
         return None
     middle = math.exp(sum(math.log(seconds) for seconds, _ in found) / len(found))
-    return _told(middle, widest, "scaled", found[0][1])
+    nearest = found[0][1]
+    return _told(middle, widest, "scaled", f"{nearest.recipe}, {nearest.directory}", nearest.key)
 
 
-def _told(seconds: float, spread: float, method: Literal["measured", "scaled"], of: Timed) -> Expected:
-    low, high = round(seconds / spread, 3), round(seconds * spread, 3)
-    return Expected(round(seconds, 3), low, high, method, f"{of.recipe}, {of.directory}", of.key)
+def published(model_type: str, hard: Mapping[str, Any], known: Iterable[Timed], growth: Growth) -> Expected | None:
+    """Tell how long a job compiles by what others published, which is little: the nearest, however far away it is.
+
+    Args:
+        model_type: Its family.
+        hard: Its ingredients.
+        known: What others compiled; in `recipe` who says so. Their ingredients need only have sizes and chip.
+        growth: Of the compiler.
+
+    Returns:
+        The figure itself for the job that it was published for; else scaled, with a range that grows with what differs;
+        None where nobody published any.
+    """
+    found: list[tuple[float, float, Expected]] = []
+    for one in known:
+        scale = _scale(one.hard, hard, growth)
+        family = one.model_type != model_type
+        chip = any(one.hard.get(name) != hard.get(name) for name in _CHIP if name in one.hard)
+        spread = one.spread
+        exact = not (family or chip) and all(hard.get(name, value) == value for name, value in one.hard.items())
+        if not exact:
+            spread = max(spread, SAME) * _WIDER["version"] * _WIDER["shape"]
+            spread *= (_AFAR if family else 1.0) * (_WIDER["chip"] if chip else 1.0)
+        told = _told(one.seconds * scale, spread, "published" if exact else "scaled", one.recipe)
+        found.append((spread, abs(math.log(scale)), told))
+    return min(found, key=lambda nearest: nearest[:2])[2] if found else None
 
 
-def figure(seconds: float, source: str) -> Expected:
-    """What the registry has of a model on a chip: another machine's measurement."""
-    spread = _SAME * _WIDER["version"] * _WIDER["shape"]
-    return Expected(seconds, round(seconds / spread, 3), round(seconds * spread, 3), "registry", source)
+def _told(
+    seconds: float, spread: float, method: Literal["measured", "scaled", "published"], source: str, key: str = ""
+) -> Expected:
+    return Expected(round(seconds, 3), round(seconds / spread, 3), round(seconds * spread, 3), method, source, key)
 
 
 def _scale(old: Mapping[str, Any], new: Mapping[str, Any], growth: Growth) -> float:

@@ -145,14 +145,7 @@ def build(
         fingerprint: The compiler and target.
         compiler: The compiler's canonical flags and options, and whatever else in its environment shapes graphs.
     """
-    # Fields of other tasks are left out: a new task must not change anybody's key.
-    foreign = tasks.not_read(recipe.task)["training"]
-    training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
-    if "lora" in training:
-        training |= flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
-    if "image_size" in training:
-        training["image_size"] = image_size(recipe, architecture.config)
-    training["per_device_eval_batch_size"] = eval_batch(recipe)
+    training = _training(recipe, architecture)
     training["precision"] = precision(recipe, fingerprint.bf16)
     del training["bf16"]
     parallel = structs.asdict(recipe.parallel)
@@ -161,13 +154,12 @@ def build(
         parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
     variables = _recorded(recipe, fingerprint)
     soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
-    fields = graph_fields(architecture.config, architecture.defaults)
     hard: dict[str, Any] = {
         "task": recipe.task,
         "worker": WORKER_SCHEMA,
         "model.type": architecture.model_type,
         **_of_task(recipe, shapes),
-        **{f"model.config.{name}": value for name, value in fields.items()},
+        **_config(architecture),
         **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
         **{f"parallel.{name}": value for name, value in parallel.items()},
         **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
@@ -181,6 +173,28 @@ def build(
         "data.name": recipe.data.id or "",
     }
     return Ingredients(hard, soft)
+
+
+def sizes(recipe: Recipe, architecture: Architecture) -> dict[str, Any]:
+    """Those ingredients that say how large a job is; they need no compiler."""
+    training = {f"training.{name}": value for name, value in _training(recipe, architecture).items()}
+    return _config(architecture) | training
+
+
+def _config(architecture: Architecture) -> dict[str, Any]:
+    fields = graph_fields(architecture.config, architecture.defaults)
+    return {f"model.config.{name}": value for name, value in fields.items()}
+
+
+def _training(recipe: Recipe, architecture: Architecture) -> dict[str, Any]:
+    """The fields of `training`, without those of other tasks: a new task must not change anybody's key."""
+    foreign = tasks.not_read(recipe.task)["training"]
+    training = {name: value for name, value in structs.asdict(recipe.training).items() if name not in foreign}
+    if "lora" in training:
+        training |= flat("lora", structs.asdict(training.pop("lora"))) if training["lora"] else {"lora": None}
+    if "image_size" in training:
+        training["image_size"] = image_size(recipe, architecture.config)
+    return {**training, "per_device_eval_batch_size": eval_batch(recipe)}
 
 
 def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:

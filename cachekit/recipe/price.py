@@ -25,9 +25,13 @@ class Price(Struct, frozen=True):
     instance: str
     source: str
 
+    def cost(self, seconds: float) -> float:
+        """What that many seconds cost."""
+        return round(self.per_hour * seconds / 3600, 6)
+
     def dollars(self, seconds: float | None) -> float | None:
-        """What that many seconds cost; None for an unknown time."""
-        return None if seconds is None else round(self.per_hour * seconds / 3600, 6)
+        """Likewise; None for an unknown time."""
+        return None if seconds is None else self.cost(seconds)
 
 
 class Prices(Struct, frozen=True):

@@ -21,13 +21,33 @@ from cachekit.recipe.schema import TaskName
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
 Said = Annotated[str, Meta(min_length=3)]  # a source, or terms: no mere dash
+DAY = r"^20\d{2}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$"  # or a month, or only a year
 
 
 class CompileTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long compiling a fine-tune of a model takes on a chip, and who measured that."""
+    """How long compiling a recipe took somebody else, who says so, and since when.
 
-    seconds: Annotated[float, Meta(gt=0)]
+    Attributes:
+        recipe: A recipe of the zoo.
+        set: What was different in it, as `--set` takes it.
+        instance: The machine that compiled.
+        seconds: The least and the most that the source says; twice the same for one measurement.
+        note: What the source leaves out, or counts with it.
+    """
+
+    recipe: str
+    instance: str
+    seconds: tuple[Annotated[float, Meta(gt=0)], Annotated[float, Meta(gt=0)]]
     source: Said
+    date: Annotated[str, Meta(pattern=DAY)]
+    set: tuple[str, ...] = ()
+    compiler: Literal["neuron", "neuron-native"] = "neuron"
+    note: str = ""
+
+    @property
+    def where(self) -> str:
+        """The source, its date and the machine, for people."""
+        return f"{self.source}, {self.date}, on a {self.instance}"
 
 
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +62,6 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
         source: Where the config was read.
         aliases: Other ids of the same weights or architecture.
         compilers: Which of our compilers are known to compile it, and where that is said.
-        compile_seconds: By chip, how long compiling a fine-tune takes.
     """
 
     id: str
@@ -53,7 +72,6 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
     source: Said
     aliases: tuple[str, ...] = ()
     compilers: dict[str, str] = {}
-    compile_seconds: dict[str, CompileTime] = {}
 
 
 class QuotedPrice(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +131,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 T = TypeVar("T")
+COMPILE_TIMES = "compile_times.yaml"
 
 
 @cache
@@ -232,10 +251,11 @@ def model(name: str) -> ModelEntry | None:
     return None
 
 
-def compile_seconds(name: str, chip: str) -> CompileTime | None:
-    """What the registry has of how long a model compiles on a chip; None where nobody measured that."""
-    entry = model(name) if chip and name else None
-    return entry.compile_seconds.get(chip) if entry else None
+def compile_times() -> tuple[CompileTime, ...]:
+    """How long compiles took others, as far as somebody published it."""
+    wanted: Any = tuple[CompileTime, ...]
+    found: tuple[CompileTime, ...] = _read(_root() / "registry" / COMPILE_TIMES, wanted)
+    return found
 
 
 def architecture_defaults(model_type: str) -> dict[str, Any]:

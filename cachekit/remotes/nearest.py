@@ -86,6 +86,11 @@ class Wanted(Struct, frozen=True):
     foreign: tuple[str, ...] = ()
     reuse_bytes: int = 0
 
+    @property
+    def compiler(self) -> str:
+        """Which compiler it is for: two compilers share nothing, so a record of another one is not the nearest."""
+        return str(self.hard.get("compiler.name", ""))
+
     def comparable(self, model_type: str) -> bool:
         """Recipes and commands have no ingredients in common; what was imported has none at all."""
         return model_type != IMPORTED and (model_type == COMMAND) == (self.place.model_type == COMMAND)
@@ -223,7 +228,7 @@ def settled(wanted: Wanted, near: Nearest | None, reuse: Nearest | None, limit: 
 
 def _here(wanted: Wanted, store: Store, around: Around) -> Iterator[Nearest]:
     """The records of the store that can be read, the nearest first."""
-    for one in around.nearest():
+    for one in around.nearest(compiler=wanted.compiler):
         if wanted.comparable(one.row.model_type) and one.row.key != wanted.place.key:
             record = store.read(one.row.place)
             if record is not None:

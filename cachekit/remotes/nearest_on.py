@@ -240,7 +240,7 @@ class RemoteSearch:
 
     def _compare(self, known: Iterable[Known]) -> set[str]:
         """Look for nearer ones; returns the keys of those that were remembered wrongly."""
-        candidates = {one.key: one for one in known}
+        candidates = {one.key: one for one in known if one.compiler == self._wanted.compiler}
         self.compared += len(candidates)
         near, spoilt = self._nearest(candidates)
         if near is not None and near.nearer(self.nearest):

@@ -168,6 +168,9 @@ class Setup(Protocol):
     Each may raise UsageError: no place can have this name or kind; and RemoteError, AuthError, as `Storage` does.
     """
 
+    def place_of(self, repo: str, kind: str) -> str:
+        """What people write for the place: `hf://team/cache`."""
+
     def look(self, repo: str, *, kind: str) -> Repo | None:
         """The place; None where there is none, or where the token may not see it."""
 
@@ -188,6 +191,7 @@ class Storage(Protocol):
         scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
+        staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.
         untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
             out. Empty where that can.
     """
@@ -197,6 +201,7 @@ class Storage(Protocol):
     scarce: bool = False
     batch: int = 1
     public: bool = False
+    staging: str = ""
     untold: str = ""
 
     @abstractmethod

@@ -265,11 +265,12 @@ def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
 
 
 def _unforeseen(remote: Remote, error: Exception) -> CachekitError:
-    if isinstance(error, OSError):  # of this machine's disks: the client of the Hub keeps what it sends there, too
+    if isinstance(error, OSError):  # of this machine's disks
+        folders = " and ".join(filter(None, ["CACHEKIT_HOME", remote.storage.staging]))
         return StoreError(
             f"the files for {remote.name} cannot be read, or stored here before they are sent",
             cause=cause_of(error),
-            hint="free some space where CACHEKIT_HOME and HF_HOME (~/.cache/huggingface) lie, or set them elsewhere",
+            hint=f"free some space in {folders}, or set another folder",
         )
     # Not its own words: they may quote a request, with a token in it.
     at = traceback.extract_tb(error.__traceback__)[-1]

@@ -131,7 +131,7 @@ class _Repair:
 
     def _pulled(self, found: Found) -> bool:
         record = found.shared.record
-        if self._problem.kind == "neff" and self._problem.sha256 in {file.sha256 for file in record.files}:
+        if self._problem.kind == "graph" and self._problem.sha256 in {file.sha256 for file in record.files}:
             self._reasons.append(f"{found.remote.name} has the same bytes")
             return False
         try:

@@ -54,7 +54,7 @@ def store(config: Config) -> Iterator[Finding]:
 
 
 def cache_dirs(config: Config) -> Iterator[Finding]:
-    """Compiler cache dirs must be on a local disk, and Inductor loads libraries from them."""
+    """Compiler cache dirs must be on a local disk, and compiled libraries are loaded from them."""
     place, found = config.compiler_cache_dir, []
     system = file_system(place)
     if system.network:
@@ -65,7 +65,7 @@ def cache_dirs(config: Config) -> Iterator[Finding]:
     elif theirs := exposed(place, CACHE_DIRS):
         found.append(theirs)
     if barred(place):
-        said = f"nothing in {place} may be executed (noexec): Inductor cannot load what it compiled"
+        said = f"nothing in {place} may be executed (noexec): compiled libraries cannot be loaded from there"
         found.append(Finding("problem", said, f"set {CACHE_DIRS} to a folder without noexec"))
     yield from found or [Finding("ok", f"{place}{f' ({system.kind})' if system.kind else ''}")]
 

@@ -44,7 +44,7 @@ class Problem(Struct, frozen=True):
     """Something that is not what it should be, and what became of it where it was to be repaired.
 
     Attributes:
-        kind: `record`; `blob`: a file of modules; `neff`: a compiled graph that is what its record says, and cannot be
+        kind: `record`; `blob`: a file of modules; `graph`: a compiled graph that is what its record says, and cannot be
             used all the same, or an archive with such a graph in it.
         place: The record that it is of, or the first of several.
         keys: Of all of them.
@@ -363,6 +363,6 @@ class _Look:
                     if reason and damaged and self._is_as(row):
                         name = file_path(module, file)
                         problems.append(
-                            Problem("neff", row.place, (row.key,), row.recipe, name, str(path), file.sha256, reason)
+                            Problem("graph", row.place, (row.key,), row.recipe, name, str(path), file.sha256, reason)
                         )
         return problems, notes

@@ -28,6 +28,7 @@ class TrainingOutcome(Struct, frozen=True):
     metrics: dict[str, dict[str, float | int]]
     graph_seconds: float
     steps: int
+    steps_taken: int
 
 
 class Backend:
@@ -102,7 +103,7 @@ class Backend:
                 trainer.save_model(self.output_dir)
                 if trainer.args.should_save:  # one worker of many
                     processor.save_pretrained(self.output_dir)
-        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step)
+        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step, progress.steps)
 
     def _padded(self, features: Sequence[Feature], work: Work) -> Resized:
         """Features for whole rounds, in which each worker takes a batch: what is left of one would be dropped."""

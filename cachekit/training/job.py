@@ -54,7 +54,8 @@ class Result(Struct, frozen=True):
         counters: The runtime's counters at the end.
         seconds: Wall time by phase: import, data, model, train, evaluate, save; `graphs` is what the first training
             and the first evaluation step took beyond the later ones: compiling, or loading what is compiled.
-        steps: Optimizer steps of this run.
+        steps: Optimizer steps that the model has behind it.
+        steps_taken: Of those, steps of this run: the others lie before the checkpoint that it started from.
         rows: Rows by split.
         surprises: Phases in which something compiled although everything had been restored.
         output_dir: Where the model was saved; empty after a trial.
@@ -66,6 +67,7 @@ class Result(Struct, frozen=True):
     counters: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     steps: int = 0
+    steps_taken: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     surprises: tuple[str, ...] = ()
     output_dir: str = ""

@@ -201,7 +201,7 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._watch = watch
         self._begin = begin
         self.began: list[float] = []  # when each optimizer step did, and when the last one was done
-        self._steps = 0
+        self.steps = 0  # optimizer steps of this run
         self._since_step = ""
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})
 
@@ -212,12 +212,12 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.began.append(time.perf_counter())
         self._watch.look()
-        self._events.phase = ("training step" if self._steps else "first training step") + self._since_step
+        self._events.phase = ("training step" if self.steps else "first training step") + self._since_step
         self._since_step = ""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._watch.look()
-        self._steps += 1
+        self.steps += 1
         self._events.emit("step", step=state.global_step, of=state.max_steps)
         self._events.phase = "end of a step"
 

@@ -116,6 +116,7 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         counters=runtime.counters(),
         seconds={**events.seconds, "graphs": outcome.graph_seconds},
         steps=outcome.steps,
+        steps_taken=outcome.steps_taken,
         rows=counts,
         surprises=() if job.compiles_expected else tuple(dict.fromkeys(watch.compiled_in)),
         output_dir="" if trial else job.output_dir,

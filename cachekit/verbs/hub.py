@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit import config_files, redact
+from cachekit import config_files
 from cachekit.errors import AuthError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.address import setup
@@ -132,8 +132,8 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     Raises:
         UsageError: It has a `cache` or a remote of that name already, is no TOML, or would hide a project's settings.
     """
-    address = f"hf://{'datasets/' if kind == 'dataset' else ''}{repo}"
-    wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{redact.address(address)}"'
+    address = setup(ADDRESS).place_of(repo, kind)
+    wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{address}"'
     text, there = config_files.editable(path, wanted)
     remotes = there.get("remotes", {})
     table = remotes.get(NAME) if isinstance(remotes, dict) else None

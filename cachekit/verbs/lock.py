@@ -145,7 +145,7 @@ class CheckedLock(Answer, frozen=True):
 def lock_recipes(
     opening: Opening, path: Path, recipes: Sequence[Variant], where: Elsewhere, *, dry_run: bool = False
 ) -> LockFile:
-    """Pin the exact artifacts of recipes in a file.
+    """Write the exact artifacts of recipes into a file.
 
     Args:
         opening: Opens a session.
@@ -241,7 +241,7 @@ def lock(
     toolchain: str = "",
     instance: str = "",
 ) -> Locked:
-    """Pin what a run of the recipe would take now.
+    """Write down what a run of the recipe would take now.
 
     Where a remote has the same artifacts, its state is noted beside, so that they can be fetched from there for as long
     as the remote remembers that state.
@@ -254,7 +254,7 @@ def lock(
         instance: Likewise the machine type.
 
     Raises:
-        MissError: Nothing is there to be pinned.
+        MissError: Nothing is there to be locked.
         SecretError: The record, or a change of the recipe, holds a secret.
         RemoteError, AuthError: A remote could not be asked.
     """

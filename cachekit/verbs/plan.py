@@ -12,8 +12,8 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import IntegrityError, MissError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
-from cachekit.key.cost import ASKED, Expected, Timed, expected, figure
-from cachekit.recipe import zoo
+from cachekit.key.cost import ASKED, Expected, Timed, expected
+from cachekit.recipe import published
 from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
@@ -200,7 +200,7 @@ def _miss(
 
 
 def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequence[Known]) -> Expected | None:
-    """How long compiling takes: by the store's records, then by others, then by the registry."""
+    """How long compiling takes: by the store's records, then by others, then by what was published."""
     compiler, hard = prepared.fingerprint.compiler, prepared.ingredients.hard
     same, near = around.same_job(), around.nearest(compiler=compiler)
     here = (
@@ -216,8 +216,7 @@ def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequen
     known = itertools.chain(here, there)
     if found := expected(wanted.place.directory, wanted.place.model_type, hard, known, prepared.growth):
         return found
-    measured = zoo.compile_seconds(prepared.recipe.model.id or "", str(hard.get("target.chip", "")))
-    return figure(measured.seconds, measured.source) if measured else None
+    return published.expected(compiler, wanted.place.model_type, hard, prepared.growth)
 
 
 def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:

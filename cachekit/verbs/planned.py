@@ -77,6 +77,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         saved_seconds: On a hit, what compiling took.
         expected: On a miss, how long compiling will take, and how sure that is.
         dollars: What compiling costs at `price`.
+        dollars_range: Likewise the least and the most that it is expected to cost.
         nearest: On a miss, the record with the least difference.
         reuse: On a miss, the record that a warm begins with.
         flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong. On a hit: the
@@ -105,6 +106,7 @@ class Planned(Answer, frozen=True, kw_only=True):
     expected_seconds: float | None = None
     expected: Expected | None = None
     dollars: float | None = None
+    dollars_range: tuple[float, float] | None = None
     price: Price | None = None
     nearest: NearestRecord | None = None
     reuse: ReusedRecord | None = None
@@ -177,6 +179,9 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         expected_seconds=rounded,
         expected=plan.expected,
         dollars=price.dollars(seconds) if price else None,
+        dollars_range=(price.cost(plan.expected.low), price.cost(plan.expected.high))
+        if price and plan.expected
+        else None,
         price=price,
         nearest=_nearest(plan.nearest, fingerprint.compiler) if plan.nearest else None,
         reuse=_reuse(plan.reuse) if plan.reuse else None,

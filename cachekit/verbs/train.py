@@ -49,10 +49,12 @@ class Trained(Answer, frozen=True, kw_only=True):
         metrics: By split: `{"validation": {"accuracy": ..., "loss": ..., "rows": ...}}`.
         lacks: What the training could not have here, with a sentence.
         rows: By split.
-        steps: Optimizer steps of this run.
+        steps: Optimizer steps that the model has behind it.
+        steps_taken: Of those, steps of this run.
         resumed_from: The checkpoint that the run started from.
         compile_seconds: What had to be warmed first took this long to compile.
-        saved_seconds: What the first steps took less than a cold compile; negative where a hit did not pay.
+        saved_seconds: What the first steps took less than a cold compile; negative where a hit did not pay, 0 where
+            a resumed run had no step left to take.
         overhead_seconds: What cachekit itself took: plan, restore, harvest.
         seconds: Wall time of it all.
         phases: Seconds by phase: import, data, model, train, evaluate, save; `graphs` is what the first steps took
@@ -73,6 +75,7 @@ class Trained(Answer, frozen=True, kw_only=True):
     lacks: Mapping[str, str]
     rows: Mapping[str, int]
     steps: int
+    steps_taken: int
     resumed_from: str
     output_dir: str
     compile_seconds: float
@@ -172,10 +175,11 @@ def train(
         lacks=prepared.fingerprint.lacks,
         rows=result.rows,
         steps=result.steps,
+        steps_taken=result.steps_taken,
         resumed_from=result.resumed_from,
         output_dir=result.output_dir,
         compile_seconds=warmed.record.compile_seconds if warmed else 0.0,
-        saved_seconds=round(record.cold_seconds - result.seconds.get("graphs", 0.0), 3),
+        saved_seconds=round(record.cold_seconds - result.seconds.get("graphs", 0.0), 3) if result.steps_taken else 0.0,
         overhead_seconds=round(overhead, 3),
         seconds=round(time.monotonic() - start, 3),
         phases=result.seconds,

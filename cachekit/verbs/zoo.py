@@ -7,7 +7,7 @@ time that its source gives; what the source itself says stands beside it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +15,11 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cachekit import recipe
+from cachekit.compilers import registry
+from cachekit.compilers.prepare import prepare
 from cachekit.errors import UnknownNameError, UsageError
-from cachekit.recipe import Recipe, load_text, zoo
+from cachekit.key.cost import Expected
+from cachekit.recipe import Recipe, load_text, published, zoo
 from cachekit.recipe.architecture import IRRELEVANT, NO_EFFECT, Architecture, positions
 from cachekit.recipe.convert import convert, convert_command
 from cachekit.recipe.convert.draft import Note, RecipeDraft
@@ -88,7 +91,6 @@ class ZooModel(ModelRow, frozen=True, kw_only=True):
     config: dict[str, Any]
     source: str
     compilers: dict[str, str]
-    compile_seconds: dict[str, zoo.CompileTime]
     recipes: tuple[str, ...] | UnsetType = UNSET
 
 
@@ -99,8 +101,26 @@ class ZooExpected(Expectation, frozen=True, kw_only=True):
     cost: float | None
 
 
+class ZooCompiling(Struct, frozen=True, kw_only=True):
+    """How long compiling takes somebody without any record, as `plan` says it with the newest toolchain.
+
+    Attributes:
+        instance: The machine that it is for.
+        expected: How long, and how that is known.
+        cost: The least and the most, at the price of an hour; None where nobody says that.
+    """
+
+    instance: str
+    expected: Expected
+    cost: tuple[float, float] | None
+
+
 class RecipeEntry(Answer, frozen=True, kw_only=True):
-    """`zoo show` of a recipe."""
+    """`zoo show` of a recipe.
+
+    Attributes:
+        compiling: For each instance that it is known to run on, and that needs a compile.
+    """
 
     kind: Literal["recipe"] = "recipe"
     name: str
@@ -108,6 +128,7 @@ class RecipeEntry(Answer, frozen=True, kw_only=True):
     recipe: Recipe
     model: ZooModel | None
     expect: tuple[ZooExpected, ...]
+    compiling: tuple[ZooCompiling, ...]
     text: str
 
 
@@ -272,6 +293,7 @@ def show(name: str, wanted: Filter) -> ZooEntry:
             recipe=loaded,
             model=None if entry is None else _model(entry),
             expect=tuple(_cost(expected, wanted) for expected in loaded.expect),
+            compiling=() if entry is None else tuple(_compiling(loaded, wanted)),
             text=path.read_text(encoding="utf-8"),
         )
     if (entry := zoo.model(name)) is not None:
@@ -312,6 +334,19 @@ def _cost(expected: Expectation, wanted: Filter) -> ZooExpected:
         price_per_hour=price,
         cost=round((price or 0) * (expected.train_seconds or 0) / 3600, 2) if known else None,
     )
+
+
+def _compiling(loaded: Recipe, wanted: Filter) -> Iterator[ZooCompiling]:
+    """How long compiling takes on each instance, by what others published."""
+    for instance in dict.fromkeys(expected.instance for expected in loaded.expect):
+        if not zoo.instance(instance).target:
+            continue  # a GPU, to compare with
+        made = prepare(loaded, registry.select(loaded.compiler.name, instance=instance))
+        known = published.expected(made.fingerprint.compiler, made.model_type, made.ingredients.hard, made.growth)
+        if known is not None:
+            price = wanted.prices.of(instance)
+            cost = (price.cost(known.low), price.cost(known.high)) if price else None
+            yield ZooCompiling(instance=instance, expected=known, cost=cost)
 
 
 # A new recipe, of a command line or a file in somebody else's dialect

@@ -6,6 +6,7 @@ Nothing is loaded and nothing fetched: a model of the Hub that the registry lack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from cachekit.data import shapes
 from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, zoo
 from cachekit.recipe.ingredients import Fingerprint
+from cachekit.recipe.variant import Variant
 from cachekit.text import about, count
 from cachekit.values import Answer
 
@@ -78,6 +80,7 @@ def check_zoo() -> Checked:
     findings += _names(entries)
     findings += _tried("instances.yaml", _read, zoo.instances)
     findings += _tried("toolchains.yaml", _read, zoo.toolchains)
+    findings += _tried(zoo.COMPILE_TIMES, _compile_times)
     paths = zoo.recipes()
     for name, path in paths.items():
         findings += check_recipe(path, name)
@@ -116,6 +119,15 @@ def _tried(where: str, look: Callable[..., Iterable[ZooFinding]], *arguments: An
 def _read(read: Callable[[], object]) -> Iterable[ZooFinding]:
     read()
     return ()
+
+
+def _compile_times() -> Iterator[ZooFinding]:
+    for one in zoo.compile_times():
+        low, high = one.seconds
+        if low > high:
+            yield ZooFinding(zoo.COMPILE_TIMES, f"{one.recipe}: {low:g} s are more than {high:g}", "the least first")
+        yield from _tried(zoo.COMPILE_TIMES, _read, Variant(one.recipe, one.set).load)
+        yield from _tried(zoo.COMPILE_TIMES, _read, partial(zoo.instance, one.instance))
 
 
 def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:

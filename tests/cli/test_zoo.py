@@ -238,6 +238,35 @@ def test_what_is_wrong_with_the_registry(command, copy):
     assert "gpt2 is not in the registry" in said
 
 
+def test_a_compile_time_of_what_the_zoo_has_not_is_wrong(command, copy):
+    times = "- {recipe: %s, instance: %s, seconds: [%s], source: somebody's page, date: '2026-11'%s}\n"
+    wrong = [
+        ("berd", "trn1.2xlarge", "1, 2", ""),
+        ("bert", "trn9.large", "1, 2", ""),
+        ("bert", "trn1.2xlarge", "2, 1", ""),
+    ]
+    wrong += [("bert", "trn1.2xlarge", "1, 2", ", set: [training.none=1]")]
+    (copy / "registry" / "compile_times.yaml").write_text("".join(times % one for one in wrong))
+    said = json.dumps(command("zoo", "check", "-f", "json", code=2).json["findings"])
+    for words in (
+        "no recipe is called 'berd'",
+        "no instance is called 'trn9.large'",
+        "the least first",
+        "training.none",
+    ):
+        assert words in said
+
+
+@pytest.mark.feature("P3")
+def test_a_recipe_in_full_has_the_compile_time_that_its_plan_has(command):
+    shown = command("zoo", "show", "bert", "-f", "json").json["compiling"]
+    planned = command("plan", "bert", "--instance", "trn1.2xlarge", "-f", "json").json
+    assert [one["expected"] for one in shown] == [planned["expected"]]
+    assert [one["cost"] for one in shown] == [planned["dollars_range"]]
+    words = " ".join(command("zoo", "show", "bert").out.split())
+    assert "compiling takes 10 to 15 min; $0.22 to $0.34; published: bert, philschmid.de" in words
+
+
 @pytest.mark.parametrize("name", ["instances", "toolchains"])
 def test_a_list_that_cannot_be_read(command, copy, name):
     (copy / "registry" / f"{name}.yaml").write_text("a: 1\n")

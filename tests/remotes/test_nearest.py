@@ -102,6 +102,19 @@ def test_of_a_hundred_the_near_one_is_chosen():
     assert (change.old, change.new) == (64, 128)
 
 
+def test_a_record_of_another_compiler_is_not_the_nearest(tmp_path, make):
+    """Two compilers share nothing: what else differs of it says nothing of what would help."""
+    me = Watched(tmp_path / "me", shared=[(make(), "r")])
+    wanted = me.prepare()
+    alien, contents = made_from(wanted, **{"compiler.name": "other"})
+    fill(make(), [(structs.replace(alien, compiler="other", directory="other-1"), contents)])
+    assert search(wish(wanted), me.store, me.session.remotes).nearest is None
+    publish(me.store, (structs.replace(alien, compiler="other", directory="other-1"), contents))
+    assert search(wish(wanted), me.store).nearest is None
+    near = publish(me.store, made_from(wanted, **{"model.config.num_hidden_layers": 20}))
+    assert search(wish(wanted), me.store).nearest.known.key == near.key
+
+
 @pytest.mark.feature("W4")
 def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(tmp_path, make):
     me = Watched(tmp_path / "me", shared=[(storage := Counted(make()), "r")])

@@ -1,5 +1,6 @@
 """A remote that is away, late or slow: it stops no run, and what could not be pushed or pulled is done later."""
 
+import errno
 import json
 import os
 import time
@@ -59,6 +60,13 @@ def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared
     (pushed,) = push(ann.store, ann.session.remotes, [record])
     assert "did not take the push" in pushed.error.message
     assert ann.session.remotes.writable[0].usable()
+
+
+def test_a_full_disk_in_a_push_to_a_folder_has_nothing_to_do_with_the_hub(tmp_path, shared):
+    storage = Broken(FolderStorage(shared), "upload", error=lambda *_, **__: OSError(errno.ENOSPC, "full"))
+    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
+    (pushed,) = push(ann.store, ann.session.remotes, [publish(ann.store, make_record())])
+    assert pushed.error.hint == "free some space in CACHEKIT_HOME, or set another folder"
 
 
 @ANY_KIND

@@ -1,7 +1,9 @@
 """The index of the records: the same answers as reading each of them, whatever becomes of either."""
 
+import os
 import shutil
 import sqlite3
+import stat
 import time
 from contextlib import closing
 
@@ -402,3 +404,14 @@ def test_many_readers_and_writers_at_once(home):
     assert None not in side_by_side(6, work)
     assert listed(opened(home)) == plainly(home)
     assert len(plainly(home)) == 4 + 3 * 6
+
+
+def test_the_members_of_a_group_write_to_one_index(tmp_path):
+    before = os.umask(0o002)
+    try:
+        store = Store(tmp_path, Journal(None, "test"))
+        publish(store, make_record())
+        assert store.listed()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(store.layout.index.stat().st_mode) == 0o664

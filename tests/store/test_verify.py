@@ -156,7 +156,7 @@ def test_a_graph_that_is_what_its_record_says_and_damaged_all_the_same(home, way
     found = verify(watched.session)
     if way in {"flip", "cut"}:
         assert [(problem.kind, problem.file) for problem in found.problems] == [
-            ("neff", f"{COMPILER}/MODULE_14529842170341812+f7f529f3/model.neff")
+            ("graph", f"{COMPILER}/MODULE_14529842170341812+f7f529f3/model.neff")
         ]
         assert found.error().exit_code == 5
         done = verify(watched.session, repair=True)

@@ -76,6 +76,7 @@ finish(
     counters={"found": found, "compiled": compiled},
     seconds={"graphs": 29.7 if cold else 2.7},
     steps=3,
+    steps_taken=3,
     surprises=["evaluation or saving"] if surprised else [],
     output_dir=job["output_dir"],
 )

@@ -102,6 +102,7 @@ def run(job, environ):
         "counters": {"found": len(found), "compiled": len(missing)},
         "seconds": {"graphs": SECONDS * len(missing), "train": 0.0},
         "steps": 1,
+        "steps_taken": 0 if job["resume"] else 1,  # its one step is its last
         "rows": {"train": 4, "validation": 2},
         "surprises": ["train"] if missing and not job["compiles_expected"] else [],
         "output_dir": job["output_dir"] if job["mode"] == "train" else "",

@@ -1,36 +1,15 @@
-"""Which checkpoint a training goes on from. The files are made here as `torch.save` and safetensors make them."""
+"""Which checkpoint a training goes on from."""
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 
 import pytest
 
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.training.checkpoints import checkpoint
-
-FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
-
-
-def safetensors(size=400):
-    header = json.dumps({"__metadata__": {}, "a": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-    return len(header).to_bytes(8, "little") + header + bytes(size)
-
-
-def saved():
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("archive/data.pkl", bytes(400))
-    return stream.getvalue()
-
-
-def contents(name):
-    if name.endswith(".safetensors"):
-        return safetensors()
-    return json.dumps({"global_step": 4, "log_history": []}).encode() if name.endswith(".json") else saved()
+from tests.training.made_checkpoints import FILES, make
 
 
 @pytest.fixture
@@ -39,13 +18,6 @@ def output(tmp_path):
     for step in (2, 4):
         make(tmp_path / f"checkpoint-{step}")
     return tmp_path
-
-
-def make(folder, files=FILES):
-    folder.mkdir()
-    for name in files:
-        (folder / name).write_bytes(contents(name))
-    return folder
 
 
 def found(output, resume="auto"):

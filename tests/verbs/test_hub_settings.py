@@ -1,6 +1,7 @@
 """`cachekit hub use` and `create` add a cache to a project's settings, and spoil none of them."""
 
 import pytest
+from msgspec import structs
 
 from cachekit import config
 from cachekit.errors import UsageError
@@ -69,3 +70,9 @@ def test_a_projects_settings_are_not_hidden(tmp_path, name, text):
     with pytest.raises(UsageError, match="settings are in"):
         write_settings(folder / "cachekit.toml", PLACE, "rw")
     assert settings(folder)[2] == 7
+
+
+def test_a_name_that_no_repo_can_have_is_refused_before_the_file(tmp_path):
+    with pytest.raises(UsageError, match="not a valid repo name"):
+        write_settings(tmp_path / "cachekit.toml", structs.replace(PLACE, repo="team"), "rw")
+    assert not (tmp_path / "cachekit.toml").exists()

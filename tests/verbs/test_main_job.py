@@ -91,6 +91,7 @@ def test_a_finished_run_that_is_resumed_is_evaluated_on_the_rows_of_now(warmed):
     resumed = warmed("train", "tiny.yaml", *options, "--resume", "auto", "--set", "data.max_eval_samples=9")
     assert (first["steps"], first["metrics"]["validation"]["rows"]) == (10, 21)
     assert (resumed["steps"], resumed["metrics"]["validation"]["rows"]) == (10, 9)
+    assert (resumed["steps_taken"], resumed["saved_seconds"]) == (0, 0.0)
 
 
 @pytest.mark.feature("K3")

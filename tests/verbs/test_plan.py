@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachekit import api
+from cachekit.api import Cache
 from cachekit.errors import MissError
 from cachekit.recipe import zoo
 from cachekit.verbs.plan import plan
@@ -135,11 +137,40 @@ def _step(folder, action, batch, chosen):
     assert watched.damage() == []
 
 
-def test_where_no_record_tells_the_time_the_registrys_figure_does(home, monkeypatch):
+PUBLISHED = {"toolchain": "neuron-2.31", "instance": "trn1.2xlarge"}
+
+
+@pytest.mark.feature("P3")
+@pytest.mark.parametrize(
+    ("recipe", "method", "least", "most"),
+    [
+        ("bert", "published", 600, 900),  # as the page says it
+        ("bert-large-squad", "scaled", 700, 3100),  # twice the layers, and wider ones
+        ("deit", "scaled", 120, 5100),  # another family: a wide range
+    ],
+)
+def test_without_any_record_a_published_time_is_told_with_its_source(home, recipe, method, least, most):
+    found = Cache(home=home, **PUBLISHED).plan(recipe)
+    assert found.expected.method == method
+    assert found.expected.key == ""
+    assert "philschmid.de" in found.expected.source
+    assert "2023" in found.expected.source
+    assert found.expected.low == pytest.approx(least, rel=0.2)
+    assert found.expected.high == pytest.approx(most, rel=0.2)
+    paid = [seconds / 3600 * 1.34 for seconds in (found.expected.low, found.expected.high)]
+    assert found.dollars_range == pytest.approx(paid, rel=1e-4)
+
+
+@pytest.mark.feature("P3")
+def test_no_recipe_of_the_zoo_compiles_for_an_unknown_time(home):
+    """On the instance that each was made for, from a fresh home."""
+    rows = [row for row in api.zoo_rows() if row.instances and zoo.instance(row.instances[0]).target]
+    assert len(rows) > 30
+    cache = Cache(home=home, instance="trn1.32xlarge")
+    found = cache.plan_all([api.Variant(row.name) for row in rows])
+    assert {row.name for row in found.plans if row.expected_seconds is None} == set()
+
+
+def test_what_was_published_of_one_compiler_is_told_of_no_other(home):
     watched = Watched(home)
     assert plan(watched.prepare(), watched.store).expected is None
-    measured = zoo.CompileTime(600.0, "a page that says so")
-    monkeypatch.setattr(zoo, "compile_seconds", lambda model, chip: measured)
-    found = plan(watched.prepare(), watched.store).expected
-    assert (found.seconds, found.method, found.source, found.key) == (600.0, "registry", "a page that says so", "")
-    assert found.low < 600.0 < found.high

@@ -14,6 +14,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import side_by_side
 from tests.support.standins import StandIn, Watched, compiles, garbage_of, module_files, runs
+from tests.training.made_checkpoints import make
 from tests.verbs.verb_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
 
 
@@ -37,6 +38,15 @@ def test_train_after_warm_compiles_nothing(home, output, log, warmed):
     assert done.saved_seconds == 30.0
     assert json.loads(json.dumps(done.as_dict())) == done.as_dict()
     assert human(done)[0].startswith("toy: trained 1 step  key")
+
+
+@pytest.mark.usefixtures("warmed")
+def test_a_finished_run_that_is_resumed_takes_no_step_and_saves_nothing(home, output):
+    watched = Watched(home)
+    last = make(output / "checkpoint-1")
+    done = train(watched.session, watched.prepare(), output_dir=output, resume="auto")
+    assert (done.resumed_from, done.steps, done.steps_taken, done.saved_seconds) == (str(last), 1, 0, 0.0)
+    assert human(done)[0].startswith("toy: trained 0 of 1 step  key")
 
 
 @pytest.mark.feature("F1")

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.account import login
-from cachekit.remotes.hub.client import Client
+from cachekit.remotes.hub.client import STAGING, Client
 from cachekit.remotes.layout import check, is_good
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
@@ -50,6 +50,7 @@ class BucketStorage(Storage):
 
     compares = False
     batch = BATCH
+    staging = STAGING
 
     def __init__(
         self, name: str, *, limits: Limits | None = None, endpoint: str = "", token: str | None = None

@@ -26,6 +26,7 @@ from cachekit.remotes.hub.session import bound_session
 from cachekit.remotes.port import Limits, Tell
 
 T = TypeVar("T")
+STAGING = "HF_HOME (~/.cache/huggingface)"  # where the client keeps what it sends
 SLOW = 1 << 20  # bytes a second that a document may take
 
 

@@ -20,7 +20,7 @@ from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.account import login
-from cachekit.remotes.hub.client import Client
+from cachekit.remotes.hub.client import STAGING, Client
 from cachekit.remotes.hub.create import place_of
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, git_digest
 
@@ -54,6 +54,7 @@ class HubStorage(Storage):
     compares = True
     scarce = True
     batch = STAT_BATCH
+    staging = STAGING
 
     def __init__(
         self,

@@ -190,7 +190,7 @@ def test_verify_names_the_graph_in_its_archive(tmp_path):
     push(watched.store, watched.session.remotes, [good, bad, odd])
     found = verify(watched.session)
     (problem,) = found.problems
-    assert (problem.kind, problem.keys, problem.file) == ("neff", (bad.key,), bad.modules[0].name)
+    assert (problem.kind, problem.keys, problem.file) == ("graph", (bad.key,), bad.modules[0].name)
     assert problem.reason.startswith(f"{BAD}: the MD5 of its contents")
     assert [note.partition(": ")[0] for note in found.notes] == [odd.modules[0].name]
     assert found.error().exit_code == 5
