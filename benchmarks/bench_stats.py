@@ -13,6 +13,8 @@ from pathlib import Path
 
 from measure import limit, process, ratio, seconds
 
+from cachekit.store.layout import Layout
+
 RUNS = 10_000
 REPEATS = 5
 NOW = 1_790_000_000
@@ -43,7 +45,7 @@ def fill(home: Path, count: int) -> None:
             {"event": "train.end", **end, "phases": {"graphs": 2}},
         ]
         events.append({"event": "run.end"})
-        path = home / "v1" / "journal" / run[:6] / f"{run}.jsonl"
+        path = Layout(home).journal / run[:6] / f"{run}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps({"time": start, "run": run, **event}) + "\n" for event in events))
 

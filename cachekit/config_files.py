@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit import files, private
+from cachekit import files, whose
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
 
@@ -125,7 +125,7 @@ def _check_place(path: Path) -> None:
     folder = path.parent
     if (folder / "cachekit" / "v1").is_dir():
         cache = "a remote"
-    elif (folder / "v1" / "records").is_dir() and private.standing(folder).whose != "own":
+    elif (folder / "v1" / "records").is_dir() and whose.standing(folder).whose != "own":
         cache = "a store that others can write to"
     else:
         return

@@ -121,7 +121,8 @@ class Journal:
         try:
             if self._file is None:
                 # Line-buffered append: a killed run leaves whole lines, and at most one torn last line.
-                _make_folder(self._path.parent)
+                private.closed_folder(self._path.parents[1])
+                private.closed_folder(self._path.parent)
                 self._file = open(self._path, "a", encoding="utf-8", buffering=1, opener=private.opened)  # noqa: SIM115
                 start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb}
                 start |= {"pid": os.getpid(), "host": os.uname().nodename}
@@ -142,14 +143,6 @@ class Journal:
                 self.failure = cause_of(error)
             self._file = None
         self._closed = True
-
-
-def _make_folder(month: Path) -> None:
-    try:
-        private.private_folder(month.parent)
-        private.private_folder(month)
-    except private.NotPrivateError:  # a store of several users: each one's journals are closed, its folders are not
-        month.mkdir(parents=True, exist_ok=True)
 
 
 def bypass(journal: Journal, reason: str, detail: str = "") -> None:

@@ -1,75 +1,21 @@
-"""Whose a folder is: whether somebody else can change what lies there, or what its name leads to.
+"""Folders and files that only this user can look into, below folders that nobody else can change.
 
-A compiler cache is code, so what a compiler loads must lie where nobody else can put anything in its place. That is a
-question about each folder on the way, not about the last one alone: who may write to a folder may rename what is in it.
-
-A folder is this user's own if every folder on the way to it belongs to this user or root, and nobody else may write to
-one of them. A folder with the sticky bit (`/tmp`) may be on the way: nobody can rename there what belongs to somebody
-else. A link is followed only where it belongs to this user or root and lies in a folder that others cannot write to. A
-group that consists of this user alone, as most distributions make one for each user, is nobody else: it has no other
-member, and is no other user's first group.
-
-A folder is a group's that this user is in, too, if its members can write there, and nobody else can. Each folder on the
-way then belongs to this user, root or a member: a group of this user's on somebody else's folder makes its owner no
-member, as anybody may name any group in an access list. Members are those whom this machine's user database knows.
-
-Every step is looked at through a descriptor. What is found once stays so: only this user and root could change it.
-
-Access lists are read where they can matter (POSIX.1e, acl(5)). Those of NFSv4 are not.
+Whose a folder is, `cachekit.whose` finds out; what is found once stays so: only this user and root could change it.
 """
 
 from __future__ import annotations
 
 import errno
-import grp
 import os
-import pwd
-import shlex
 import stat
-import struct
-import sys
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from cachekit.whose import Standing, Step, is_mine, of_another, open_to_others, standing, walk
 
 CLOSED = 0o700  # of a private folder
 FILE = 0o600  # of a file in one
-_LINKS = 40  # that are followed, as many as Linux follows
-_LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-# linux/posix_acl_xattr.h and posix_acl.h: a version, and then entries of a tag, permissions and an id.
-_ACL, _VERSION, _HEADER, _ENTRY = "system.posix_acl_access", 2, struct.Struct("<I"), struct.Struct("<HHI")
-_USER, _GROUP_OBJ, _GROUP, _WRITE = 0x02, 0x04, 0x08, 0x2
-
-Whose = Literal["own", "group", "others"]
-ORDER: tuple[Whose, ...] = ("own", "group", "others")
-
-
-class Standing(Struct, frozen=True):
-    """Whose a folder is.
-
-    Attributes:
-        whose: `own`: only this user and root can change what lies there; `group`: the members of a group of this user
-            can, too; `others`: somebody else can.
-        why: Who else, and where: a sentence without a full stop; empty for `own`.
-        mend: The command that makes it this user's own; empty where none of this user's does.
-        groups: Of this user, through which it is shared: their members may own what lies there.
-    """
-
-    whose: Whose
-    why: str = ""
-    mend: str = ""
-    groups: frozenset[int] = frozenset()
-
-
-OWN = Standing("own")
 
 
 class NotPrivateError(PermissionError):
@@ -84,46 +30,6 @@ class NotPrivateError(PermissionError):
         self.standing = standing
 
 
-class _Step(NamedTuple):
-    """A folder on the way, or a link.
-
-    Attributes:
-        state: Its own; a link's is the link's.
-        users: Who may write there by an access list, beside its owner.
-        groups: Whose members may; not this user's own group.
-        last: It is the folder itself.
-        loose: It is a link that everybody can replace, or one of too many.
-    """
-
-    place: Path
-    state: os.stat_result
-    users: frozenset[int] = frozenset()
-    groups: frozenset[int] = frozenset()
-    last: bool = False
-    loose: bool = False
-
-    @property
-    def everybody(self) -> bool:
-        return bool(self.state.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(self.state.st_mode)
-
-    @property
-    def open(self) -> bool:
-        """Others may make files there."""
-        return bool(self.everybody or self.users or self.groups)
-
-    @property
-    def renamable(self) -> bool:
-        """Others may put something else in the place of what lies there."""
-        return self.open and (self.last or not self.state.st_mode & stat.S_ISVTX)
-
-    @property
-    def sharing(self) -> frozenset[int]:
-        """The groups whose members may own folders on the way: not one that only another user's access list names."""
-        if stat.S_ISLNK(self.state.st_mode):
-            return frozenset()
-        return self.groups if _mine(self.state) else self.groups & {self.state.st_gid}
-
-
 def private_folder(path: Path) -> Path:
     """Make a folder that only this user can look into, or close the one that is there; gives its path.
 
@@ -133,20 +39,42 @@ def private_folder(path: Path) -> Path:
         NotPrivateError: Somebody else can change what lies there, or could: nothing was made below that.
         OSError: It cannot be made.
     """
-    handle = _walk(path, _closable, make=True)
+    handle = walk(path, _closable, make=CLOSED)
     try:
-        if stat.S_IMODE(os.fstat(handle).st_mode) != CLOSED:
-            os.fchmod(handle, CLOSED)
+        _close(handle, path, CLOSED)
     finally:
         os.close(handle)
     return path
+
+
+def closed_folder(path: Path) -> None:
+    """Make a folder that only this user can look into, or close the one that is there, whoever may write above it.
+
+    Others who may write there see nothing of what lies in it, and can take it away: it is for what people read, and not
+    for what is loaded. What is missing above it is made as `private_folder` does, and among others' as the umask lets.
+
+    Raises:
+        NotPrivateError: It is somebody else's.
+        OSError: It cannot be made, or a link or a file lies in its place.
+    """
+    with suppress(NotPrivateError):
+        private_folder(path)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(CLOSED)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _close(handle, path, CLOSED)
+    finally:
+        os.close(handle)
 
 
 def obstacle(path: Path) -> Standing | None:
     """What `private_folder` would refuse; None where it could make or close the folder, as far as others go."""
     with suppress(FileNotFoundError, NotADirectoryError):
         try:
-            os.close(_walk(path, _closable))
+            os.close(walk(path, _closable))
         except NotPrivateError as error:
             return error.standing
         except PermissionError:
@@ -154,105 +82,13 @@ def obstacle(path: Path) -> Standing | None:
     return None
 
 
-def standing(path: Path, depth: int = 0) -> Standing:
-    """Whose a folder is; of one that is not there, whose it would be if this user made it.
-
-    One that cannot be looked at is another's.
-
-    Args:
-        path: The folder.
-        depth: Look as far down into the folders below as well.
-    """
-    steps: list[_Step] = []
-    with suppress(FileNotFoundError, NotADirectoryError):
-        try:
-            os.close(_walk(path, steps.append))
-        except PermissionError:
-            return Standing("others", f"this user may not look into {steps[-1].place}")
-    if steps[-1].last and depth:
-        steps += _below(steps[-1].place, depth)
-    return _judged(steps)
-
-
-def open_judged(path: Path, flags: int = 0) -> tuple[int, Standing]:
-    """Open a file to be read; gives its descriptor, and whose it is: who can have written it, or put it where it lies.
-
-    Args:
-        path: The file; links to it are followed, and judged as every step is.
-        flags: `os.O_NOFOLLOW` follows none in its own place.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
-    steps: list[_Step] = []
-    handle = _walk(path, steps.append, file=True, follow=not flags & os.O_NOFOLLOW)
-    return handle, _judged(steps)
-
-
-def _judged(steps: Sequence[_Step]) -> Standing:
-    """Whose what lies at the end of these steps is."""
-    mine = _groups()
-    shared = frozenset[int]().union(*(step.sharing for step in steps)) & mine
-    found = OWN
-    for step in steps:
-        if step.loose or not (_mine(step.state) or _member(step.state.st_uid, shared)):
-            return _of_another(step.place, step.state, shared)
-        if step.renamable and (step.everybody or step.users or step.groups - mine):
-            return _open(step)
-        if step.renamable or not _mine(step.state):
-            why = _open(step).why if step.open else _of_another(step.place, step.state).why
-            found = Standing("group", why, groups=shared)
-    return found
-
-
-def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
-    """Why an open file or folder is not of those to whom the folder belongs that it lies in; empty where it is.
-
-    Args:
-        handle: Its descriptor.
-        place: What it is called.
-        folder: What `standing` found of the folder; whoever may write there can have made it.
-
-    Raises:
-        OSError: It cannot be looked at.
-    """
-    step = _step(place, handle, last=True)
-    if not (_mine(step.state) or _member(step.state.st_uid, folder.groups)):
-        return _of_another(place, step.state, folder.groups).why
-    within = _groups() if folder.whose == "group" else set[int]()
-    return _open(step).why if step.everybody or step.users or step.groups - within else ""
-
-
-def _below(folder: Path, depth: int) -> Iterator[_Step]:
-    """The folders below one; links are none of them."""
-    try:
-        with os.scandir(folder) as entries:
-            folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return
-    for path in folders:
-        with suppress(OSError):
-            handle = os.open(path, _LOOK)
-            try:
-                yield _step(path, handle, last=True)
-            finally:
-                os.close(handle)
-        if depth > 1:
-            yield from _below(path, depth - 1)
-
-
-def _closable(step: _Step) -> None:
-    if not step.last:
-        _refuse(step)
-    elif step.state.st_uid != os.geteuid():
-        raise NotPrivateError(step.place, _of_another(step.place, step.state))
-
-
-def _refuse(step: _Step) -> None:
-    if step.loose or not _mine(step.state):
-        raise NotPrivateError(step.place, _of_another(step.place, step.state))
-    if step.renamable:
-        raise NotPrivateError(step.place, _open(step))
+def _closable(step: Step) -> None:
+    """See that a step leads to a folder that can be private: those above as they are, the folder once it is closed."""
+    owned = step.state.st_uid == os.geteuid() if step.last else is_mine(step.state) and not step.loose
+    if not owned:
+        raise NotPrivateError(step.place, of_another(step.place, step.state))
+    if step.renamable and not step.last:
+        raise NotPrivateError(step.place, open_to_others(step))
 
 
 def new_folder(variable: str) -> str:
@@ -270,21 +106,11 @@ def opened(path: Path | str, flags: int = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     """
     handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE)
     try:
-        _close_file(handle, Path(path))
+        _close(handle, Path(path), FILE)
     except BaseException:
         os.close(handle)
         raise
     return handle
-
-
-def _close_file(handle: int, path: Path) -> None:
-    state = os.fstat(handle)
-    if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    if state.st_uid != os.geteuid():
-        raise NotPrivateError(path, _of_another(path, state))
-    if stat.S_IMODE(state.st_mode) != FILE:
-        os.fchmod(handle, FILE)
 
 
 def write(path: Path, data: bytes) -> None:
@@ -297,158 +123,12 @@ def write(path: Path, data: bytes) -> None:
         target.write(data)
 
 
-def _walk(
-    path: Path, look: Callable[[_Step], None], *, make: bool = False, file: bool = False, follow: bool = True
-) -> int:
-    """Open a folder step by step; gives its descriptor.
-
-    Args:
-        path: The folder.
-        look: Called with each folder and link on the way, from the root on; raising ends the walk.
-        make: Make what is missing, and give a descriptor for reading.
-        file: What lies at the end is a file, and is opened to be read.
-        follow: What lies at the end may be a link.
-    """
-    left = deque(path.absolute().parts[1:])
-    place, links = Path("/"), 0
-    handle = os.open("/", _LOOK)
-    try:
-        step = _step(place, handle, last=not left)
-        look(step)
-        while left:
-            name = left.popleft()
-            state = _state(name, handle, make=(0o755 if left else CLOSED) if make else None)
-            if stat.S_ISLNK(state.st_mode) and (left or follow):
-                links += 1
-                loose = step.everybody or links > _LINKS
-                look(_Step(place / name, state, step.users, step.groups, loose=loose))
-                # Whoever could replace it meanwhile is no stranger, or the walk has ended.
-                target = Path(os.readlink(name, dir_fd=handle))
-                left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))
-                if not target.is_absolute():
-                    continue
-                name, place = "/", Path("/")
-            end = _READ if file else _OPEN if make else _LOOK
-            below = os.open(name, _LOOK if left else end, dir_fd=handle)
-            os.close(handle)
-            handle, place = below, place / name
-            step = _step(place, handle, last=not left)
-            look(step)
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
-
-
-def _state(name: str, above: int, *, make: int | None) -> os.stat_result:
-    """The state of what lies in an open folder; a folder of mode `make` is made where nothing does."""
-    try:
-        return os.stat(name, dir_fd=above, follow_symlinks=False)
-    except FileNotFoundError:
-        if make is None:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(name, make, dir_fd=above)
-    return os.stat(name, dir_fd=above, follow_symlinks=False)
-
-
-def _step(place: Path, handle: int, *, last: bool) -> _Step:
+def _close(handle: int, path: Path, mode: int) -> None:
+    """Give an open file or folder of this user's this mode."""
     state = os.fstat(handle)
-    if not state.st_mode & stat.S_IWGRP:  # which an access list has for its mask: without it nobody in it may write
-        return _Step(place, state, last=last)
-    users, groups = set[int](), set[int]()
-    for tag, permissions, who in _entries(handle) or [(_GROUP_OBJ, _WRITE, 0)]:
-        if permissions & _WRITE and tag == _USER:
-            users.add(who)
-        elif permissions & _WRITE and tag in {_GROUP_OBJ, _GROUP}:
-            groups.add(state.st_gid if tag == _GROUP_OBJ else who)
-    me = os.geteuid()
-    others = frozenset(gid for gid in groups if not _alone(gid, me))
-    return _Step(place, state, frozenset(users - {0, me}), others, last)
-
-
-def _entries(handle: int) -> list[tuple[int, int, int]]:
-    """The entries of a folder's access list: tag, permissions, and user or group; empty where it has none."""
-    raw = b""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            raw = os.getxattr(f"/proc/self/fd/{handle}", _ACL)  # a descriptor that only looks cannot be asked itself
-    if len(raw) < _HEADER.size or _HEADER.unpack_from(raw)[0] != _VERSION:
-        return []
-    return list(_ENTRY.iter_unpack(raw[_HEADER.size : len(raw) - (len(raw) - _HEADER.size) % _ENTRY.size]))
-
-
-@cache
-def _alone(gid: int, user: int) -> bool:
-    """Whether nobody else is in a group: it is the user's own, of the same name, or root's.
-
-    Somebody is in it as a member, or as a user whose first group it is. A user database that is not listed (SSSD, LDAP)
-    tells the second of nobody; a group of a user's own name is taken for that user's own there.
-    """
-    try:
-        group, account = grp.getgrgid(gid), pwd.getpwuid(user)
-    except KeyError:
-        return False
-    if gid and (gid != account.pw_gid or group.gr_name != account.pw_name):
-        return False
-    if set(group.gr_mem) - {account.pw_name, "root"}:
-        return False
-    return all(one.pw_uid in {0, user} for one in pwd.getpwall() if one.pw_gid == gid)
-
-
-def _groups() -> set[int]:
-    return {os.getegid(), *os.getgroups()}
-
-
-def _mine(state: os.stat_result) -> bool:
-    return state.st_uid in {0, os.geteuid()}
-
-
-@cache
-def _member(user: int, groups: frozenset[int]) -> bool:
-    """Whether a user is in one of these groups; one whom nobody knows here is in none."""
-    if not groups:
-        return False
-    try:
-        account = pwd.getpwuid(user)
-        return not groups.isdisjoint(os.getgrouplist(account.pw_name, account.pw_gid))
-    except (KeyError, OSError):
-        return False
-
-
-def _of_another(place: Path, state: os.stat_result, groups: frozenset[int] = frozenset()) -> Standing:
-    if stat.S_ISLNK(state.st_mode):
-        return Standing("others", f"{place} is a link that another user made or can replace")
-    apart = f", who is not in the group {_group(min(groups))}" if groups else ""
-    return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)}){apart}")
-
-
-def _open(step: _Step) -> Standing:
-    if stat.S_ISLNK(step.state.st_mode):
-        return _of_another(step.place, step.state)
-    mode = f"mode {stat.S_IMODE(step.state.st_mode):o}"
-    if step.everybody:
-        who = "every user of this machine"
-    elif step.users:
-        who = f"the user {_name(min(step.users))}"
-    else:
-        who = f"the group {_group(min(step.groups))}"
-    place = shlex.quote(str(step.place))
-    sudo = "" if step.state.st_uid == os.geteuid() else "sudo "
-    # A folder for everybody, such as /tmp, stays one.
-    change = "+t" if step.everybody and not step.last and sudo else "go-w"
-    return Standing("others", f"{who} can write to {step.place} ({mode})", f"{sudo}chmod {change} {place}")
-
-
-def _name(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
-
-
-def _group(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
+    if not (stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if state.st_uid != os.geteuid():
+        raise NotPrivateError(path, of_another(path, state))
+    if stat.S_IMODE(state.st_mode) != mode:
+        os.fchmod(handle, mode)

@@ -1,7 +1,6 @@
 """Whose a store is, and whether this user may use it: told before anything compiles, with the command that helps.
 
-A store belongs to one user. Others may look into it if the umask of its owner lets them. Teams share remotes, not
-stores.
+A store belongs to one user, or to the members of a group. Others may look into it if the umask of its owner lets them.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from cachekit import private
+from cachekit import whose
 from cachekit.errors import StoreError
-from cachekit.private import Standing
 from cachekit.store.layout import Layout
+from cachekit.whose import Standing
 
 OWN = "CACHEKIT_HOME to a folder of your own"
 _EFFECTIVE = os.access in os.supports_effective_ids
@@ -28,8 +27,8 @@ def standing(layout: Layout) -> Standing:
     A store that is not this user's own is read through copies of its files, checked as they are made
     (`Store.reading`): whoever may write there may exchange a file between the check and its use.
     """
-    found = [private.standing(layout.records, depth=2), private.standing(layout.blobs)]
-    return max(found, key=lambda one: private.ORDER.index(one.whose))
+    found = [whose.standing(layout.records, depth=2), whose.standing(layout.blobs)]
+    return max(found, key=lambda one: whose.ORDER.index(one.whose))
 
 
 def check_open(layout: Layout) -> None:

@@ -1,7 +1,7 @@
-"""All runs that a store has seen: those whose journals are there, and the figures of those whose journals were removed.
+"""All runs of this user that a store has seen: by their journals, and by the figures of journals that were removed.
 
-`state/stats/<month>.jsonl` has a line for each run of the month with what its journal came to; of several lines of a
-run the last one counts. Lines are only appended, and a journal is removed only after its line was read back. So
+`state/stats/<uid>/<month>.jsonl` has a line for each run of the month with what its journal came to; of several lines
+of a run the last one counts. Lines are only appended, and a journal is removed only after its line was read back. So
 each run counts once, with any number of processes that count and remove, and any of them killed, without a lock.
 Figures cannot be derived from records, so they are not in the index, which may be deleted.
 """
@@ -42,10 +42,10 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 
 class History(Struct, frozen=True):
-    """What is known of a store's runs.
+    """What is known of this user's runs with a store.
 
     Attributes:
-        runs: All of them by name, which is also their order in time.
+        runs: All of this user by name, which is also their order in time.
         problems: What could not be read.
     """
 
@@ -59,7 +59,7 @@ def day_of(run: str) -> str:
 
 
 def journals(layout: Layout) -> dict[str, os.DirEntry[str]]:
-    """The journals of a store by the names of their runs, oldest first."""
+    """This user's journals in a store by the names of their runs, oldest first."""
     found: dict[str, os.DirEntry[str]] = {}
     for folder in _entries(layout.journal):
         for entry in _entries(folder.path):
@@ -113,16 +113,11 @@ def _unfinished(counted: Counted) -> bool:
     return any(cell.figures.get("unfinished") for cell in counted.cells)
 
 
-def folder(layout: Layout) -> Path:
-    """Where the figures of runs lie."""
-    return layout.state / "stats"
-
-
 def _known(layout: Layout, problems: list[str], months: str = "*") -> dict[str, _Line]:
     """The lines of all months, by run."""
     known: dict[str, _Line] = {}
     damaged: dict[str, Path] = {}
-    for path in sorted(folder(layout).glob(f"{months}.jsonl")):
+    for path in sorted(layout.stats.glob(f"{months}.jsonl")):
         try:
             raw = files.read(path)
         except OSError as error:
@@ -147,7 +142,7 @@ def _append(layout: Layout, lines: Iterable[_Line]) -> None:
     for line in lines:
         months.setdefault(line.run[:6], []).append(msgspec.json.encode(line))
     for month, texts in months.items():
-        path = folder(layout) / f"{month}.jsonl"
+        path = layout.stats / f"{month}.jsonl"
         make_folder(path.parent, layout.home)
         # Begins with a newline: whoever was killed before may have left half a line.
         with files.appending(path) as target:

@@ -175,6 +175,8 @@ def _connect(path: Path | str) -> sqlite3.Connection:
     in_memory = path == ":memory:"
     if isinstance(path, Path):
         _check_regular(path)
+        with suppress(OSError):  # which SQLite tells; made by SQLite, no group that shares the store could write it
+            path.touch(exist_ok=False)
     database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not in_memory)
     try:
         _prepare(database)

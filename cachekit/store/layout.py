@@ -14,8 +14,10 @@
       locks/<key>.record.lock                            one change of a record at a time
       partial/<sha256>                                   what arrived so far of a blob that is being fetched
       tmp/, cache_dirs/                                  folders of running processes, swept when their owner is gone
-      journal/<month>/<run>.jsonl, logs/                 what happened
+      journal/<uid>/<month>/<run>.jsonl                  what happened in the runs of a user, closed to others
+      logs/<run>.log                                     what workers printed, in a store that is one user's alone
       state/                                             the recipe warmed last in each working directory
+      state/stats/<uid>/<month>.jsonl                    what the runs of a user came to
       state/attempts/<key>.json                          what a trial of a key needed that failed
       state/builds/<key>.json                            two builds of a key with other bytes, as they were met
 
@@ -47,6 +49,8 @@ class Layout:
     """The paths of a store at `home`; the text above says what lies where.
 
     Attributes:
+        journal: Where this user's journals are.
+        stats: Where the figures of this user's runs are.
         cache_dirs: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
         former_cache_dirs: Where they were made before; what killed runs left there is still swept.
         remotes: What is remembered of remotes between runs: outages, absent and near records, pending pushes.
@@ -70,9 +74,10 @@ class Layout:
         self.tmp = root / "tmp"
         self.cache_dirs = root / "cache_dirs"
         self.former_cache_dirs = root / "live"
-        self.journal = root / "journal"
+        self.journal = root / "journal" / str(os.geteuid())
         self.logs = root / "logs"
         self.state = root / "state"
+        self.stats = self.state / "stats" / str(os.geteuid())
         self.remotes = self.state / "remotes"
 
     def blob(self, sha256: str) -> Path:

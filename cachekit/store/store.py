@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cachekit import files
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
-from cachekit.private import NotPrivateError, Standing, new_folder
+from cachekit.private import NotPrivateError, new_folder
 from cachekit.store import access, durable, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.in_use import InUse
@@ -27,6 +27,7 @@ from cachekit.store.record import DamagedRecordError, File, Record, decode, enco
 from cachekit.store.refusal import Asked, Refusal
 from cachekit.store.rwlock import RWLock
 from cachekit.text import cause_of
+from cachekit.whose import Standing
 
 if TYPE_CHECKING:
     from filelock import FileLock

@@ -18,7 +18,6 @@ from cachekit.compilers.imported import known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.config_trust import Mode
 from cachekit.errors import UsageError
-from cachekit.private import Standing, open_judged, standing
 from cachekit.remotes.address import asked_of_folder
 from cachekit.remotes.judging import HINT_FOLDER, beside_found, refusal
 from cachekit.store import Store
@@ -27,6 +26,7 @@ from cachekit.store.origin import Origin
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.session import Session
+from cachekit.whose import Standing, open_judged, standing
 
 
 class Group(Struct, frozen=True):

@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from cachekit.compilers.cachedir import cache_dir
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.events import Journal
 from cachekit.store import Store
+from cachekit.store.history import history, retire
+from cachekit.store.layout import Layout
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import WORKER, ProcessLauncher, StandIn, Watched, expected, make_record, publish
@@ -182,15 +185,67 @@ def test_folders_of_a_run_are_closed_and_its_files_too(tmp_path):
     home = tmp_path / "home"
     before = os.umask(0)
     try:
-        watched = Watched(home, journal=Journal(home / "v1" / "journal", "warm"))
+        watched = Watched(home, journal=Journal(Layout(home).journal, "warm"))
         session = structs.replace(watched.session, launcher=lambda: Looks(WORKER))
         warm(session, watched.prepare())
         session.journal.close()
     finally:
         os.umask(before)
     root = home / "v1"
-    for folder in (root / "journal", root / "logs"):
+    for folder in (Layout(home).journal, root / "logs"):
         look([folder, *folder.rglob("*")])
-    assert {"job.json", "logs", "journal", "cache_dirs"} <= {path.name for path in seen}
+    assert {"job.json", "logs", str(os.geteuid()), "cache_dirs"} <= {path.name for path in seen}
     assert {mode for path, mode in seen.items() if path.suffix in {".json", ".jsonl", ".log"}} == {0o600}
     assert {mode for path, mode in seen.items() if not path.suffix} == {0o700}
+
+
+@ROOT_ONLY
+def test_in_a_store_that_a_group_shares_each_member_has_journals_and_figures_of_their_own(public):
+    home = store_of(public / "home", ONE, 0o775, group=TEAM)
+    (home / "v1").chmod(0o2775)
+
+    def run(verb):
+        def act():
+            os.umask(0o002)
+            store = Store(home, Journal(Layout(home).journal, verb))
+            store.journal.emit("plan", recipe="tiny", key=MADE[0].key, status="hit", remote="local")
+            store.journal.close()
+            before = history(store.layout)
+            assert not store.journal.failure
+            assert before.problems == ()
+            assert retire(store.layout, 0, time.time() + 60) == 1
+            assert history(store.layout).runs.keys() == before.runs.keys()
+            Journal(store.layout.journal, verb).emit("plan")
+            place = store.layout.journal
+            modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in (place, *place.rglob("*"))}
+            assert modes == {True: 0o700, False: 0o600}
+            return " ".join(counted.verb for counted in before.runs.values())
+
+        return act
+
+    assert as_user(ONE, run("warm"), groups=[TEAM]) == "warm"
+    assert as_user(ANOTHER, run("train"), groups=[TEAM]) == "train", "what another did is closed to this one"
+    assert {path.name for path in (home / "v1" / "journal").iterdir()} == {str(ONE), str(ANOTHER)}
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("taken", ["folder", "link"])
+def test_a_journal_goes_nowhere_where_another_member_took_its_place(public, taken):
+    home = store_of(public / "home", ONE, 0o775, group=TEAM)
+    place = home / "v1" / "journal" / str(ANOTHER)
+
+    def take():
+        os.umask(0)
+        place.parent.mkdir()
+        (place if taken == "folder" else place.parent / "elsewhere").mkdir(mode=0o777)
+        if taken == "link":
+            place.symlink_to("elsewhere")
+
+    def run():
+        journal = Journal(place, "warm")
+        journal.emit("plan")
+        return journal.failure
+
+    as_user(ONE, take, groups=[TEAM])
+    assert as_user(ANOTHER, run, groups=[TEAM])
+    assert not [path for path in place.parent.rglob("*") if path.is_file()]

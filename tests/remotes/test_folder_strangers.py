@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from cachekit import private
+from cachekit import whose
 from cachekit.errors import RemoteError, UntrustedError
 from cachekit.remotes.folder import FolderStorage
 from tests.remotes.storage_calls import write
@@ -74,7 +74,7 @@ def test_a_group_counts_if_this_user_is_in_it_and_owners_above_if_they_share_it(
     shared.chmod(0o2775)
     os.chown(shared, os.geteuid(), 65534)
     assert re.match(rf"the group \w+ can write to {shared}", why(shared))
-    group = private._group(65534)
+    group = whose._group(65534)
     monkeypatch.setattr(os, "getgroups", lambda: [65534])
     assert why(shared) == "", "a group that this user is in"
     os.chown(shared, 65533, 65534)

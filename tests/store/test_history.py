@@ -17,7 +17,7 @@ from cachekit.errors import UnknownNameError
 from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store import history as module
-from cachekit.store.history import folder, history, retire
+from cachekit.store.history import history, retire
 from cachekit.store.layout import Layout
 from cachekit.verbs.stats import stats
 from cachekit.verbs.trace import trace
@@ -87,7 +87,7 @@ def test_figures_are_durable_when_their_journals_go(layout, monkeypatch):
     synced, fsync = set(), os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.fstat(handle).st_ino) or fsync(handle))
     assert retire(layout, DAYS, NOW) > 20
-    month = min(folder(layout).iterdir())
+    month = min(layout.stats.iterdir())
     assert {path.stat().st_ino for path in (month, month.parent, layout.state, layout.root)} <= synced
 
 
@@ -163,7 +163,7 @@ def test_who_counts_while_several_remove_journals_counts_every_run_once(layout):
 def test_kills_at_any_moment_lose_nothing(layout):
     """Processes that remove journals, a few days more each time, are killed at random moments."""
     expected, rnd = said(layout), random.Random(1)
-    shutil.rmtree(folder(layout))
+    shutil.rmtree(layout.stats)
     script = (
         "import pathlib, sys\nfrom cachekit.store.history import retire\nfrom cachekit.store.layout import Layout\n"
         "print('go', flush=True)\n"
@@ -183,7 +183,7 @@ def test_kills_at_any_moment_lose_nothing(layout):
 def test_half_a_line_is_no_damage_while_its_journal_is_there(layout):
     """Whoever was killed while he wrote left it; the next line begins on a new one."""
     expected = said(layout)
-    for path in folder(layout).iterdir():
+    for path in layout.stats.iterdir():
         path.write_bytes(path.read_bytes().rstrip(b"\n")[:-40])
     assert (said(layout), stats(layout).problems) == (expected, [])
     assert retire(layout, DAYS, NOW) > 20
@@ -192,7 +192,7 @@ def test_half_a_line_is_no_damage_while_its_journal_is_there(layout):
 
 def test_a_damaged_line_of_a_removed_journal_is_told_by_name(layout):
     retire(layout, DAYS, NOW)
-    month = min(folder(layout).iterdir())
+    month = min(layout.stats.iterdir())
     lines = month.read_bytes().splitlines()
     month.write_bytes(b"\n".join([line.replace(b"bert", b'be"t').replace(b"vit", b'v"t') for line in lines]))
     assert stats(layout).problems

@@ -62,7 +62,7 @@ def test_an_index_that_is_a_pipe_and_cannot_be_removed_is_done_without(store, mo
 
 
 PLACES = {
-    "state/stats/MONTH.jsonl": lambda store: len(history.history(store.layout).runs) == 1,
+    "state/stats/UID/MONTH.jsonl": lambda store: len(history.history(store.layout).runs) == 1,
     f"state/attempts/{RECORD.key}.json": lambda store: notes.attempt_of(store.layout, RECORD.key) is None,
     f"state/builds/{RECORD.key}.json": lambda store: divergent.noted(store.layout, RECORD.key) == [],
     "in-use/1-abc": lambda store: [path.name for path in used_now(store.layout).dead] == ["1-abc"],
@@ -79,14 +79,14 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_a_pipe_in_the_store_is_not_waited_for(store, place):
     month = next(iter(history.journals(store.layout)))[:6]
-    pipe(store.layout.root / place.replace("MONTH", month))
+    pipe(store.layout.root / place.replace("UID", str(os.geteuid())).replace("MONTH", month))
     assert PLACES[place](store)
 
 
 def test_a_pipe_of_another_that_does_not_read_gets_no_figures(store):
     """Whoever holds the pipe open for reading would get what is appended, and nobody would find it again."""
     month = next(iter(history.journals(store.layout)))[:6]
-    path = pipe(store.layout.state / "stats" / f"{month}.jsonl")
+    path = pipe(store.layout.stats / f"{month}.jsonl")
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         assert any("regular" in problem for problem in history.history(store.layout).problems)

@@ -10,7 +10,7 @@ from inspect import unwrap
 
 import pytest
 
-from cachekit import private
+from cachekit import whose
 
 ONE, ANOTHER = 65534, 65533  # users that own nothing of ours
 
@@ -28,7 +28,7 @@ def known(monkeypatch, members):
 
     monkeypatch.setattr(pwd, "getpwuid", of_number)
     monkeypatch.setattr(os, "getgrouplist", of_name)
-    monkeypatch.setattr(private, "_member", unwrap(private._member))
+    monkeypatch.setattr(whose, "_member", unwrap(whose._member))
 
 
 def allow(folder, *groups):

@@ -7,13 +7,13 @@ import pytest
 
 from cachekit import files
 from cachekit.errors import UntrustedError
-from cachekit.private import standing
 from cachekit.verbs.export_bundle import export_bundle
 from cachekit.verbs.inspect import show
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.push import push_records
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
+from cachekit.whose import standing
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, overwrite
 from tests.support.users import ANOTHER, ONE, as_user

@@ -293,7 +293,7 @@ def test_every_reason_is_explained_in_the_docs():
 def test_a_compiler_that_cannot_be_looked_at(command, home, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     command("warm", "tiny.yaml", "--compiler", "inductor", code=1)
-    (path,) = home.glob("v1/journal/*/*.jsonl")
+    (path,) = home.glob("v1/journal/*/*/*.jsonl")
     assert [event["reason"] for event in read(path) if event["event"] == BYPASS] == ["compiler-not-keyed"]
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from cachekit import disk
 from cachekit.compilers.neuron import host
+from cachekit.store.layout import Layout
 from tests.compilers.neuron.neuron_trees import make
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.doctor_cases import findings, fine, shell, the_problem
@@ -292,7 +293,7 @@ def test_logs_that_grew(home):
     (folder / "old.log").touch()
     os.truncate(folder / "old.log", 3 << 30)
     os.utime(folder / "old.log", (0, 0))
-    (home / "v1" / "journal").mkdir()
+    Layout(home).journal.mkdir(parents=True)
     found = the_problem("logs")
     assert "take 3.2 GB; they are kept for 90 days" in found["said"]
     subprocess.run(shlex.split(found["run"]), check=True)
@@ -314,10 +315,10 @@ def test_damage_that_was_set_aside(command, machine, home):
 
 @pytest.mark.feature("U1")
 def test_a_clock_that_was_set_back(home):
-    (home / "v1" / "journal" / "2026-11").mkdir(parents=True)
+    (Layout(home).journal / "2026-11").mkdir(parents=True)
     assert fine("clock")
     later = time.time() + 7200
-    os.utime(home / "v1" / "journal" / "2026-11", (later, later))
+    os.utime(Layout(home).journal / "2026-11", (later, later))
     found = the_problem("clock")
     assert "2 hours from now" in found["said"]
     assert found["run"] == "sudo chronyc makestep"
@@ -326,7 +327,7 @@ def test_a_clock_that_was_set_back(home):
 @pytest.mark.feature("U1")
 @pytest.mark.parametrize("told", ["by its time", "by its name"])
 def test_a_journal_from_the_future(home, told):
-    month = home / "v1" / "journal" / "202601"
+    month = Layout(home).journal / "202601"
     later = time.time() + 7200
     name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(later if told == "by its name" else later - 9000))
     month.mkdir(parents=True)

@@ -7,6 +7,7 @@ import pytest
 
 from cachekit.errors import CompileError, MissError, TrainingError
 from cachekit.events import Journal, read
+from cachekit.store.layout import Layout
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
@@ -120,7 +121,7 @@ def test_a_compile_that_fails_leaves_nothing_and_is_tried_again(home, log, monke
 
 
 def test_a_run_is_told_in_its_journal(home, log, output):
-    journal = Journal(home / "v1" / "journal", "train")
+    journal = Journal(Layout(home).journal, "train")
     watched = Watched(home, journal=journal)
     train(watched.session, watched.prepare(), output_dir=output)
     journal.close()

@@ -12,6 +12,7 @@ from cachekit.cli.why import of_run
 from cachekit.compilers.neuron.explain import module_name
 from cachekit.events import Journal
 from cachekit.store import Store
+from cachekit.store.layout import Layout
 from cachekit.store.record import File, Module
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -32,7 +33,7 @@ def journaled(home):
     made = []
 
     def make(verb, **options):
-        made.append(Watched(home, journal=Journal(home / "v1" / "journal", verb), **options))
+        made.append(Watched(home, journal=Journal(Layout(home).journal, verb), **options))
         return made[-1]
 
     yield make
@@ -99,7 +100,7 @@ def test_a_hit_that_compiled_says_when(home, journaled, tmp_path):
 
 
 def test_counters_of_inductor_are_told(home):
-    journal = Journal(home / "v1" / "journal", "train")
+    journal = Journal(Layout(home).journal, "train")
     journal.emit("plan", recipe="toy", key="f" * 64, status="hit")
     counters = {"found": 2, "compiled": 3, "fxgraph_cache_miss": 1, "autograd_cache_bypass": 2}
     journal.emit("worker.end", mode="train", counters=counters)
@@ -136,7 +137,7 @@ def test_the_modules_of_a_run_are_compared_with_those_recorded_before(home):
     flags |= {respelled: ["--auto-cast", "none"], fresh: ["--auto-cast=none"]}
     store = Store(home, Journal(None, ""))
     record = publish(store, neuron_record([A, B, respelled, fresh], flags))
-    journal = Journal(home / "v1" / "journal", "train")
+    journal = Journal(Layout(home).journal, "train")
     journal.emit("plan", recipe="toy", key=record.key, status="hit")
     journal.emit("worker.end", mode="train", counters={"found": 2, "compiled": 3})
     journal.emit("cache.bypass", reason="remote-offline", detail="hf://team/cache")
@@ -158,10 +159,10 @@ def test_the_modules_of_a_run_are_compared_with_those_recorded_before(home):
 
 
 def test_the_last_run_is_one_that_could_compile(home):
-    first = Journal(home / "v1" / "journal", "train")
+    first = Journal(Layout(home).journal, "train")
     first.emit("plan", recipe="toy", key="f" * 64, status="hit")
     first.close()
-    second = Journal(home / "v1" / "journal", "push")
+    second = Journal(Layout(home).journal, "push")
     second.run = "9" + second.run[1:]
     second._path = second.path.with_name(f"{second.run}.jsonl")
     second.emit("push.start")
@@ -170,7 +171,7 @@ def test_the_last_run_is_one_that_could_compile(home):
 
 
 def test_a_run_that_failed_says_what_ended_it(home):
-    journal = Journal(home / "v1" / "journal", "warm")
+    journal = Journal(Layout(home).journal, "warm")
     journal.emit("run.failed", error="StoreError", message="the disk is full")
     journal.close()
     found = why_run(Store(home, Journal(None, "")))
@@ -208,7 +209,7 @@ def test_a_users_own_command_that_compiled_all_the_same(tmp_path):
 
 
 def test_a_run_that_has_not_ended_is_not_said_to_have_compiled_nothing(home):
-    journal = Journal(home / "v1" / "journal", "warm")
+    journal = Journal(Layout(home).journal, "warm")
     journal.emit("plan", recipe="toy", key="f" * 64, status="miss")
     store = Store(home, Journal(None, ""))
     assert not why_run(store).untold, "nothing can have compiled yet"

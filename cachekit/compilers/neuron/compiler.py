@@ -42,11 +42,12 @@ from cachekit.compilers.port import (
 )
 from cachekit.errors import CompileError, UsageError
 from cachekit.key.cost import Growth
-from cachekit.private import new_folder, standing
+from cachekit.private import new_folder
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, watched_variables, worker_variables
 from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
+from cachekit.whose import standing
 
 CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
 # Of these a recipe may set none: cachekit does.

@@ -18,8 +18,9 @@ from cachekit.compilers.neuron.root import resolve, resolve_native, stranger, wo
 from cachekit.config import Config
 from cachekit.errors import CachekitError, CompilerUnavailableError, UsageError
 from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
-from cachekit.private import new_folder, standing
+from cachekit.private import new_folder
 from cachekit.recipe import zoo
+from cachekit.whose import standing
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 

@@ -20,8 +20,8 @@ from cachekit import redact
 from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import facts, flags
 from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
-from cachekit.private import outsider
 from cachekit.text import cause_of
+from cachekit.whose import outsider
 
 
 def work_folder() -> Path:

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit import private
+from cachekit import whose
 from cachekit.errors import UsageError
-from cachekit.private import Standing
 from cachekit.remotes import layout
 from cachekit.remotes.judging import HINT_BARE, refusal
+from cachekit.whose import Standing
 
 OURS = ".cachekit-"  # how the names start of what is cachekit's own business
 SCRATCH = f"{OURS}tmp"
@@ -91,7 +91,7 @@ class Owners:
         """
         with self._lock:
             found = self._found()
-            if found.whose == "others" or not (why := private.outsider(handle, self._path / place, found)):
+            if found.whose == "others" or not (why := whose.outsider(handle, self._path / place, found)):
                 return
             self._outsider = self._outsider or why
             if self._trusted:
@@ -99,7 +99,7 @@ class Owners:
 
     def _found(self) -> Standing:
         if self._standing is None:
-            self._standing = private.standing(self._path)
+            self._standing = whose.standing(self._path)
         return self._standing
 
 

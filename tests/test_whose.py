@@ -1,0 +1,142 @@
+"""Whose a folder or a file is, by what every step of its path allows to whom."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from inspect import unwrap
+from pathlib import Path
+
+import pytest
+
+from cachekit import whose
+from cachekit.whose import open_judged, standing
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
+from tests.support.users import ANOTHER, ONE, allow, as_user, known
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@ROOT_ONLY
+def test_a_group_of_this_user_alone_is_nobody_else(public, monkeypatch):
+    folder = public / "folder"
+    folder.mkdir()
+    folder.chmod(0o775)  # root's group, in which nobody else is
+    assert standing(folder).whose == "own"
+    os.chown(folder, 0, ANOTHER)
+    assert standing(folder).whose == "others"
+    monkeypatch.setattr(os, "getgroups", lambda: [ANOTHER])
+    assert standing(folder).whose == "group", "this user's, but not this user's alone"
+    os.chown(folder, ONE, ANOTHER)
+    assert standing(folder).why.endswith(f"who is not in the group {ANOTHER}")
+    known(monkeypatch, {ONE: [ANOTHER]})
+    assert standing(folder).whose == "group", "another member made it"
+    folder.chmod(0o755)
+    assert standing(folder).whose == "others", "and lets nobody write to it"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("gid", [0, ONE])
+def test_a_group_that_is_another_users_first_one_is_somebody_else(public, monkeypatch, gid):
+    """`useradd -g ann mallory` makes mallory no member of the group that the database names."""
+    me = pwd.struct_passwd(("ann", "x", gid and ONE, gid, "", "/", ""))
+    mallory = pwd.struct_passwd(("mallory", "x", ANOTHER, gid, "", "/", ""))
+    monkeypatch.setattr(whose, "_alone", unwrap(whose._alone))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: me)
+    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("ann", "x", number, [])))
+    folder = public / "folder"
+    folder.mkdir()
+    os.chown(folder, me.pw_uid, gid)
+    folder.chmod(0o775)
+
+    def found():
+        return as_user(ONE, lambda: standing(folder).whose) if gid else standing(folder).whose
+
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me])
+    assert found() == "own"
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me, mallory])
+    assert found() == "group"
+
+
+@ROOT_ONLY
+def test_an_access_list_for_a_group_of_this_user_makes_nobody_a_member(public, monkeypatch):
+    """Anybody may name any group in the access list of an own folder, or leave one that was made in a group's."""
+    monkeypatch.setattr(os, "getgroups", lambda: [ANOTHER])
+    eves = public / "eve" / "cache"
+    eves.mkdir(parents=True)
+    os.chown(eves.parent, ONE, ONE)
+    os.chown(eves, ONE, ONE)
+    allow(eves, ANOTHER)
+    assert "belongs to another user" in standing(eves).why
+    os.chown(eves, ONE, ANOTHER)
+    assert "belongs to another user" in standing(eves).why
+    known(monkeypatch, {ONE: []})
+    assert standing(eves).whose == "others", "whom the machine knows, and who is not in the group"
+    known(monkeypatch, {ONE: [ANOTHER]})
+    assert standing(eves).whose == "group", "a member"
+    os.chown(eves, ONE, ONE)
+    assert standing(eves).whose == "others", "what a member lets a group do by a list says nothing of the member"
+
+
+@ROOT_ONLY
+def test_a_team_may_share_roots_folder_by_an_access_list(public, monkeypatch):
+    monkeypatch.setattr(os, "getgroups", lambda: [ANOTHER])
+    known(monkeypatch, {ONE: [ANOTHER]})
+    team = public / "team" / "members"
+    team.mkdir(parents=True)
+    allow(team.parent, ANOTHER)
+    os.chown(team, ONE, ONE)
+    assert standing(team).whose == "group"
+    assert standing(team).groups == {ANOTHER}
+    os.chown(team, ONE + 1, ONE + 1)
+    assert standing(team).whose == "others"
+
+
+@ROOT_ONLY
+def test_a_file_is_asked_of_itself_and_of_each_folder_on_the_way(tmp_path):
+    file, link = tmp_path / "folder" / "file", tmp_path / "link"
+    file.parent.mkdir()
+    file.write_bytes(b"bytes")
+    link.symlink_to("folder/file")
+
+    def whose(path):
+        handle, found = open_judged(path)
+        with os.fdopen(handle, "rb") as source:
+            assert source.read() == b"bytes"
+        return found.whose
+
+    assert whose(file) == whose(link) == "own"
+    with pytest.raises(OSError, match="symbolic links"):
+        open_judged(link, os.O_NOFOLLOW)
+    for path, wrong, right in ((file, 0o666, 0o644), (file.parent, 0o777, 0o755)):
+        path.chmod(wrong)
+        assert whose(file) == whose(link) == "others"
+        path.chmod(right)
+        os.chown(path, ONE, ONE)
+        assert whose(file) == whose(link) == "others"
+        os.chown(path, 0, 0)
+    os.chown(link, ONE, ONE, follow_symlinks=False)
+    assert (whose(file), whose(link)) == ("own", "others")
+
+
+def test_every_folder_below_is_looked_at(tmp_path):
+    for number in range(300):
+        (tmp_path / str(number)).mkdir()
+    with os.scandir(tmp_path) as found:
+        *_, last = found
+    Path(last.path).chmod(0o777)
+    assert standing(tmp_path, depth=1).whose == "others"
+
+
+def test_folders_below_are_looked_at_as_far_as_asked(tmp_path):
+    deep = tmp_path / "records" / "inductor" / "bert"
+    deep.mkdir(parents=True)
+    deep.chmod(0o777)
+    assert standing(tmp_path / "records", depth=1).whose == "own"
+    assert standing(tmp_path / "records", depth=2).whose == "others"
