@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 HIDDEN = "***"
+_WORD = 200  # characters of texts that are remembered
 SHORTEST = 8  # characters of a variable's value that is looked for everywhere: shorter ones are words, too
 
 # Repetitions have limits where a stranger's line could make them quadratic.
@@ -139,7 +140,7 @@ _SIGNATURES = frozenset(
 )
 # Values that say nothing: words for yes, no and nothing, numbers, places that wait for a value, a tokenizer's words.
 _IDLE = (
-    r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<.*>|<[a-z_.-]*|\[[A-Z_]*\]?"
+    r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<[\w .:-]*>?|<.*>|\[[A-Z_]*\]?"
     r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
 )
 
@@ -294,9 +295,13 @@ def printed(text: str, others: Iterable[str] = (), hidden: str = HIDDEN) -> str:
     return _printed(text, _sought(others), hidden)
 
 
-def _printed(text: str, sought: Iterable[str], hidden: str = HIDDEN) -> str:
+def _printed(text: str, sought: tuple[str, ...], hidden: str = HIDDEN) -> str:
     if len(text) < SHORTEST:
         return text
+    return (_hide_in_word if len(text) <= _WORD else _hide)(text, sought, hidden)
+
+
+def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
     for secret in sought:
         if secret in text:
             text = text.replace(secret, hidden)
@@ -306,6 +311,9 @@ def _printed(text: str, sought: Iterable[str], hidden: str = HIDDEN) -> str:
     if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass")):
         text = re.sub(_TAKEN, rf"\g<1>{hidden}", text)
     return "".join(_without_named(text, hidden)) if "=" in text or ":" in text else text
+
+
+_hide_in_word = lru_cache(4096)(_hide)  # names, versions and users stand in many a record
 
 
 def _without_named(text: str, hidden: str) -> Iterator[str]:
@@ -432,7 +440,7 @@ def document(value: Any, others: Iterable[str] = ()) -> Any:
     return _document(value, _sought(others))
 
 
-def _document(value: Any, sought: Iterable[str]) -> Any:
+def _document(value: Any, sought: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return _printed(value, sought)
     if isinstance(value, Mapping):
@@ -451,7 +459,7 @@ def places(value: Any) -> list[str]:
     return [*_places(value, "", _sought())]
 
 
-def _places(value: Any, name: str, sought: Iterable[str]) -> Iterator[str]:
+def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[str]:
     if isinstance(value, str):
         if is_secret(name, value) or _printed(value, sought) != value:
             yield name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.graphs import CompiledFile, Graph, StoredModule, Tensor
+from cachekit.compilers.logged import LoggedCompile, LoggedFailure
 from cachekit.compilers.machine import Machine
 from cachekit.config import Setting
 from cachekit.health import Finding
@@ -41,6 +42,7 @@ from cachekit.verbs.trust_records import CheckedRemote, JudgedRecord, SignedReco
 from cachekit.verbs.trust_settings import AskedOf, ChangedTrust, NamedSigner, Signers, SigningKey
 from cachekit.verbs.warm_matrix import WarmedAll
 from cachekit.verbs.why import Compared, Why
+from cachekit.verbs.why_log import LogWhy
 from cachekit.verbs.why_run import RunWhy
 from cachekit.verbs.zoo import (
     InstanceRow,
@@ -59,9 +61,10 @@ __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
     "CheckedRemote", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage", "CoverageOfAll",
     "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Exported", "Figures", "Finding", "Forecast", "GoneRecord",
-    "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "Machine",
-    "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome", "Part", "Pinned", "Planned", "Problem", "Pulls",
-    "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow", "RemoteContents", "Row", "RunWhy", "Setting",
+    "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
+    "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
+    "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow",
+    "RemoteContents", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
     "ToolchainRow", "Totals", "Trained", "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
     "ZooCompiling", "ZooExpected", "ZooModel",

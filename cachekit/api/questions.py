@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.session import Session
     from cachekit.verbs.stats import Stats
     from cachekit.verbs.why import Compared, Side, Why
+    from cachekit.verbs.why_log import LogWhy
     from cachekit.verbs.why_run import RunWhy
 
 
@@ -139,6 +140,16 @@ class Questions(Opened):
         machine = {"--toolchain": where.toolchain, "--target": where.target, "--instance": where.instance}
         salt = session.config.trust.salt
         return sides.of_recipe(prepare(loaded, where.select(loaded), named.typed(machine), salt=salt))
+
+    def why_log(self, path: str | Path) -> LogWhy:
+        """What a log tells of a run, whoever started it: hits, compiles, failures, time lost. `cachekit why --log`.
+
+        Raises:
+            UsageError: It cannot be read, or no compiler knows its words.
+        """
+        from cachekit.verbs.why_log import why_log
+
+        return why_log(Path(path).expanduser())
 
     def why_run(self, run: str = "last") -> RunWhy:
         """What a run compiled although the plan said hit, and why. `cachekit why --run`.

@@ -257,7 +257,8 @@ class Progress:
 
     def _on_worker_compiled(self, event: Event) -> None:
         if event["failure"]:
-            self._line(f"  {event['module']} failed: {event['failure']}")
+            after = "" if event["seconds"] is None else f" after {out.duration(event['seconds'])}"
+            self._line(f"  {event['module']} failed{after}: {event['failure']}")
         elif event["seconds"] is not None:
             self._now(f"compiled {event['done']} of {event['of']}: {event['module']}, {out.duration(event['seconds'])}")
 

@@ -17,8 +17,9 @@ from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Compared, RunWhy, Told, Why
+    from cachekit.api.answers import Compared, LoggedCompile, LoggedFailure, LogWhy, RunWhy, Told, Why
 
+SHOWN = 12  # compiles of a log
 
 First = Annotated[
     Optional[str],
@@ -46,30 +47,44 @@ RunName = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy")
+LogFile = Annotated[
+    Optional[Path],
+    typer.Option("--log", metavar="FILE", help="Show what a log tells of a run, whoever started it."),
+]
+
+
+@verb("home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy, LogWhy")
 def command(
     cache: Cache,
     recipe: First = None,
     other: Second = None,
     run: RunName = None,
+    log: LogFile = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
 ) -> Shown:
     """Show what differs from the nearest record, here or on a remote.
 
     On a hit, says so. For a key, says what differs from the nearest other record. For two recipes or records, says what
-    differs between them; --set and the like change the second.
+    differs between them; --set and the like change the second. --log reads what a training, neuron_parallel_compile, a
+    serving process or neuronx-cc printed, on any machine.
 
     Example:  cachekit why bert --set training.max_seq_length=384
 
     Example:  cachekit why bert 3f2a91c0
 
     Example:  cachekit why --run last
+
+    Example:  cachekit why --log train.log
     """
     changed = bool(overrides or tiny or cache.toolchain or cache.target or cache.instance)
+    chosen = [option for option, given in (("--run", run), ("--log", log)) if given is not None]
+    chosen += ["a recipe"] if recipe or changed else []
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} were both given", hint="leave one of them out")
+    if log is not None:
+        return Shown(cache.why_log(log), of_log, lambda said: "\n".join(one.module for one in said.compiled))
     if run is not None:
-        if recipe or changed:
-            raise UsageError("--run and a recipe were both given", hint="leave one of them out")
         return Shown(cache.why_run(run), of_run, lambda said: "\n".join(one.name for one in said.modules))
     if recipe is None:
         raise UsageError("neither a recipe nor a run was named", hint="cachekit why RECIPE, or cachekit why --run last")
@@ -164,6 +179,49 @@ def of_run(answer: RunWhy) -> list[str]:
         lines += out.labelled("", _unfinished(answer), 2)
     if answer.failure:
         lines += out.labelled("", f"it failed: {answer.failure}", 2)
+    return lines
+
+
+def of_log(answer: LogWhy) -> list[str]:
+    """What a log tells, the longest compiles first."""
+    head = ", ".join(answer.compilers) or answer.compiler
+    counts = [f"{out.count(answer.found, 'graph')} found"] if answer.of == "run" else []
+    counts += [f"{len(answer.compiled)} compiled"]
+    counts += [f"{number} {what}" for number, what in (
+        (answer.extracted, "written down to be compiled later"), (len(answer.failed), "failed"),
+        (answer.unfinished, "without an end in this log")) if number]  # fmt: skip
+    lines = out.labelled("", f"{head}: {', '.join(counts)}")
+    lines += [f"  {_took(one)}  {one.module or 'a graph without a name'}" for one in answer.compiled[:SHOWN]]
+    if len(answer.compiled) > SHOWN:
+        lines.append(f"  ... and {len(answer.compiled) - SHOWN} more (--format json)")
+    for one in answer.failed:
+        lines += _failed(one)
+    for module, seconds in answer.waits.items():
+        lines += out.labelled("", f"waited {out.duration(seconds)} for the lock of {module}", 2)
+    for worker, code in answer.workers.items():
+        lines += out.labelled("", f"worker {worker} ended with {code}", 2)
+    if answer.lost_seconds:
+        bound = any(one.at_most for one in answer.compiled) or any(one.at_most for one in answer.failed)
+        most = "at most " if bound else ""
+        lines.append(f"  time lost to compiling and waiting: {most}{out.duration(answer.lost_seconds)}")
+    if answer.compiled or answer.extracted:
+        lines += out.labelled("", "next: cachekit run -- COMMAND keeps what compiles, and the next run finds it", 2)
+    return lines
+
+
+def _took(one: LoggedCompile | LoggedFailure) -> str:
+    if one.seconds is None:
+        return "unknown time"
+    return f"{'at most ' if one.at_most else ''}{out.duration(one.seconds)}"
+
+
+def _failed(one: LoggedFailure) -> list[str]:
+    code = f" {one.code}" if one.code else ""
+    when = ", in an earlier run: it was skipped" if one.earlier else ""
+    after = f" after {_took(one)}" if one.seconds else ""
+    lines = out.labelled("", f"{one.module or 'a graph without a name'} failed{after}{when}: {one.kind}{code}", 2)
+    for words in (one.message, one.advice):
+        lines += out.labelled("", words, 4) if words else []
     return lines
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct, structs
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
     from cachekit.compilers.graphs import CompiledFile, StoredModule
+    from cachekit.compilers.logged import Logged
     from cachekit.health import Check
     from cachekit.store.leaks import Leaks
 
@@ -166,6 +167,14 @@ class Adapter:
         from cachekit.compilers.graphs import StoredModule
 
         return [StoredModule(**structs.asdict(module)) for module in modules]
+
+    def read_log(self, log: BinaryIO) -> Logged | None:
+        """What a log tells of this compiler's work; None if it has none of its words.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return None
 
     def leaks(self, file: File, path: Path, *, archive: bool) -> Leaks:
         """What a file of a record would tell others; it may be the archive of a whole warm."""

@@ -164,6 +164,27 @@ def test_config(command, work, monkeypatch):
     golden("config", steady(command("config", "--home", "/srv/cachekit").out, work))
 
 
+LOG = """\
+2026-07-29 17:25:29.000943:  10476  [INFO]: Using a cached neff at /c/neuronxcc-2.26.6360.0/MODULE_1+f7f529f3/model.neff
+2026-07-29 17:25:30.000000:  10477  [INFO]: Call compiler with cmd: neuronx-cc compile \
+model.MODULE_2+f7f529f3.hlo_module.pb
+2026-07-29 17:29:40.000000:  10477  [INFO]: Compilation Successfully Completed for \
+model.MODULE_2+f7f529f3.hlo_module.pb
+2026-07-29 17:30:00.000000:  10477  [INFO]: Call compiler with cmd: neuronx-cc compile \
+model.MODULE_3+f7f529f3.hlo_module.pb
+2026-07-29 17:52:03.000000:  10477  [ERROR]: Failed compilation with ['neuronx-cc', \
+'model.MODULE_3+f7f529f3.hlo_module.pb']: [NCC_EOOM002] Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB
+"""
+
+
+@pytest.mark.feature("D2")
+def test_a_log_of_somebody_elses_run(command, work):
+    (work / "train.log").write_text(LOG)
+    golden("why-log", command("why", "--log", "train.log").out)
+    found = command("why", "--log", "train.log", "-f", "json").json
+    assert (found["found"], found["lost_seconds"], found["compiler"]) == (1, 250 + 1323, "neuron")
+
+
 @pytest.fixture
 def small_zoo(tmp_path, monkeypatch):
     """A zoo of one recipe, one model and two instances, so that a new one changes no golden file."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import structs
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
     from cachekit.compilers.graphs import CompiledFile, StoredModule
+    from cachekit.compilers.logged import Logged
     from cachekit.health import Check
     from cachekit.store.archive import Stored
     from cachekit.store.leaks import Leaks
@@ -126,6 +127,11 @@ class XlaAdapter(_Neuron):
         words = flags.read_flags(path(files[facts.FLAGS_FILE])) if facts.FLAGS_FILE in files else None
         compiler, _, name = module.name.partition("/")
         return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
+
+    def read_log(self, log: BinaryIO) -> Logged | None:
+        from cachekit.compilers.neuron.log import told
+
+        return told.read(log)
 
     def describe(self, path: Path) -> CompiledFile | None:
         from cachekit.compilers.neuron import describe

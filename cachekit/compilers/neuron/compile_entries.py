@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from cachekit.compilers.neuron import facts, fit, locks, modules, place, remembered
 from cachekit.compilers.neuron.entries import CacheEntry, read_entry, read_needed
@@ -33,6 +33,7 @@ from cachekit.compilers.neuron.remembered import DAYS, FailureMemory
 from cachekit.compilers.port import Sink
 from cachekit.errors import CompileError
 from cachekit.process import SUBREAPER
+from cachekit.text import duration
 
 POLL = 0.2  # seconds between two tries for somebody else's lock
 LOOK = 5.0  # and between two looks whether it is held at all
@@ -146,7 +147,7 @@ def _compile_all(
                     {
                         "event": "compiled",
                         "module": entry.name,
-                        "seconds": took,
+                        "seconds": failure.seconds if failure else took,
                         "failure": failure.kind.name if failure else "",
                         "done": count + 1,
                         "of": len(entries),
@@ -182,7 +183,8 @@ def _compile_one(entry: CacheEntry, timeout: float, running: _Running) -> tuple[
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cachekit-compile-") as folder:
             failure = _run(entry, graph, Path(folder), timeout, running)
-        return (None, failure) if failure else (round(time.monotonic() - start, 3), None)
+        took = round(time.monotonic() - start, 3)
+        return (None, structs.replace(failure, seconds=took)) if failure else (took, None)
 
 
 @contextmanager
@@ -303,7 +305,8 @@ def _publish(entry: CacheEntry, output: Path) -> None:
 
 def _words(failure: CompileFailure) -> str:
     code = f" ({failure.code})" if failure.code else ""
-    return f"{failure.kind.name}{code}: {failure.message or 'no reason was given'}"
+    after = f" after {duration(failure.seconds)}" if failure.seconds is not None else ""
+    return f"{failure.kind.name}{code}{after}: {failure.message or 'no reason was given'}"
 
 
 def _error(failures: dict[str, CompileFailure], total: int) -> CompileError:

@@ -92,6 +92,7 @@ class CompileFailure(Struct, frozen=True):
     # The text or the code named the class; False where it follows from an exit code that can mean other things too, and
     # then the failure is never deterministic.
     certain: bool = True
+    seconds: float | None = None  # how long the compiler ran until then, where somebody measured that
 
     @property
     def deterministic(self) -> bool:

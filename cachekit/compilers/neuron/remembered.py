@@ -94,12 +94,13 @@ class Remembered(Struct, frozen=True, forbid_unknown_fields=True):
     message: str  # the line that told the class
     log: str  # the end of the log
     when: Annotated[datetime, Meta(tz=True)]
+    seconds: float | None = None  # how long the compiler had run
     schema: int = SCHEMA
 
     @property
     def failure(self) -> CompileFailure:
         """What it was."""
-        return CompileFailure(CLASSES[self.kind], self.code, self.message)
+        return CompileFailure(CLASSES[self.kind], self.code, self.message, seconds=self.seconds)
 
 
 def _now() -> datetime:
@@ -134,6 +135,7 @@ class FailureMemory:
             message=redact.printed(failure.message),
             log=redact.printed(log[-_KEPT:].encode("utf-8", "replace").decode()),
             when=self._clock().replace(microsecond=0),
+            seconds=failure.seconds,
         )
         self._folder.mkdir(parents=True, exist_ok=True)
         files.replace(self.path(module, compiler), msgspec.json.encode(entry))

@@ -88,6 +88,8 @@ def test_where_a_compiler_prints_nothing_its_own_log_tells_the_class(host):
     assert "device-oom (NCC_EOOM002)" in raised.value.cause
     known = FailureMemory(host.folder / "failures").recall(entries[0].name, compiler=entries[0].compiler)
     assert "27.0GB" in known.log
+    assert known.seconds > 0
+    assert " after " in raised.value.cause, "a failed compile costs time as another does"
     (host.bin / "neuronx-cc").unlink()
     with pytest.raises(CompileError) as again:
         complete(host, entries)

@@ -32,6 +32,7 @@ def test_a_compilers_log_tells_each_of_its_compiles():
     assert bad.failure.kind.name == "device-oom"
     assert "exceeds HBM limit" in bad.errors
     assert (broken.exit_code, broken.failure) == (None, None)
+    assert (good.seconds, bad.seconds) == (180.0, 31.0)
 
 
 def test_compiles_at_once_end_for_themselves():

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 - quoted lines are as long as they are
 
+import io
 import itertools
 import json
 import random
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
+from cachekit.compilers.neuron.log.told import read
 from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
 from tests.support.places import real_dir
 
@@ -265,3 +267,72 @@ def test_real_logs_may_be_cut_anywhere(size):
 def test_every_real_log_is_read():
     for path in sorted(real_dir("logs").iterdir()):
         msgspec.json.encode(run_of(path.read_bytes()))
+
+
+# A whole log, as `why --log` tells it
+
+
+def told(text):
+    return read(io.BytesIO(text.encode()))
+
+
+@pytest.mark.feature("D2")
+def test_a_log_is_told_as_a_whole():
+    found = told(NEW)
+    assert (found.of, found.compilers) == ("run", ("neuronxcc-2.26.6360.0+6f180f47",))
+    assert (found.found, found.extracted) == (1, 0)
+    assert [(one.module, one.seconds, one.at_most) for one in found.compiled] == [(module(2), 219.343, False)]
+    assert {one.module: (one.kind, one.earlier) for one in found.failed} == {
+        module(4): ("device-oom", True),
+        module(6): ("host-oom", False),
+    }
+    assert found.waits == {module(3): 22 * 60}
+    # The wait holds the compile, which went on at the same time; the failed one was told of a minute after a line.
+    assert found.lost_seconds == 22 * 60 + 60
+    assert [(one.seconds, one.at_most) for one in found.failed] == [(None, False), (60.0, True)]
+
+
+def test_a_failed_compile_has_its_seconds():
+    call = "['neuronx-cc', 'compile', '/tmp/w/model.{0}.hlo_module.pb', '--output', '/tmp/w/model.{0}.neff']"
+    begun = f"2026-07-29 17:00:00.000000:  7  [INFO]: Call compiler with cmd: {call.format(module(1))}\n"
+    failed = (
+        f"2026-07-29 17:22:03.000000:  7  [ERROR]: Failed compilation with {call.format(module(1))}: [NCC_EOOM002] no\n"
+    )
+    (one,) = told(begun + failed).failed
+    assert (one.seconds, one.at_most, one.code) == (22 * 60 + 3, False, "NCC_EOOM002")
+    assert told(begun + failed).lost_seconds == 22 * 60 + 3
+    (untimed,) = told(failed).failed
+    assert untimed.seconds is None
+
+
+def test_extracted_graphs_wait_for_a_compile_unless_npc_has_been_there():
+    graph = f"2026-07-29 17:27:22.000687:  1  [INFO]: Extracting graphs ({NCC}/{module(2)}/model.hlo_module.pb) for ahead-of-time parallel compilation.\n"
+    assert (told(graph).extracted, told(graph).found) == (1, 0)
+    done = told(graph + "2026-07-29 17:28:01.000755:  1  [INFO]: Total graphs: 1\n")
+    assert (done.extracted, done.found) == (0, 1)
+
+
+def test_what_nxd_says_of_all_graphs_is_the_time_where_lines_have_none():
+    line = "(EngineCore_DP0 pid=272) INFO:Neuron:Finished Compilation for all HLOs in 418.0 seconds\n"
+    assert told(line).lost_seconds == 418.0
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "hello\n", '{"loss": 1.2}\n', "\x00\xff" * 100])
+def test_a_log_without_a_word_of_neurons_tells_nothing(text):
+    assert told(text) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "lost"),
+    [
+        ("neurontrainer.tinyllama*.log", ("run", 8, 4, 0), 271),  # its own figure: 273.42 s
+        ("neuron_parallel_compile.llama31*.log", ("run", 6, 6, 0), 1269),  # of 1,498 s in all
+        ("log-neuron-cc.trn1*failure*.txt", ("compiler", 0, 0, 1), 1),
+        ("log-neuron-cc.trn3*success*.txt", ("compiler", 0, 1, 0), 1),
+    ],
+)
+def test_real_logs_are_told_as_a_whole(kind, counts, lost):
+    with real_log(kind).open("rb") as log:
+        said = read(log)
+    assert (said.of, said.found, len(said.compiled), len(said.failed)) == counts
+    assert said.lost_seconds == pytest.approx(lost, abs=1)

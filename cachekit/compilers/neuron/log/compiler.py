@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime, timezone
 
 from msgspec import Struct
 
@@ -18,6 +20,8 @@ from cachekit.compilers.neuron.log.event import module_in
 
 _LINE = 1 << 16  # characters of a line that are read
 _ERRORS = 1 << 15  # characters of a compile's error lines that are kept: the last ones
+_TIMES = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%m/%d/%Y %I:%M:%S %p")
+_TIME = 26  # characters of a time that are read: to the microsecond
 _BAD = frozenset({"ERROR", "CRITICAL", "FATAL"})
 _PEOPLE = "USER"  # the level of what a person should read: progress, and the reason of a failure
 
@@ -31,7 +35,16 @@ class CompilerRun(Struct, frozen=True):
     version: str  # the compiler's full version; empty where the log does not say
     exit_code: int | None  # none where the log breaks off: the compile still runs, or was killed
     codes: tuple[str, ...]  # the error codes it gave, each once
+    begun: datetime | None  # the time of its first line, and of its last one
+    ended: datetime | None
     errors: str  # the lines of errors and for people, without their beginnings, bounded
+
+    @property
+    def seconds(self) -> float | None:
+        """From its first line to its last; None where the lines have no time, or clocks were set back."""
+        if self.begun is None or self.ended is None or self.ended < self.begun:
+            return None
+        return (self.ended - self.begun).total_seconds()
 
     @property
     def failure(self) -> CompileFailure | None:
@@ -48,6 +61,8 @@ class _Open:
         self.pid, self.module = pid, module
         self.version = ""
         self.exit_code: int | None = None
+        self.begun: datetime | None = None
+        self.ended: datetime | None = None
         self.codes: dict[str, None] = {}
         self.errors: deque[str] = deque()
         self.size = 0
@@ -69,7 +84,16 @@ class _Open:
                 self.size -= len(self.errors.popleft())
 
     def closed(self) -> CompilerRun:
-        return CompilerRun(self.module, self.version, self.exit_code, tuple(self.codes), "\n".join(self.errors))
+        codes, errors = tuple(self.codes), "\n".join(self.errors)
+        return CompilerRun(self.module, self.version, self.exit_code, codes, self.begun, self.ended, errors)
+
+
+def _time(text: str) -> datetime | None:
+    """The time of a line; its zone is told by some versions only, and is the same in all of a log."""
+    for form in _TIMES:
+        with suppress(ValueError):
+            return datetime.strptime(text.removesuffix("Z")[:_TIME], form).replace(tzinfo=timezone.utc)
+    return None
 
 
 def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
@@ -97,6 +121,8 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         run = current
         if root:
             run = next((run for run in reversed(runs) if run.pid == pid and run.exit_code is None), current)
+        run.ended = _time(parsed["time"]) or run.ended
+        run.begun = run.begun or run.ended
         level = parsed["level"]
         run.bad = level in _BAD or (level == _PEOPLE and bool(facts.COMPILER_LOG_PEOPLE.search(parsed["who"])))
         if not command:

@@ -36,13 +36,15 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
             does nothing but compile. `next-line`: from the command to the process's next line, an upper bound. `gap`:
             since the process's last line, an upper bound that holds tracing too.
             `status`: `PASS`, `FAIL` or `ERROR` of a compile that is not named.
-            `failed`: a compile failed; `text` is what the compiler said on the same line. `quoted`: the same of an
+            `failed`: a compile failed; `text` is what the compiler said on the same line, `seconds` are
+            from the compiler's command, or `at_most` since the process's last line. `quoted`: the same of an
             earlier run's failure. `error`: a line that begins with an error code, of the module whose failure is told.
             `cached-failure`: a compile was skipped as it failed in an earlier run. `retrying`: it is compiled again.
             `waiting`: somebody else has the module's lock, since `minutes`; said once a minute.
             `worker-started`, `worker-done`: a compile worker of `neuron_parallel_compile`. `remaining`: the root's
             entries by state, those of earlier runs too. `report`: what it says of one module at its end (`success`,
             `retries`, `seconds`). `summary`: its counts of this run (`total`, `success`, `failed`, not always all).
+            `whole`: how long NxD's model builder took for all graphs of a model together.
             `not-found`: optimum-neuron's Hub cache, `text`, has no such file.
             `child-exit`: torchrun reports a worker that failed with `code`; a negative one is a signal.
         at: The log's own time, which has no time zone; None where the line has none.

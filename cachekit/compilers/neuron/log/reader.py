@@ -142,7 +142,7 @@ class LogReader:
                 event = replace(event, module=self._failing)
                 if event.module and event.module == self._quoted:
                     return replace(event, kind="quoted")
-                self._timing.failed(event)
+                return self._timing.failed(event)
             case "command":
                 event = replace(event, module=module_in(said["text"] or ""))
                 self._timing.started(event)

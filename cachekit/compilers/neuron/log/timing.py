@@ -37,9 +37,14 @@ class Timing:
         """Some compile ended well."""
         self._passes[event.rank] = self._passes.get(event.rank, 0) + 1
 
-    def failed(self, event: Event) -> None:
-        """The compile of a module ended badly."""
-        self._take(event.process, event.module)
+    def failed(self, event: Event) -> Event:
+        """The compile of a module ended badly; gives the event with its seconds, as far as the log tells them."""
+        begun, known = self._take(event.process, event.module)
+        begun = begun if known else self._last.get(event.process)
+        if begun is None or event.at is None or event.at < begun:
+            return event
+        took = {"seconds": (event.at - begun).total_seconds(), "at_most": int(not known)}
+        return replace(event, numbers={**event.numbers, **took})
 
     def completed(self, event: Event) -> Event:
         """A compile ended well; where no module is named, it is the only one that the process compiles, if it is one.

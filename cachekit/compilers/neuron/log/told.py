@@ -1,0 +1,132 @@
+"""What a whole log tells, of whichever kind: a run's output, `neuron_parallel_compile`'s, or the compiler's own."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import BinaryIO
+
+from cachekit.compilers.logged import Logged, LoggedCompile, LoggedFailure
+from cachekit.compilers.neuron.failures import CompileFailure
+from cachekit.compilers.neuron.log.compiler import CompilerRun, read_compiler_log
+from cachekit.compilers.neuron.log.event import Event
+from cachekit.compilers.neuron.log.reader import LogReader
+from cachekit.compilers.neuron.log.summary import Log
+
+_PIECE = 1 << 20
+_BOUNDS = frozenset({"next-line", "gap"})  # bases of seconds that hold more than the compile
+
+
+def read(log: BinaryIO) -> Logged | None:
+    """Read a log from its beginning; None for one in which nothing of Neuron stands.
+
+    A run's output may quote the compiler's lines, so that the compiler's own log is what no run speaks in.
+    """
+    told = _of_run(log)
+    if told is None:
+        log.seek(0)
+        with io.TextIOWrapper(log, encoding="utf-8", errors="replace") as lines:
+            told = _of_compiler(read_compiler_log(lines))
+    return told
+
+
+def _of_run(log: BinaryIO) -> Logged | None:
+    reader, run, spans = LogReader(), Log(), _Spans()
+    while piece := log.read(_PIECE):
+        for event in reader.feed(piece):
+            run.add(event)
+            spans.add(event)
+    for event in reader.close():
+        run.add(event)
+        spans.add(event)
+    known = (run.modules, run.waits, run.remembered, run.failed, run.summary, run.exits, run.whole_seconds)
+    if not any(known):
+        return None
+    later = set(run.extracted) - set(run.compiled)
+    found = set(run.hits) - set(run.compiled)
+    if run.summary:  # neuron_parallel_compile has been through them: what it did not compile was there
+        found, later = found | later - set(run.failed), set[str]()
+    failures = run.failures()
+    compiled = [LoggedCompile(name, took, basis in _BOUNDS) for name, (took, basis) in run.compiled.items()]
+    return Logged(
+        of="run",
+        compilers=tuple(sorted(run.compilers)),
+        found=len(found),
+        extracted=len(later),
+        compiled=_longest_first(compiled),
+        failed=tuple(
+            _failure(name, failure, *run.failed_seconds.get(name, (None, False)), earlier=name in run.remembered)
+            for name, failure in failures.items()
+        ),
+        waits={name: minutes * 60 for name, minutes in run.waits.items()},
+        lost_seconds=_lost(run, spans),
+        workers={name: int(code) for name, code in run.exits.items()},
+    )
+
+
+def _lost(run: Log, spans: _Spans) -> float | None:
+    """By the log's own times; where its lines have none, what tools say of the whole."""
+    if (seconds := spans.seconds()) is not None:
+        return seconds
+    told = [took for took, _ in run.compiled.values() if took is not None]
+    return run.whole_seconds or sum(told) or None
+
+
+def _of_compiler(runs: Iterable[CompilerRun]) -> Logged | None:
+    runs = list(runs)
+    if not runs:
+        return None
+    spans = _Spans()
+    for one in runs:
+        spans.between(one.begun, one.ended)
+    failed = [(one, failure) for one in runs if (failure := one.failure) is not None]
+    return Logged(
+        of="compiler",
+        compilers=tuple(dict.fromkeys(one.version for one in runs if one.version)),
+        compiled=_longest_first([LoggedCompile(one.module, one.seconds) for one in runs if one.exit_code == 0]),
+        failed=tuple(_failure(one.module, failure, one.seconds) for one, failure in failed),
+        lost_seconds=spans.seconds(),
+        unfinished=sum(one.exit_code is None and one.failure is None for one in runs),
+    )
+
+
+def _longest_first(compiled: list[LoggedCompile]) -> tuple[LoggedCompile, ...]:
+    return tuple(sorted(compiled, key=lambda one: -(one.seconds or 0.0)))
+
+
+def _failure(
+    module: str, failure: CompileFailure, seconds: float | None, at_most: bool = False, *, earlier: bool = False
+) -> LoggedFailure:
+    said = failure.kind.name, failure.code, failure.message, failure.advice
+    return LoggedFailure(module, *said, seconds=seconds, at_most=at_most, earlier=earlier)
+
+
+class _Spans:
+    """Times in which something was going on, of several processes at once."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[datetime, datetime]] = []
+
+    def add(self, event: Event) -> None:
+        """The time of a compile or of a wait that the event tells."""
+        if event.at is None or event.kind not in {"compiled", "failed", "waiting"}:
+            return
+        seconds = event.numbers.get("minutes", 0.0) * 60 if event.kind == "waiting" else event.seconds
+        if seconds:
+            self.between(event.at - timedelta(seconds=seconds), event.at)
+
+    def between(self, begun: datetime | None, ended: datetime | None) -> None:
+        """Something took from here to there."""
+        if begun is not None and ended is not None and begun <= ended:
+            self._known.append((begun, ended))
+
+    def seconds(self) -> float | None:
+        """How long anything was going on; None where no time is known."""
+        if not self._known:
+            return None
+        total, until = 0.0, min(self._known)[0]
+        for begun, ended in sorted(self._known):
+            total += max(0.0, (ended - max(begun, until)).total_seconds())
+            until = max(until, ended)
+        return round(total, 3)
