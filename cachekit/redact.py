@@ -115,11 +115,12 @@ _PLAIN_TOKENS = frozenset(
 )
 _PLAIN_KEYS = frozenset(
     """
-    answer answers audio batch best cache candidate caption choice chosen code column compile content context dataset
-    data doc document feature field file foreign graph group hash history id image images index input inputs item join
-    json label labels lookup loss mask message messages metric model module monitor name node option order output
-    outputs param partition pixel primary prompt public question record rejected response routing row sample score
-    select sequence shard sort source split state store summary tag target task text title tree video
+    answer answers audio batch best cache candidate caption checkpoint checkpoints choice chosen code column compile
+    content context dataset data doc document experiment experiments feature field file foreign graph group hash
+    history id image images index input inputs item join json label labels lookup loss mask message messages metric
+    model module monitor name node option order output outputs param partition pixel primary prompt public question
+    record rejected response routing row sample score select sequence shard sort source split state store summary
+    tag target task text title tree video
     """.split()  # noqa: SIM905
 )
 _FORGES = frozenset({"", "azure", "devops", "gh", "github", "gitlab"})

@@ -162,6 +162,7 @@ def test_values_of_secret_variables_are_looked_for(monkeypatch):
 
 @pytest.mark.feature("T7")
 @given(st.text(ALPHABET, min_size=8, max_size=40), st.binary(max_size=4), st.binary(max_size=4))
+@example("<0000000", b"", b"")
 @example("zq\"s/v'c+ val%9", b"ann:", b"")
 @example("<0000000", b"", b"")
 def test_a_value_is_found_however_a_text_has_it(secret, before, after):
