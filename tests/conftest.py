@@ -64,6 +64,20 @@ def _clean_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+@pytest.fixture(autouse=True)
+def _one_thread(request):
+    """Tests that use torch in this process take one thread: beside another process, two wait 20 ms for each other."""
+    if _module(request.node).startswith(TOGETHER["torch"]):
+        with suppress(ImportError):
+            import torch
+
+            torch.set_num_threads(1)
+
+
+def _module(item):
+    return item.path.relative_to(ROOT / "tests").as_posix()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Say which tests want a server from a package, and which one process runs where several share the work.
@@ -75,7 +89,7 @@ def pytest_collection_modifyitems(config, items):
         raise pytest.UsageError("a test module imports torch when it is collected: import it in the tests")
     for item in items:
         if config.pluginmanager.hasplugin("xdist"):
-            module = item.path.relative_to(ROOT / "tests").as_posix()
+            module = _module(item)
             group = next((name for name, places in TOGETHER.items() if module.startswith(places)), module)
             item.add_marker(pytest.mark.xdist_group(group))
         given = getattr(item, "callspec", None)
