@@ -48,5 +48,5 @@ def why_log(path: Path) -> LogWhy:
     raise UsageError(
         f"{path} tells nothing of a compile",
         cause="no line is one of Neuron's: of its cache, neuron_parallel_compile or the compiler",
-        hint=f"{SAVE}; or give the compiler's own log-neuron-cc.txt",
+        hint=f"{SAVE}; or give the log that the compiler itself writes",
     )
