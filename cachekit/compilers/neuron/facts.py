@@ -26,7 +26,8 @@ TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla"
 LITE_PACKAGE = "libtorch-neuronx-lite"  # of vLLM on Trn2 and Trn3, SDK 2.30 to 2.32; no training [SDK: n2-manifest]
 # AWS's own repository of system packages must be set up for it [SDK: setup]; `dnf` on Amazon Linux.
 DRIVER_INSTALL = "sudo apt-get install -y aws-neuronx-dkms && sudo modprobe neuron"
-XLA_PACKAGES = ("libneuronxla", "torch-xla")  # of these only what runs on XLA
+XLA_FRAMEWORK = "torch-xla"
+XLA_PACKAGES = ("libneuronxla", XLA_FRAMEWORK)  # of the toolchain what only XLA needs
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 # What must be importable, by package, for Neuron to be there.
 COMPILER_MODULE = presence.COMPILER_MODULE

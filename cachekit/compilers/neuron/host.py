@@ -174,14 +174,9 @@ def _mixed(found: Mapping[str, str], target: str) -> Fault | None:
     name, version = facts.FRAMEWORK_PACKAGE, found.get(facts.FRAMEWORK_PACKAGE, "")
     if not is_native(found):
         return None
-    # libneuronxla 3 is JAX's, and does no harm.
-    old = release(found.get(facts.XLA_PACKAGE, "3")) < (3,)
-    if both := [
-        package for package in facts.XLA_PACKAGES if package in found and (package != facts.XLA_PACKAGE or old)
-    ]:
-        are = "is" if len(both) == 1 else "are"
+    if facts.XLA_FRAMEWORK in found:  # libneuronxla may be JAX's
         return _fault(
-            f"{name} {version} is TorchNeuron, and {', '.join(both)} beside it {are} PyTorch/XLA's",
+            f"{name} {version} is TorchNeuron, and {facts.XLA_FRAMEWORK} beside it is PyTorch/XLA's",
             "these are two stacks, and no environment holds both",
             install.apart(target),
         )

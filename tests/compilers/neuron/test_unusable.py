@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from cachekit.compilers.neuron import devices, host, install, presence
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.session import load_config, open_session
 from tests.support.doctor_cases import findings, fine, the_problem
+from tests.support.places import ROOT
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -305,3 +307,23 @@ def test_nothing_is_planned_with_a_release_that_nothing_trains_with(command, rec
     error = answer(command, "plan", recipe, "--toolchain", "neuron-2.32", "--instance", "trn1.2xlarge", code=2)["error"]
     assert error["message"] == "nothing trains with neuron-2.32"
     assert error["hint"] == "--toolchain neuron-2.31"
+
+
+@pytest.mark.parametrize(
+    "package, version, within",
+    [
+        ("torch-neuronx", "2.9.0.2.15.32035", True),
+        ("torch-neuronx", "2.14.3.0", False),
+        ("torch-neuronx", "1.0", False),
+        ("neuronx-cc", "2.26.6360.0", True),
+        ("neuronx-cc", "2.27.5334.0", False),
+        ("libneuronxla", "2.2.17544.0", True),
+        ("libneuronxla", "3.0.10135.0", False),
+        ("optimum-neuron", "0.4.5", True),
+    ],
+)
+def test_the_extra_keeps_the_stack_on_xla_together(package, version, within):
+    said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
+    (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
+    lowest, highest = (host.release(bound.lstrip("<>=")) for bound in bounds.split(","))
+    assert (lowest <= host.release(version) < highest) == within
