@@ -316,7 +316,7 @@ def check(file: Path, text: str) -> None:
     try:
         table = config_files.parse(text, file).get("trust", {})
         config_trust.read(config_trust.anchored(table, file))
-        if file != (own := _user_file()):
+        if file != (own := user_file()):
             config_trust.check_project(table, file)
             mine = config_files.parse(config_files.text_of(own), own).get("trust", {})
             config_trust.merged(mine, table)
