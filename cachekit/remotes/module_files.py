@@ -32,14 +32,14 @@ class RefusedError(Exception):
     """A file, or a module, that is not to be used; its text says why."""
 
 
-class Vouched(Struct):
+class RecordedFiles(Struct):
     """What records of a remote say: the digests of files by path, and tiny files' bytes by digest."""
 
     digests: dict[str, set[str]] = {}
     inline: dict[str, bytes] = {}
 
 
-def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
+def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> RecordedFiles:
     """What the remote's records say of these modules' files, as far as those lie at their own places.
 
     Raises:
@@ -53,7 +53,7 @@ def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
         if entry.path.endswith(".json") and entry.size <= LARGEST
     ]
 
-    said = Vouched()
+    said = RecordedFiles()
     for shared in filter(None, each([partial(document.listed, storage, path, revision) for path in paths], LANES)):
         for module in shared.record.modules:
             for file in module.files if module.name in wanted else ():
@@ -77,7 +77,7 @@ class ModuleFiles:
     """
 
     def __init__(
-        self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path, *, how: How
+        self, store: Store, storage: Storage, revision: str, said: RecordedFiles, workspace: Path, *, how: How
     ) -> None:
         self._store = store
         self._storage = storage

@@ -69,9 +69,15 @@ def signer_of(setting: str) -> Signer:
         setting: The path of a private key; of its public half, where an agent has the private one; or the private key.
 
     Raises:
-        UsageError: There is no such key, it is of a kind that is not taken, or nothing here can sign with it.
+        UsageError: There is no such key, it is of a kind that is not taken, or others may read it.
     """
-    return _Keyed(key_of(setting), setting)
+    key, path = key_of(setting), _path(setting)
+    try:
+        if path is not None:
+            _guarded(path)
+    except OSError as error:
+        raise _refused(setting, cause_of(error), f"chmod 600 {path}") from error
+    return _Keyed(key, setting)
 
 
 def key_of(setting: str) -> PublicKey:
@@ -80,15 +86,15 @@ def key_of(setting: str) -> PublicKey:
     Raises:
         UsageError: There is no such key, or it is of a kind that is not taken.
     """
-    path = _path(setting)
     try:
+        path = _path(setting)
         text = setting if path is None else files.read(path, LARGEST_FILE).decode("ascii")
         if "PRIVATE KEY-----" not in text:
             return public_key(text)
         found = _inside(text)
         if found is None and path is not None:  # an old format, which hides it
             found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
@@ -339,17 +345,22 @@ def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 
 def _path(setting: str) -> Path | None:
     """Where the key lies; None where the setting is the key."""
-    return None if is_inline(setting) else Path(os.path.expandvars(setting)).expanduser().absolute()
+    return None if is_inline(setting) else files.named(setting)
 
 
 def _private(path: Path) -> bytes:
-    """A private key, which others may not read; ssh-keygen asks the same."""
+    text = _guarded(path)
+    if b"PRIVATE KEY-----" not in text:
+        raise ValueError("this is a public key, whose private one an agent has")
+    return text
+
+
+def _guarded(path: Path) -> bytes:
+    """What the file of a key says: others may not read a private one, and ssh-keygen asks the same."""
     with files.opened(path) as source:
         mode = os.fstat(source.fileno()).st_mode
         text = source.read(LARGEST_FILE)
-        if b"PRIVATE KEY-----" not in text:
-            raise ValueError("this is a public key, whose private one an agent has")
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise PermissionError(f"others may read it (mode {stat.S_IMODE(mode):o})")
         return text
 
