@@ -1,15 +1,23 @@
 """Nothing that a file, a folder or a record is called reaches a terminal as a command."""
 
 import json
+import os
 import shutil
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import UNSET, UnsetType, field, structs
 
 from cachekit.cli import out
 from cachekit.cli.verb import Shown
 from cachekit.compilers.neuron.entries import scan
 from cachekit.errors import UsageError
+from cachekit.store.gc import GoneFile
+from cachekit.store.index_rows import Listed
+from cachekit.values import Answer, builtins
 from tests.compilers.neuron.neuron_trees import COMPILER, check, make, module_name
 from tests.support.standins import Watched, make_record, publish
 
@@ -23,6 +31,21 @@ EVIL = "a\x1b[31mb\x07\x9b2J\u202ec\udcff\x7f"
 def judge(monkeypatch):
     """The NEFFs made here have a container and nothing in it, which the real judge refuses."""
     monkeypatch.setattr("cachekit.compilers.neuron.fit.check", check)
+
+
+class Removed(Answer, frozen=True):
+    files: tuple[GoneFile, ...] = ()
+    named: Mapping[str, list[Any]] = field(default_factory=dict)
+    path: Path = Path("x")
+
+
+class ModelWithoutRecipes(Answer, frozen=True):
+    name: str
+    recipes: tuple[str, ...] | UnsetType = UNSET
+
+
+class Nothing(Answer, frozen=True):
+    pass
 
 
 def harmless(words: str) -> bool:
@@ -45,6 +68,48 @@ def test_no_answer_controls_a_terminal(capsys, monkeypatch, form):
     if form == "json":
         document, _ = json.JSONDecoder().raw_decode(said.out)
         assert document == {"name": EVIL}
+
+
+def row(number=0):
+    return Listed(
+        f"{number:064x}", "modèle", "neuron", "neuronxcc-2.1", "bert", 1, 1, 1, 1.0, "2026-01-01T00:00:00", "ann@a"
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        [row(), row(1)],
+        Removed(),
+        Removed([GoneFile("a", 1), GoneFile("b", 2, "old")], {"a": [1, {}], "b": []}),
+        ModelWithoutRecipes("gpt2"),
+        Nothing(),
+    ],
+    ids=lambda answer: type(answer).__name__,
+)
+def test_json_is_that_of_the_whole_answer(capsys, monkeypatch, answer):
+    monkeypatch.setattr(out, "_style", out._Style())
+    out.setup("json")
+    out.answer(Shown(answer, lambda _: []))
+    found = capsys.readouterr().out
+    assert found == json.dumps(builtins(answer), indent=2, ensure_ascii=False) + "\n"
+
+
+def test_json_of_many_records_is_written_one_by_one(monkeypatch):
+    """So that `store ls --format json` of a hundred thousand fits into a small machine's memory."""
+    monkeypatch.setattr(out, "_style", out._Style())
+    out.setup("json")
+    rows = [row(number) for number in range(2_000)]
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        monkeypatch.setattr("sys.stdout", nowhere)
+        tracemalloc.start()
+        try:
+            out.answer(Shown(rows, lambda _: []))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 1_500_000  # bytes; as JSON they have 700,000, and more than ten times that as objects
 
 
 @pytest.mark.feature("S7")

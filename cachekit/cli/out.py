@@ -9,12 +9,12 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from cachekit import redact
 from cachekit.errors import CachekitError, UsageError
@@ -32,6 +32,7 @@ __all__ = ["about", "count", "duration", "moment", "plain", "size"]  # beside wh
 FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
 NARROWEST = 60  # columns; what is folded is no narrower
+_INDENT = "  "  # of JSON
 
 
 @dataclass(slots=True)
@@ -93,16 +94,18 @@ def text(line: str) -> None:
 
 
 def _print(words: str) -> None:
-    _write(redact.printed(words))
+    _write([redact.printed(words)])
 
 
-def _write(words: str) -> None:
-    """Print what has been redacted."""
+def _write(pieces: Iterable[str]) -> None:
+    """Print what has been redacted: a text, in pieces."""
     if _style.aside:
-        _write_aside(words)
+        _write_aside("".join(pieces))
         return
     try:
-        print(words, file=sys.stdout, flush=True)
+        for piece in pieces:
+            print(piece, end="", file=sys.stdout)
+        print(file=sys.stdout, flush=True)
     except BrokenPipeError:
         # `cachekit store ls | head`: nobody reads on. Python would complain once more while it exits.
         _to_nowhere(sys.stdout)
@@ -135,13 +138,53 @@ def _to_nowhere(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _json(answer: Any) -> str:
-    """An answer's JSON, redacted value by value: JSON stays JSON."""
+def _json(answer: Any) -> Iterator[str]:
+    """An answer's JSON, in pieces: of a list of 100,000 records one at a time is held as text."""
+    if _style.aside:  # beside what others say, a line can be told apart: the last one
+        yield _encoded(answer)
+    elif isinstance(answer, list):
+        yield from _items(answer, "")
+    elif isinstance(answer, Answer):
+        yield from _members(answer)
+    else:
+        yield _encoded(answer, "")
+
+
+def _members(answer: Answer) -> Iterator[str]:
+    """An answer whose lists may be long."""
+    before = "{"
+    for name, value in structs.asdict(answer).items():
+        if value is UNSET:
+            continue
+        yield f"{before}\n{_INDENT}{_encoded(name)}: "
+        if isinstance(value, list | tuple):
+            yield from _items(value, _INDENT)
+        else:
+            yield _encoded(value, _INDENT)
+        before = ","
+    yield "\n}" if before == "," else "{}"
+
+
+def _items(values: Sequence[Any], indent: str) -> Iterator[str]:
+    before, inner = "[", indent + _INDENT
+    for value in values:
+        yield f"{before}\n{inner}{_encoded(value, inner)}"
+        before = ","
+    yield f"\n{indent}]" if before == "," else "[]"
+
+
+def _encoded(value: Any, indent: str | None = None) -> str:
+    """A value's JSON, redacted value by value: JSON stays JSON.
+
+    Args:
+        value: What is told.
+        indent: What its lines but the first begin with; without, it is one line.
+    """
     ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    # Beside what others say, a line can be told apart: the last one.
-    shown = redact.document(answer)
-    encoded = json.dumps(shown, indent=None if _style.aside else 2, ensure_ascii=ascii_only)
-    return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
+    shown = redact.document(builtins(value))
+    encoded = json.dumps(shown, indent=None if indent is None else _INDENT, ensure_ascii=ascii_only)
+    encoded = re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
+    return encoded.replace("\n", f"\n{indent}") if indent else encoded
 
 
 def answer(shown: Shown) -> int:
@@ -158,11 +201,10 @@ def answer(shown: Shown) -> int:
     problem = shown.error or (own() if callable(own) else None)
     found = shown.answer
     if _style.format == "json":
-        made = builtins(found)
-        if problem is not None and isinstance(made, dict):
-            _style.answer = made
+        if problem is not None and not isinstance(found, list):
+            _style.answer = builtins(found)
         else:  # a list stays one, as its schema says: its error is on stderr alone
-            _write(_json(made))
+            _write(_json(found))
             _style.answer = None
     elif _style.format == "quiet":
         if shown.quiet is not None and (line := shown.quiet(found)):
@@ -241,8 +283,11 @@ def _colour(words: str, code: int) -> str:
 
 
 @contextmanager
-def following() -> Iterator[Callable[[dict[str, Any]], None]]:
+def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Show a run's events while it goes on: one live line on a terminal, plain lines otherwise.
+
+    Args:
+        answered: Events that the answer tells of, unless it is asked for in one word.
 
     Yields:
         What is called with each event.
@@ -251,6 +296,8 @@ def following() -> Iterator[Callable[[dict[str, Any]], None]]:
     shown: list[Progress] = []
 
     def show(event: dict[str, Any]) -> None:
+        if event["event"] in answered and _style.format != "quiet":
+            return
         if not shown:  # many a verb tells nothing
             from cachekit.cli.progress import Progress
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from cachekit.key.canonical import Change, canonical_json, difference
@@ -25,6 +26,7 @@ def group_of(name: str) -> str:
     return name.split(".", 1)[0]
 
 
+@lru_cache(4096)
 def weight(name: str) -> int:
     """What a change of an ingredient counts for."""
     return WEIGHTS.get(group_of(name), LEAST)

@@ -134,7 +134,7 @@ class Index:
 
     def same_job(self, hard: Mapping[str, Any]) -> list[NearRecord]:
         """The records that can be used with these hard ingredients, whatever their toolchains; no distance is told."""
-        found = self._rows(f"{_ROWS} WHERE job = ? {_IN_ORDER}", (job_of(hard),))
+        found = self._rows(f"{_ROWS} WHERE job = ? AND job <> '' {_IN_ORDER}", (job_of(hard),))
         return [NearRecord(row, self.hard(row)) for row in found]
 
     def hard(self, row: IndexRow) -> dict[str, Any]:

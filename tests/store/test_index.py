@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cachekit.errors import StoreError, UnknownNameError
+from cachekit.errors import IntegrityError, StoreError
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance, nearest
@@ -169,7 +169,7 @@ def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_ex
         path = opened(home).layout.record(record.place)
         path.write_bytes(b"x" * path.stat().st_size)
     watched = Watched(home)
-    with pytest.raises(UnknownNameError, match="no record begins"):
+    with pytest.raises(IntegrityError, match=f"the store's record {records[0].key[:12]} cannot be used"):
         find_by_key(watched.store, records[0].key)
     assert len(watched.damage()) == 1, "whoever reads it finds out"
     assert len(watched.store.rows()) == 2
@@ -330,6 +330,24 @@ def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
 
     same = {one.row.key for one in opened(home).around(wanted).same_job()}
     assert same == {key for key, record in records.items() if job(record.hard) == job(wanted)}
+
+
+def test_records_of_the_same_job_are_found_without_a_look_at_all(home, monkeypatch):
+    """Of a hundred thousand a look at all takes 60 ms, and each `plan` of a miss asks."""
+    put(home, made(1))
+    store = opened(home)
+    store.refresh()
+    plans = []
+
+    def ask(self, query, values=(), **more):
+        plans.extend(line for *_, line in plain(self, f"EXPLAIN QUERY PLAN {query}", values, **more))
+        return plain(self, query, values, **more)
+
+    plain = index_file.IndexFile.ask
+    monkeypatch.setattr(index_file.IndexFile, "ask", ask)
+    store.index.same_job(made(1).hard)
+    assert any("INDEX record_job" in line for line in plans)
+    assert not any("SCAN record" in line for line in plans)
 
 
 def test_the_nearest_of_a_compiler_and_of_its_directory(home):
