@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -103,6 +104,36 @@ def file_system(path: Path, mounts: str | None = None) -> FileSystem:
 
 def _plain(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def named(text: str | Path) -> Path:
+    """The path that somebody names: `~` is this user's home directory, `~ann` that of ann.
+
+    Raises:
+        UsageError: The machine knows no such home directory.
+    """
+    user = str(text).partition("/")[0]
+    if not user.startswith("~"):
+        return Path(text)
+    with suppress(ValueError):  # of a name that no system takes
+        path = Path(os.path.expanduser(text))  # noqa: PTH111 - `Path` takes ./~ for ~
+        if path.is_absolute():
+            return path
+    if user == "~":
+        raise UsageError(f"{text} is not a path", cause=no_home(), hint="set HOME, or write the whole path")
+    raise UsageError(
+        f"{text} is not a path",
+        cause=f"this machine knows no home directory of a user {user[1:]}",
+        hint=f"write the whole path, or ./{text} for one here",
+    )
+
+
+def no_home() -> str:
+    """Why this user has no home directory, once it is known that there is none."""
+    home = os.environ.get("HOME")
+    if home is not None:
+        return f"HOME={home!r} is not an absolute path"
+    return "HOME is not set, and the system does not know this user's home directory"
 
 
 def local_folder(text: str | Path) -> Path:

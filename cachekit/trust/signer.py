@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from cachekit import files
 from cachekit.config_trust import hide, is_inline
+from cachekit.disk import named
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
 from cachekit.trust import sshsig
@@ -334,7 +335,7 @@ def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 
 def _path(setting: str) -> Path | None:
     """Where the key lies; None where the setting is the key."""
-    return None if is_inline(setting) else Path(os.path.expandvars(setting)).expanduser().absolute()
+    return None if is_inline(setting) else named(os.path.expandvars(setting)).absolute()
 
 
 def _private(path: Path) -> bytes:

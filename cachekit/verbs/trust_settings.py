@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit import config_files, config_trust, files
+from cachekit.disk import named
 from cachekit.errors import UsageError
 from cachekit.process import user_name
 from cachekit.text import cause_of
@@ -140,7 +141,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
-    path = Path(key or own.key or file.parent / KEY_FILE).expanduser()
+    path = named(key or own.key or file.parent / KEY_FILE)
     new = not path.exists()
     if new and key:
         raise UsageError(f"there is no key file {path}", hint="correct --key, or leave it out: then a new key is made")
@@ -395,8 +396,8 @@ def _given(key: str) -> PublicKey:
     try:
         if any(key.startswith(kind) for kind in ("ssh-", "sk-", "ecdsa-")):
             return public_key(key)
-        return public_key(files.read(Path(key).expanduser(), LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError, RuntimeError) as error:  # the last one: nobody is called so, in ~nobody
+        return public_key(files.read(named(key), LARGEST_FILE).decode("ascii"))
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"{key[:80]} is not a public key",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),

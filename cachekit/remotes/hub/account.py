@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cachekit.disk import named
 from cachekit.errors import RemoteError
 from cachekit.remotes.notes import Notes
 
@@ -104,7 +105,7 @@ def _token_file() -> Path:
     """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH, HF_HOME]."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    return Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    return named(os.environ.get("HF_TOKEN_PATH") or home / "token")
 
 
 def _read(path: Path) -> str:
