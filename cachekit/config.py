@@ -311,7 +311,8 @@ def load(
         said = _from_file(*project)
         config_trust.check_project(project[1].get("trust"), project[0])
         if "trust" in said and found["trust"][1] != "default":
-            said["trust"] = _both(found["trust"], said["trust"])
+            user, where = found["trust"]
+            said["trust"] = (config_trust.merged(user, said["trust"][0]), f"{said['trust'][1]} and {where}")
         found |= said
     for name in SETTINGS:
         variable = PREFIX + name.upper()
@@ -323,11 +324,6 @@ def load(
         found["trust"] = ({**table, "key": key} if isinstance(table, dict) else table, origin)
     found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
     return structs.replace(_made(found), user_remotes=user_remotes)
-
-
-def _both(user: tuple[Any, str], project: tuple[Any, str]) -> tuple[Any, str]:
-    """The trust tables of two files as one, and where it came from."""
-    return config_trust.merged(user[0], project[0]), f"{project[1]} and {user[1]}"
 
 
 def defaults() -> Config:
@@ -391,13 +387,13 @@ def _hint(name: str, declared: Declared, origin: str) -> str:
     return f"correct {place}, for example {example}"
 
 
-def flag_from_environment(name: str, environ: Mapping[str, str] | None = None) -> bool:
+def flag_from_environment(name: str) -> bool:
     """Read a yes/no variable.
 
     Raises:
         UsageError: It is set to something that is neither yes nor no.
     """
-    text = (os.environ if environ is None else environ).get(name, "").strip().lower()
+    text = os.environ.get(name, "").strip().lower()
     if text in TRUE_WORDS:
         return True
     if text in FALSE_WORDS:

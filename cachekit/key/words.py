@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cachekit import redact
 from cachekit.key.canonical import ABSENT, SIDES, Change, canonical_or_absent
+from cachekit.key.hashed import is_hashed
 
 # Sentences of a compiler about an ingredient that differs, see `Adapter.explain`: its name, both values, both sides.
 Explain = Callable[[str, Any, Any, tuple[str, str]], list[str]]
@@ -173,7 +173,7 @@ def words_of(change: Change, explain: Explain, sides: tuple[str, str] = SIDES) -
         explain: Says what the compiler knows of it.
         sides: What to call the old and the new.
     """
-    if redact.is_hashed(change.old) or redact.is_hashed(change.new):
+    if is_hashed(change.old) or is_hashed(change.new):
         return (f"{change.name.rpartition('.')[2]} (value not shown) differs",)
     said = explain(change.name, change.old, change.new, sides)
     if said:

@@ -292,7 +292,9 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
 
     Raises:
         UnknownNameError: Several begin so.
+        UntrustedError: There is one, and it may not be used.
     """
+    refused = ""
     found: dict[str, tuple[Known, str]] = {}
     for remote in remotes.readable:
         catalogue = Catalogue(remote, store.layout.remotes)
@@ -306,8 +308,12 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
                         known = catalogue.read(storage, path, revision)
                 if known is not None and (not remote.picks or remotes.find_on(remote, known.place)):
                     found.setdefault(known.key, (known, remote.name))
+                elif known is not None:
+                    refused = known.key
         except (RemoteError, AuthError) as error:
             remotes.failed(remote, error)
+    if refused and not found:
+        remotes.raise_failure(refused)
     if len(found) > 1:
         raise UnknownNameError(
             f"{len(found)} records begin with {beginning!r}",

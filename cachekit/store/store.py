@@ -127,8 +127,9 @@ class Store:
         return index
 
     def by_prefix(self, digits: str) -> list[IndexRow]:
-        """The records that can be used and whose keys begin so."""
-        return self._ask(lambda index: [row for row in index.by_prefix(digits.lower()) if row.usable])
+        """The records whose keys begin so: those that can be used, else those with a flaw."""
+        rows = self._ask(lambda index: index.by_prefix(digits.lower()))
+        return [row for row in rows if row.usable] or [row for row in rows if row.flaw]
 
     def records(self, where: Callable[[IndexRow], bool] = lambda _: True) -> Iterator[Record]:
         """The records of `rows`; their blobs are not checked."""

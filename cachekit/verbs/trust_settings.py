@@ -1,4 +1,4 @@
-"""Whose records are used, in the settings: make a signing key, name signers, and revoke."""
+"""Whose records are used, in the settings: make a signing key, and name signers. What is revoked: see `revoke`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
 from cachekit.trust.policy import YOU, policy_of
 from cachekit.trust.signer import key_of, make_key
 from cachekit.values import Answer
-from cachekit.verbs.entry import find, is_key
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -131,7 +130,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     Raises:
         UsageError: The key cannot be used or made, or is revoked, or the settings cannot be written.
     """
-    file = _user_file()
+    file = user_file()
     text = config_files.text_of(file)
     own = _own_table(file, text)
     hidden_by = config_trust.KEY if config.trust.key != own.key else ""
@@ -204,7 +203,7 @@ def add(
     values = {"key": public.line, "valid_after": valid_after, "valid_before": valid_before}
     values = {field: said for field, said in values.items() if said}
     wanted = f'[trust.signers.{name}] with key = "{public.line}"'
-    text, there = _text(file, wanted)
+    text, there = text_to_edit(file, wanted)
     table = there.get("trust", {})
     known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
     if isinstance(known, dict) and known.get("key", "").split()[:2] != public.line.split()[:2]:
@@ -214,7 +213,7 @@ def add(
             hint=f"choose another name, or remove [trust.signers.{name}]",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
-    _check(file, made)
+    check(file, made)
     if not dry_run:
         config_files.write(file, made)
     return ChangedTrust((file,), (f"{name}: {public.fingerprint}",), dry_run=dry_run)
@@ -257,96 +256,12 @@ def modes(session: Session) -> list[AskedOf]:
     return [AskedOf(name, remotes.trust.mode(name), one.untold) for name, one in found.items()]
 
 
-def revoke(
-    session: Session, what: Sequence[str], folder: Path, *, before: str = "", dry_run: bool = False
-) -> ChangedTrust:
-    """Write down what is no longer believed: for this user, whatever the project, and for those who share the project.
-
-    Args:
-        session: Its settings name the signers, and its store the records.
-        what: Fingerprints of keys, names of signers, digests of records, or keys of records of the store.
-        folder: Of the project. Its settings are written beside the user's own where there are some; what cannot be
-            written there is told, and no error.
-        before: A date: nothing that was made or signed before it is used.
-        dry_run: Write nothing.
+def user_file() -> Path:
+    """The user's own settings file, which need not be there yet.
 
     Raises:
-        UsageError: One is nothing of these, or the user's own settings cannot be written.
-        UnknownNameError: No record has a key that begins so, or several have.
+        UsageError: This user has no home.
     """
-    if not what and not before:
-        raise UsageError(
-            "nothing to revoke was named",
-            hint="cachekit trust revoke NAME (`cachekit trust ls` has the names), or --before 2026-11-01",
-        )
-    keys, records = [], []
-    names: dict[str, str] = {}
-    signers = session.config.trust.signers
-    for one in what:
-        signer = signers.get(one)
-        if signer is not None:
-            policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
-            keys.append(public_key(signer.key).fingerprint)
-            names[keys[-1]] = f" ({one})"
-        elif config_trust.is_fingerprint(one):
-            keys.append(one)
-        elif config_trust.is_digest(one) and not session.store.by_prefix(one):
-            records.append(one)
-        elif not is_key(one) and not one.startswith("SHA256:"):
-            others = "a key's fingerprint, a record's digest, or a record of the store by its key"
-            raise UsageError(
-                f"no signer is called {one!r}",
-                cause=f"the settings name {', '.join(signers) or 'no signers'}",
-                hint=f"name one of these, {others}" if signers else f"name {others}",
-            )
-        elif one.startswith("SHA256:"):
-            raise UsageError(
-                f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`"
-            )
-        else:
-            records.append(find(session.store, one).digest)
-    own = _user_file()
-    made = _revoking(own, keys, records, before)
-    if not dry_run:
-        config_files.write(own, made)
-    changed, left = [own], ""
-    if config_files.project_file(folder):
-        project = settings_file(folder, user=False)
-        try:
-            made = _revoking(project, keys, records, before)
-            if not dry_run:
-                config_files.write(project, made)
-            changed.append(project)
-        except UsageError as error:
-            left = "; ".join(filter(None, (error.message, error.cause, error.hint)))
-    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
-    said += [f"all before {before}"] if before else []
-    return ChangedTrust(tuple(changed), tuple(said), left, dry_run)
-
-
-def _revoking(file: Path, keys: Sequence[str], records: Sequence[str], before: str) -> str:
-    """The text of a settings file that revokes these as well; of two dates the later one stays.
-
-    Raises:
-        UsageError: It cannot be read or added to.
-    """
-    asked = {"keys": list(keys), "records": list(records), "before": before}
-    wanted = "[trust.revoked] with " + ", ".join(f"{field} = {value!r}" for field, value in asked.items() if value)
-    text, there = _text(file, wanted)
-    trust = there.get("trust", {})
-    gone = trust.get("revoked", {}) if isinstance(trust, dict) else {}
-    values: dict[str, config_files.Value] = {}
-    for field, new in (("keys", keys), ("records", records)):
-        if new:
-            values[field] = list(dict.fromkeys([*gone.get(field, []), *new]))
-    if before and not config_trust.is_later(gone.get("before"), before):
-        values["before"] = before
-    made = config_files.edited(text, file, ("trust", "revoked"), values, wanted) if values else text
-    _check(file, made)
-    return made
-
-
-def _user_file() -> Path:
     file = config_files.user_file()
     if file is None:
         raise UsageError("there is no folder for this user's settings", hint="set HOME, or XDG_CONFIG_HOME")
@@ -360,19 +275,20 @@ def settings_file(folder: Path, *, user: bool) -> Path:
         UsageError: This user has no home.
     """
     if user:
-        return _user_file()
+        return user_file()
     project = config_files.project_file(folder)
     return project[0] if project and project[0].name == "cachekit.toml" else folder / "cachekit.toml"
 
 
-def _text(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
+def text_to_edit(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
+    """The text of a settings file that is to be added to, and what it says; see `config_files.editable`."""
     if file == config_files.user_file():
         text = config_files.text_of(file)
         return text, config_files.parse(text, file)
     return config_files.editable(file, wanted)
 
 
-def _check(file: Path, text: str) -> None:
+def check(file: Path, text: str) -> None:
     """See that a file's text is good before it is written: no file is left that no run can read.
 
     Raises:

@@ -18,7 +18,9 @@ BAD_INPUT = {
     "no such recipe": ("plan bret", 2, "unknown-name", "'bret'", "", "did you mean bert?"),
     "empty name": ("plan ''", 2, "unknown-name", "''", "", "cachekit zoo"),
     "nobody's home": ("plan ~nobody-here/x.yaml", 2, "usage", "~nobody-here", "home", "./~nobody-here/x.yaml"),
-    "nobody's home, of an output": ("train tiny.yaml --dry-run --output-dir ~nobody-here/o", 2, "usage", "", "home", "./"),
+    "nobody's home, of an output": (
+        "train tiny.yaml --dry-run --output-dir ~nobody-here/o", 2, "usage", "~nobody-here", "home", "./",
+    ),
     "nobody's home, of a remote": ("plan tiny.yaml --cache local:rw,~nobody-here/r:r", 2, "usage", "", "home", "./"),
     "nobody's home, of a record": ("why ~nobody-here/r.json tiny.yaml", 2, "usage", "~nobody-here", "home", "./"),
     "nobody's home, of a log": ("why --log ~nobody-here/run.log", 2, "usage", "~nobody-here", "home", "./"),

@@ -11,6 +11,7 @@ import cachekit
 from cachekit.cli import verbs
 from cachekit.errors import EXIT_CODES, CachekitError, every_error
 from cachekit.recipe import zoo
+from cachekit.store.layout import Layout
 from tests.support.cli_session import (
     RECIPE,
     golden,
@@ -155,6 +156,15 @@ def test_show_of_a_damaged_record(command, home):
     answer = command("store", "show", record.key)
     assert "DAMAGED" in answer.out
     assert answer.err.startswith(f"warning: {blob} is damaged")
+
+
+def test_show_of_a_record_whose_document_is_damaged(command, home):
+    path = Layout(home).record(publish_record(home, small_record()).place)
+    path.write_bytes(b"{")
+    code, message, cause, hint = the_error(command("store", "show", path.stem[:8], code=5), before=1)
+    assert (code, message) == ("damaged", f"the store's record {path.stem[:12]} cannot be used")
+    assert "its record is damaged" in cause
+    assert "warm" in hint
 
 
 def test_config(command, work, monkeypatch):

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.disk import named
-from cachekit.errors import RemoteError
+from cachekit.disk import check_ends, named
+from cachekit.errors import RemoteError, UsageError
 from cachekit.remotes.notes import Notes
 
 if TYPE_CHECKING:
@@ -99,6 +99,21 @@ def login(place: str, *, writable: bool) -> Finding:
     if not variable and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Finding("problem", f"others can read the token in {path}", run=f"chmod 600 {shlex.quote(str(path))}")
     return Finding("ok", f"from {where}")
+
+
+def check_token_file() -> None:
+    """See that the client, which reads the token wherever it is, can come to an end of it.
+
+    Raises:
+        UsageError: It would wait for ever.
+    """
+    if any(os.environ.get(name) for name in _VARIABLES):
+        return
+    try:
+        path = _token_file()
+    except UsageError:  # who has no home has no such file
+        return
+    check_ends(path, "HF_TOKEN_PATH")
 
 
 def _token_file() -> Path:
