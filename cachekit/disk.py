@@ -129,6 +129,19 @@ def named(text: str | Path) -> Path:
     )
 
 
+def in_settings(text: str) -> Path:
+    """The path that a setting names: variables and `~` stand for what they are, and it starts at the root.
+
+    Raises:
+        UsageError: It begins with a variable that is not set, or see `named`.
+    """
+    said = os.path.expandvars(text)
+    if said.startswith("$"):
+        variable = said.partition("/")[0]
+        raise UsageError(f"{said} is not a path", cause=f"{variable} is not set", hint="write the whole path")
+    return named(said).absolute()
+
+
 def no_home() -> str:
     """Why this user has no home directory, once it is known that there is none."""
     home = os.environ.get("HOME")
