@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from cachekit import redact
+from cachekit import files, redact
 from cachekit.errors import UsageError
 from cachekit.values import by_value
 
@@ -117,11 +117,6 @@ def hide(key: str) -> str:
 def is_inline(key: str) -> bool:
     """Whether `trust.key` holds the key itself, and not its path."""
     return _PRIVATE in key
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text is the digest of a record, as `revoked.records` has it."""
-    return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
 def is_fingerprint(text: str) -> bool:
@@ -290,7 +285,7 @@ def read(value: Any) -> TrustTable:
         signers={name: _signer(name, one) for name, one in signers.items()},
         revoked=RevokedTable(
             _listed(gone.get("keys", []), "keys", is_fingerprint, "fingerprints, as `ssh-keygen -l` prints"),
-            _listed(gone.get("records", []), "records", is_digest, "digests of 64 digits"),
+            _listed(gone.get("records", []), "records", files.is_digest, "digests of 64 digits"),
             _moment(gone["before"], "trust.revoked.before") if "before" in gone else None,
         ),
     )

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import sys
 import threading
@@ -20,6 +21,7 @@ T = TypeVar("T")
 LARGEST_NOTE = 32 << 20  # bytes
 PIECE = 1 << 20  # bytes
 CHUNK = 256 << 10  # bytes of a buffer that is used again: they stay in the processor's cache
+_DIGEST = re.compile("[0-9a-f]{64}")
 Opener = Callable[[Path, int], int]  # opens a file to be read, as `os.open` does: its path, and flags
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
 
@@ -89,6 +91,11 @@ def digest_of(pieces: Iterable[bytes]) -> tuple[str, int]:
         digest.update(piece)
         size += len(piece)
     return digest.hexdigest(), size
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a SHA-256 as `digest_of` writes it."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def pour(handle: int, sink: Sink) -> None:

@@ -25,7 +25,6 @@ from cachekit.store import Store
 from cachekit.store.origin import How
 from cachekit.store.record import LARGEST, File, file_path
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -113,7 +112,7 @@ class ModuleFiles:
             self._names[entry.path] = name
         store = self._store
         sizes = {name: one.size for name, one in wanted.items()} | {name: len(raw) for name, raw in inline.items()}
-        known = [File(name, size, name) for name, size in sizes.items() if _SHA256.fullmatch(name)]
+        known = [File(name, size, name) for name, size in sizes.items() if files.is_digest(name)]
         store.use(known)
         for name in {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}:
             self._brought[name] = Fetched(store.layout.blob(name), sizes[name], name, stored=True)
@@ -150,7 +149,7 @@ class ModuleFiles:
     def _digest(self, entry: Entry) -> str:
         """The SHA-256 that a file should have; empty where only reading it tells."""
         known = entry.digests.get("sha256", "")
-        if _SHA256.fullmatch(known):
+        if files.is_digest(known):
             return known
         said = self._said.digests.get(entry.path, set())
         return next(iter(said)) if len(said) == 1 else ""

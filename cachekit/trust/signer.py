@@ -123,8 +123,7 @@ def make_key(path: Path, comment: str) -> None:
             _make_by_cryptography(path, comment, useless)
             return
         if done is None or done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines() if done else []
-            raise _unmade(path, said[-1] if said else "ssh-keygen failed without a word")
+            raise _unmade(path, _last_words(done))
     except OSError as error:
         raise _unmade(path, cause_of(error)) from error
 
@@ -189,15 +188,14 @@ def _sign_by_ssh_keygen(key: PublicKey, setting: str, message: bytes) -> bytes:
         place = str(path) if path is not None else shown[0]
         done = _run(["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE], message, handles)
     if done is None:
-        raise _refused(setting, f"ssh-keygen did not answer in {_SECONDS:.0f} s", "unlock it")
+        raise _refused(setting, _last_words(done), "unlock it")
     try:
         blob = sshsig.dearmor(done.stdout.decode("ascii", "replace"))
         parsed = sshsig.parse(blob)
     except MalformedError as error:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise _refused(
             setting,
-            f"ssh-keygen: {said[-1]}" if done.returncode and said else str(error),
+            _last_words(done) if done.returncode else str(error),
             "load it into the agent with `ssh-add`, and try `ssh-keygen -Y sign` by hand",
         ) from error
     if parsed.key != key:
@@ -250,10 +248,9 @@ def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool:
         command = ["-Y", "verify", "-f", known, "-I", "signer", "-n", sshsig.NAMESPACE, "-s", signature]
         done = _run(command, message, handles)
     if done is None:
-        raise _UselessError(f"ssh-keygen did not answer in {_SECONDS:.0f} s", INSTALL)
+        raise _UselessError(_last_words(done), INSTALL)
     if done.returncode and _DOES_NOT_HOLD not in done.stdout:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise _UselessError(f"ssh-keygen: {said[-1] if said else f'exit code {done.returncode}'}", INSTALL)
+        raise _UselessError(_last_words(done), INSTALL)
     return done.returncode == 0
 
 
@@ -308,8 +305,16 @@ def _run(command: list[str], message: bytes, handles: tuple[int, ...]) -> subpro
     if done.returncode and _NO_SUCH_OPTION in done.stderr:
         raise _UselessError("ssh-keygen is older than OpenSSH 8.1", INSTALL)
     if done.returncode and _NO_USER in done.stderr:
-        raise _UselessError(f"ssh-keygen: {done.stderr.decode('utf-8', 'replace').strip()}", _NAME)
+        raise _UselessError(_last_words(done), _NAME)
     return done
+
+
+def _last_words(done: subprocess.CompletedProcess[bytes] | None) -> str:
+    """How ssh-keygen failed: the last line that it printed, which says why."""
+    if done is None:
+        return f"ssh-keygen did not answer in {_SECONDS:.0f} s"
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"ssh-keygen: {said[-1] if said else f'exit code {done.returncode}'}"
 
 
 @contextmanager

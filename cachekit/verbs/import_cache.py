@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
@@ -95,12 +96,13 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
             signatures there; or they revoke what lies there.
     """
     trust = session.remotes.trust
-    said = asked_of_folder(folder, session.config)
-    mode = structs.replace(trust, said={str(folder): said} if said else {}).mode(str(folder))
-    journal, source = session.journal, CacheSource(folder, mode, trust.signs)
-    tell = lambda event: journal.show(**event)  # noqa: E731
+    source = CacheSource(folder, trust.asks(asked_of_folder(folder, session.config)), trust.signs)
+
+    def tell(event: dict[str, Any]) -> None:
+        session.journal.show(**event)
+
     imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, source=source)
-    journal.emit("import.end", **imported.as_dict())
+    session.journal.emit("import.end", **imported.as_dict())
     return imported
 
 
