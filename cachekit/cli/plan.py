@@ -50,7 +50,7 @@ def command(
 
     Example:  cachekit plan bert gpt2-clm roberta-mlm --price 0.40
 
-    Example:  cachekit plan --all --toolchain neuron-2.32
+    Example:  cachekit plan --all --toolchain neuron-2.31
     """
     names, paid = recipes or [], price or ()
     chosen = every or bool(task or model or max_price is not None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cachekit import config_files, config_trust
+from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
 from cachekit.trust.keys import public_key
 from cachekit.trust.policy import policy_of
@@ -76,7 +76,7 @@ def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], str]:
         return "key", one
     if one.startswith("SHA256:"):
         raise UsageError(f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`")
-    if config_trust.is_digest(one) and not session.store.by_prefix(one):
+    if files.is_digest(one) and not session.store.by_prefix(one):
         return "record", one
     if is_key(one):
         return "record", find(session.store, one).digest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,8 @@ from cachekit.errors import UsageError
 from cachekit.process import user_name
 from cachekit.text import cause_of
 from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
-from cachekit.trust.policy import YOU, policy_of
-from cachekit.trust.signer import key_of, make_key
+from cachekit.trust.policy import policy_of
+from cachekit.trust.signer import key_of, make_key, signer_of
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class SigningKey(Answer, frozen=True):
         dry_run: Nothing was written.
         former: What the settings call the key that signed before, which they go on to believe; empty where none did.
         hidden_by: The variable whose key signs in place of this one, as long as it is set; empty where none is.
+        lost: Where the key lay that signed before, of which not even the public half can be read: what it signed on
+            other machines is no longer used.
     """
 
     key: str
@@ -48,6 +51,7 @@ class SigningKey(Answer, frozen=True):
     dry_run: bool = False
     former: str = ""
     hidden_by: str = ""
+    lost: str = ""
 
 
 class NamedSigner(Struct, frozen=True):
@@ -139,27 +143,47 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
-    path = Path(key or own.key or file.parent / KEY_FILE).expanduser()
+    path = _key_path(key or own.key or str(file.parent / KEY_FILE))
+    before, lost = _former(own)
     new = not path.exists()
     if new and key:
-        raise UsageError(f"there is no key file {path}", hint="correct --key, or leave it out: then a new key is made")
+        raise UsageError(f"there is no key file {key}", hint="correct --key, or leave it out: then a new key is made")
     said = {"key": str(path.absolute())}
     text = config_files.edited(text, file, ("trust",), said, f'[trust] with key = "{path.absolute()}"')
     if dry_run and new:
         return SigningKey(str(path), "", "", file, made=True, dry_run=True)
     if new:
         make_key(path, f"{user_name()}@{socket.gethostname()}")
-    public = key_of(str(path))
+    public = signer_of(str(path)).key
     config.trust.check_signs(public.fingerprint)
     former = ""
-    before = _former(own)
-    if before and before != public and before.fingerprint not in config.trust.revoked.keys:
-        former = f"{YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
+    known = [one.key for one in own.signers.values()]  # other projects do not see what this one names
+    if (
+        before
+        and before != public
+        and before.fingerprint not in config.trust.revoked.keys
+        and not any(config_trust.same_key(one, before.line) for one in known)
+    ):
+        former = f"{config_trust.YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
         wanted = f'[trust.signers.{former}] with key = "{before.line}"'
         text = config_files.edited(text, file, ("trust", "signers", former), {"key": before.line}, wanted)
     if not dry_run:
         config_files.write(file, text)
-    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by)
+    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by, lost)
+
+
+def _key_path(said: str) -> Path:
+    """Where a key lies that a command or the settings name.
+
+    Raises:
+        UsageError: They name it by what is not set, or nobody's home.
+    """
+    try:
+        return files.named(said)
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"the signing key {said} cannot be found", cause=str(error), hint="name it by its path: --key FILE"
+        ) from error
 
 
 def _own_table(file: Path, text: str) -> config_trust.TrustTable:
@@ -168,18 +192,14 @@ def _own_table(file: Path, text: str) -> config_trust.TrustTable:
     return config_trust.read(config_trust.anchored(table, file))
 
 
-def _former(own: config_trust.TrustTable) -> PublicKey | None:
-    """The key that the user's own settings let sign so far, unless they name it as a signer; None where there is none.
-
-    Args:
-        own: Of the user's own settings: other projects do not see what this one names.
-    """
-    try:
-        found = key_of(own.key) if own.key else None
-        named = [public_key(one.key) for one in own.signers.values()]
-    except (UsageError, ValueError):
-        return None
-    return None if found in named else found
+def _former(own: config_trust.TrustTable) -> tuple[PublicKey | None, str]:
+    """The key that the user's own settings let sign so far, if any; or where it lay, if neither half can be read."""
+    if not own.key:
+        return None, ""
+    for half in (own.key, f"{own.key}.pub"):
+        with suppress(UsageError):
+            return key_of(half), ""
+    return None, own.key
 
 
 def add(
@@ -205,7 +225,7 @@ def add(
     text, there = text_to_edit(file, wanted)
     table = there.get("trust", {})
     known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
-    if isinstance(known, dict) and known.get("key", "").split()[:2] != public.line.split()[:2]:
+    if isinstance(known, dict) and not config_trust.same_key(known.get("key", ""), public.line):
         raise UsageError(
             f"{file} knows another key of {name}",
             cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
@@ -296,6 +316,10 @@ def check(file: Path, text: str) -> None:
     try:
         table = config_files.parse(text, file).get("trust", {})
         config_trust.read(config_trust.anchored(table, file))
+        if file != (own := user_file()):
+            config_trust.check_project(table, file)
+            mine = config_files.parse(config_files.text_of(own), own).get("trust", {})
+            config_trust.merged(mine, table)
     except ValueError as error:
         raise UsageError(
             f"nothing was written to {file}", cause=str(error), hint="correct the command, or the file if it says so"

@@ -213,7 +213,8 @@ def small_zoo(tmp_path, monkeypatch):
         "trn2.3xlarge: {accelerator: trainium2, chips: 1, cores: 4, device_memory_gib: 96, source: here}\n"
     )
     (root / "registry" / "toolchains.yaml").write_text(
-        "neuron-2.31: {compiler: neuron, released: 2026-07, targets: [trn1, trn2], source: here,"
+        "neuron-2.31: {compiler: neuron, released: 2026-07, targets: [trn1, trn2], source: here, trains: seen,"
+        " evidence: here,"
         " packages: {neuronx-cc: 2.26.6360.0+6f180f47, torch-neuronx: 2.9.0.2.15.32035}}\n"
     )
     monkeypatch.setattr(zoo, "_root", lambda: root)

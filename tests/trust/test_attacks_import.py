@@ -13,6 +13,7 @@ from cachekit.verbs.pull import pull_modules
 from cachekit.verbs.push import push_records
 from tests.compilers.neuron.neuron_trees import COMPILER
 from tests.remotes.peer_repo import entry
+from tests.trust.attack_cases import as_own
 from tests.trust.flow_cases import ALICE, place, trust, user  # noqa: F401 - some are fixtures
 from tests.trust.trust_cases import key
 
@@ -35,13 +36,14 @@ def asks(bob, **tables):
 @pytest.mark.parametrize(
     "spelled", ["N", "N/../N", "link", "../{}/N", "/tmp/..{}/N", f"N/{COMPILER}", f"link/{COMPILER}"]
 )
-@pytest.mark.parametrize("whose", ["remotes", "user_remotes"])
+@pytest.mark.parametrize("whose", ["remotes", "file_remotes"])
 def test_no_spelling_of_a_folder_lifts_what_is_asked_there(user, near, tmp_path, spelled, whose):
     """Nor does it matter that the list names no such remote."""
     (tmp_path / "link").symlink_to("N")
     folder = spelled.format(tmp_path if spelled.startswith("/") else tmp_path.name)
     bob = user("bob", trust(), may="")
-    session = asks(bob, **{whose: {"nas": {"url": str(near), "trust": "signed"}}})
+    tables = {"nas": {"url": str(near), "trust": "signed"}}
+    session = asks(bob, **{whose: tables if whose == "remotes" else (tables,)})
     for dry_run in (True, False):
         with pytest.raises(UntrustedError) as raised:
             import_into(session, tmp_path / folder, dry_run=dry_run)
@@ -72,7 +74,7 @@ def signed(user, near, tmp_path):
     alice = user("alice", trust(key=ALICE))
     import_into(alice.session, near)
     (record,) = alice.store.records()
-    alice.store.layout.origin(record.place).unlink()  # as one that she made
+    as_own(alice.store)
     push_records(alice.session, [record], public=False, replaces=False, dry_run=False)
     bob = user("bob", trust(ALICE), may="r")
     bob.pull(bob.session.remotes.readable[0].find(record.place, anew=True))
