@@ -341,13 +341,13 @@ def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
                 handle = os.memfd_create("cachekit")
                 stack.callback(os.close, handle)
                 os.fchmod(handle, 0o600)  # ssh-keygen takes no private key that others may read
-                handles.append(handle)
                 paths.append(f"/proc/self/fd/{handle}")
             else:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cachekit-"))
                 paths.append(str(Path(folder) / str(number)))
                 handle = os.open(paths[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 stack.callback(os.close, handle)
+            handles.append(handle)
             with os.fdopen(handle, "wb", closefd=False) as target:
                 target.write(data)
             os.lseek(handle, 0, os.SEEK_SET)
