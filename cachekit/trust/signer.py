@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from cachekit import files
 from cachekit.config_trust import hide, is_inline
+from cachekit.disk import in_settings
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
 from cachekit.trust import sshsig
@@ -94,7 +95,7 @@ def key_of(setting: str) -> PublicKey:
         found = _inside(text)
         if found is None and path is not None:  # an old format, which hides it
             found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
@@ -356,7 +357,7 @@ def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 
 def _path(setting: str) -> Path | None:
     """Where the key lies; None where the setting is the key."""
-    return None if is_inline(setting) else files.named(setting)
+    return None if is_inline(setting) else in_settings(setting)
 
 
 def _private(path: Path) -> bytes:
