@@ -131,7 +131,7 @@ def _check_place(path: Path) -> None:
         return
     raise UsageError(
         f"{path} is not read: {_WHY}",
-        cause=f"{folder} is {cache}, so the file may be of anybody who can write there",
+        cause=f"{folder} is {cache}, so anybody who can write there may have put the file there",
         hint="work in another folder; if the file is yours, move it or the cache to a folder of its own",
     )
 

@@ -154,7 +154,7 @@ def check_project(table: Any, path: Path) -> None:
     """
     if isinstance(table, dict) and "key" in table:
         raise UsageError(
-            f"{path}: trust.key is not for a project to say",
+            f"{path}: trust.key may not be set by a project",
             cause="what that key signed would be used as if you had made it, and the file may be somebody else's",
             hint=f"remove the line; `cachekit trust init --key FILE` names your key in your own settings, {KEY} "
             "for one project; to believe a teammate's key: cachekit trust add NAME FILE.pub",
@@ -173,9 +173,9 @@ def _check_days(table: Any, path: Path) -> None:
             if signer.valid_after and signer.valid_before and signer.valid_after >= signer.valid_before:
                 shown = redact.address(name)
                 raise UsageError(
-                    f"{path}: the key of {shown} would never count",
-                    cause=f"it counts from {one['valid_after']} on, and from {one['valid_before']} on no longer",
-                    hint="exchange valid_after and valid_before, or leave one of them out; to end a key: "
+                    f"{path}: the key of {shown} would never be valid",
+                    cause=f"it is valid from {one['valid_after']} on, and from {one['valid_before']} on no longer",
+                    hint="swap valid_after and valid_before, or leave one of them out; to end a key: "
                     f"cachekit trust revoke {shown}",
                 )
 
@@ -250,7 +250,7 @@ def read(value: Any) -> TrustTable:
 
 def _signer(name: str, value: Any) -> SignerTable:
     if not name.strip() or not name.isprintable():
-        raise ValueError(f"a signer is called {name!r}: a name has letters, and all of them can be seen")
+        raise ValueError(f"a signer is called {name!r}: a name has letters, all of them visible")
     where = f"trust.signers.{redact.address(name)}"
     table = _table(value, where, _SIGNER)
     key = _word(table.get("key", ""), f"{where}.key")
@@ -283,7 +283,9 @@ def _listed(value: Any, name: str, fits: Callable[[str], bool], what: str) -> tu
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError(f"trust.revoked.{name} must be a list of {what}")
     if bad := [one for one in value if not fits(one)]:
-        raise ValueError(f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is none")
+        raise ValueError(
+            f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is not one"
+        )
     return tuple(dict.fromkeys(value))
 
 

@@ -91,7 +91,7 @@ def _top(
                   format=format, quiet=quiet, verbose=verbose)  # fmt: skip
     if format != "human" or quiet or verbose:
         raise UsageError(
-            "options must stand after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
+            "options must come after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
         )
     return 0
 
@@ -281,11 +281,11 @@ def _field(field: str, value: Any, width: int, indent: int = 2) -> list[str]:
 def _expected(expected: ZooExpected) -> list[str]:
     said = [f"{name} {value:g}" for name, value in expected.metrics.items()]
     if expected.train_seconds is not None:
-        said.append(out.duration(expected.train_seconds))
+        said.append(f"trained in {out.duration(expected.train_seconds)}")
     if expected.dollars is not None:
-        said.append(f"${expected.dollars:.2f}")
+        said.append(f"the source paid ${expected.dollars:.2f}")
     if expected.cost is not None:
-        said.append(f"${expected.cost:.2f} at ${expected.price_per_hour:.2f} an hour")
+        said.append(f"that time costs ${expected.cost:.2f} now, at ${expected.price_per_hour:.2f} an hour")
     elif expected.price_per_hour is not None:
         said.append(f"${expected.price_per_hour:.2f} an hour")
     source = ", ".join(part for part in (expected.source, expected.note) if part)

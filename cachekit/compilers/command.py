@@ -164,7 +164,7 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
                 raise UsageError(
-                    f"the script {command.script} is not there",
+                    f"the script {command.script} does not exist",
                     cause=f"the command would run in {cwd}",
                     hint="check the script's path, and the working directory",
                 )

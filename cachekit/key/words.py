@@ -143,7 +143,7 @@ _MEANING = {
     "training.gradient_checkpointing": "whether activations are computed again in the backward pass",
     "training.image_size": "pixels a side",
     "training.lora": "LoRA, on or off",
-    "training.max_grad_norm": "where gradients are clipped; 0 is never",
+    "training.max_grad_norm": "where gradients are clipped; 0 means never",
     "training.max_seq_length": "tokens a row: each length is a graph of its own",
     "training.max_target_length": "tokens of what comes out: each length is a graph of its own",
     "training.optim": "the optimizer: its step is a graph",

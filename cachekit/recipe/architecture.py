@@ -221,7 +221,7 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
     if sees != (recipe.task == "image-classification"):
         why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
     elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
-        why = f"a {found.model_type} model has no decoder beside its encoder"
+        why = f"a {found.model_type} model has an encoder but no decoder"
     elif recipe.task == "text-classification" and found.whole.get("pad_token_id", 0) is None:
         raise RecipeError(
             "model.config.pad_token_id is missing",

@@ -140,7 +140,7 @@ class _Builder:
             here = (*path, name)
             if name in value:
                 self._fail(
-                    key, f"{dotted(here)} stands twice", f"first on line {self.lines[here]}", "remove one of them"
+                    key, f"{dotted(here)} appears twice", f"first on line {self.lines[here]}", "remove one of them"
                 )
             self.lines[here] = key.start_mark.line + 1
             value[name] = self._value(next(events), events, here)

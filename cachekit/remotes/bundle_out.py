@@ -178,7 +178,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             # What waits to be written would fail once more while Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise UsageError(
-                "standard output cannot be written", cause=cause_of(error), hint="see who reads it"
+                "cannot write to standard output", cause=cause_of(error), hint="see who reads it"
             ) from error
         return
     _sweep(path.parent)

@@ -91,7 +91,7 @@ def read(raw: bytes) -> Shared | None:
     for sha256, path in places.items():
         # Only one place is ever given, and it follows from the digest: a path of somebody's choice is never read.
         if sha256 not in sizes or path != layout.blob_path(sha256):
-            raise DamagedRecordError("it names a place where no file may lie")
+            raise DamagedRecordError("it names a place where no file may be")
     return Shared(record, _inline(inline, sizes), places)
 
 

@@ -195,14 +195,14 @@ def check_shareable(record: Record) -> None:
         variables = [field.rpartition(".")[2] for field in found if "environment." in field]  # it is in one already
         without = f"without {variables[0]}" if variables else "with the secret in an environment variable alone"
         raise SecretError(
-            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            f"{record.recipe} ({record.key[:12]}) is not shared",
             cause=f"its record holds a secret in {', '.join(found[:3])}",
             hint=f"cachekit store rm {record.key[:12]}, then run it again {without}",
         )
     # The name of the variable only, which need not be set here: what stands in a file cannot be taken out of it.
     if named := record.soft.get(TELLS):
         raise SecretError(
-            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            f"{record.recipe} ({record.key[:12]}) is not shared",
             cause=f"it holds the value of {named}, or its files do",
             hint=f"unset {str(named).partition(',')[0]} where it is compiled, then warm or run it again with --recache",
         )

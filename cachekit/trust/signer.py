@@ -118,7 +118,7 @@ def make_key(path: Path, comment: str) -> None:
             return
         if done is None or done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines() if done else []
-            raise _unmade(path, said[-1] if said else "ssh-keygen failed without a word")
+            raise _unmade(path, said[-1] if said else "ssh-keygen failed without a message")
     except OSError as error:
         raise _unmade(path, cause_of(error)) from error
 
@@ -345,7 +345,7 @@ def _private(path: Path) -> bytes:
         if b"PRIVATE KEY-----" not in text:
             raise ValueError("this is a public key, whose private one an agent has")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(f"others may read it (mode {stat.S_IMODE(mode):o})")
+            raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
         return text
 
 

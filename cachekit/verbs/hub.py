@@ -84,7 +84,7 @@ def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = 
         place = setup(ADDRESS).create(repo, kind=kind, private=not public)
     if not place.private and not public:
         raise UsageError(
-            f"{repo} is there already, and anybody can read it",
+            f"{repo} already exists, and anybody can read it",
             hint=f"make it private at {place.url}, choose another name, or say --public",
         )
     return _used(place, folder / FILE, "rw" if place.owned else "r", dry_run=dry_run)

@@ -240,7 +240,7 @@ def one_run(names: Sequence[str], wanted: str) -> str:
         )
     recent = ", ".join(names[:-4:-1])
     raise UnknownNameError(
-        f"no run is called {wanted[:80]!r}",
+        f"there is no run named {wanted[:80]!r}",
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
         hint="give the whole name, or --run last",
     )

@@ -136,7 +136,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     hidden_by = config_trust.KEY if config.trust.key != own.key else ""
     if not key and hidden_by:
         raise UsageError(
-            f"{config_trust.KEY} says which key signs already",
+            f"{config_trust.KEY} already says which key signs",
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
@@ -208,8 +208,8 @@ def add(
     known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
     if isinstance(known, dict) and known.get("key", "").split()[:2] != public.line.split()[:2]:
         raise UsageError(
-            f"{file} knows another key of {name}",
-            cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
+            f"{file} already has another key for {name}",
+            cause=f"a new key is a new signer: what {name} signed with the old one stays valid until it is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
@@ -294,7 +294,7 @@ def revoke(
         elif not is_key(one) and not one.startswith("SHA256:"):
             others = "a key's fingerprint, a record's digest, or a record of the store by its key"
             raise UsageError(
-                f"no signer is called {one!r}",
+                f"there is no signer named {one!r}",
                 cause=f"the settings name {', '.join(signers) or 'no signers'}",
                 hint=f"name one of these, {others}" if signers else f"name {others}",
             )

@@ -46,7 +46,7 @@ def why_log(path: Path) -> LogWhy:
             hint="save the output as a file: COMMAND 2>&1 | tee run.log",
         ) from error
     raise UsageError(
-        f"{path} tells nothing of a compile",
+        f"{path} says nothing about a compile",
         cause="no line is one of Neuron's: of its cache, neuron_parallel_compile or the compiler",
         hint=f"{SAVE}; or give the compiler's own log-neuron-cc.txt",
     )

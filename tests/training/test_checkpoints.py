@@ -58,7 +58,7 @@ def test_one_whose_file_is_cut_off(output, cut, left):
     file = make(output / "checkpoint-99") / cut
     raw = file.read_bytes()
     file.write_bytes(raw[: int(len(raw) * left)])
-    assert found(output) == ("checkpoint-4", [("checkpoint-99", f"{cut} is cut off")])
+    assert found(output) == ("checkpoint-4", [("checkpoint-99", f"{cut} is truncated")])
 
 
 def test_one_of_several_files_and_ranks(output):
@@ -89,7 +89,7 @@ def test_one_that_was_named_must_be_whole(output):
     (output / "checkpoint-2" / "model.safetensors").write_bytes(b"")
     with pytest.raises(UsageError, match="checkpoint-2 is not whole") as caught:
         found(output, str(output / "checkpoint-2"))
-    assert caught.value.cause == "model.safetensors is cut off"
+    assert caught.value.cause == "model.safetensors is truncated"
 
 
 @pytest.mark.parametrize("name", ["nowhere", "x" * 5000, "a\0b"])

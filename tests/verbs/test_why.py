@@ -115,7 +115,7 @@ def test_a_record_nearby_that_is_not_trusted_is_told_of(command, home, machine, 
     shared.chmod(0o777)
     text = " ".join(command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r").out.split())
     assert "there is no record to compare with in the store or" in text
-    assert "is not used: it is there, but" in text
+    assert "is not used: a record of this key is there, but it is" in text
 
 
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):

@@ -139,7 +139,7 @@ def fault(required: Sequence[str]) -> Fault | None:
     if half := [name for name in required if name in half_installed()]:
         return Fault(
             f"{', '.join(half)} cannot be used",
-            "half-installed: the package's metadata tells no version",
+            "half-installed: the package's metadata has no version",
             f"{_install(required)} --force-reinstall",
         )
     if missing := [name for name in required if name not in found]:

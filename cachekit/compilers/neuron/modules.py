@@ -225,7 +225,7 @@ def check_module(module: Module) -> tuple[str, str]:
         raise UnsafeArchiveError(f"{module.name!r} is not a module's name")
     names = [file.path for file in module.files]
     if len(set(names)) < len(names):
-        raise UnsafeArchiveError(f"{module.name}: a file stands twice")
+        raise UnsafeArchiveError(f"{module.name}: a file is listed twice")
     for path in names:
         if path not in facts.MODULE_FILES:
             raise UnsafeArchiveError(f"{module.name}: {path!r} is not one of a finished module's files")

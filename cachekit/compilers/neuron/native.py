@@ -92,7 +92,7 @@ def judge(packed: Path, folder: str) -> Judged:
         for stored in archive.members(packed):
             name = PurePosixPath(stored.name)
             if name in seen or not is_graph(str(name)):
-                harm.append(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
+                harm.append(f"{stored.name!r} {'is listed twice' if name in seen else 'is not a NEFF'}")
                 break
             seen.add(name)
             try:

@@ -93,7 +93,7 @@ def pair(source: Any, target: Any, where: str, named_by: str) -> Feature:
     """A row: a text, and what should become of it; DataError where the second is missing, or either is no text."""
     for value in (source, target):
         if isinstance(value, list | dict):
-            raise DataError(f"{where}: no text, but a {type(value).__name__}", hint=f"check {named_by}")
+            raise DataError(f"{where}: not a text, but a {type(value).__name__}", hint=f"check {named_by}")
     if not data.text(target).strip():
         raise DataError(f"{where} has no target", hint=f"remove the row, or check {named_by}")
     return {"source": data.text(source), "target": data.text(target)}

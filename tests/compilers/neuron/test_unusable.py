@@ -161,7 +161,7 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         assert "--force-reinstall" in raised.value.hint
         with pytest.raises(CompilerUnavailableError, match="torch-neuronx cannot be used") as raised:
             host.this_host(host.NATIVE)
-        assert raised.value.cause == "half-installed: the package's metadata tells no version"
+        assert raised.value.cause == "half-installed: the package's metadata has no version"
         assert the_problem("neuron-packages")["said"].startswith("torch-neuronx cannot be used; half-installed")
     finally:
         host.versions.cache_clear()

@@ -169,7 +169,7 @@ class Payload:
         if form is None:
             name = self.header.algorithm.upper()
             if not any(self.header.digest):
-                raise NeffError(f"its header has no {name}, so nothing says whether the file is whole")
+                raise NeffError(f"its header has no {name}, so nothing says whether the file is complete")
             raise NeffError(f"the {name} of its contents is not the one in its header")
         return form
 
