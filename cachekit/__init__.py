@@ -54,6 +54,7 @@ _NAMES = {
     "cachekit.verbs.train": "Trained",
     "cachekit.verbs.warm_matrix": "WarmedAll",
     "cachekit.verbs.why": "Compared Why",
+    "cachekit.verbs.why_log": "LogWhy",
     "cachekit.verbs.why_run": "RunWhy",
     "cachekit.verbs.zoo_check": "Checked",
 }
@@ -63,7 +64,7 @@ _METHODS = """
     hub_create hub_use import_bundle import_neuron_cache keys last lock ls neuron_contract open_store pin pins plan
     plan_all plan_run plan_train pull pull_locked pull_modules push records remote_contents rm run session settings
     show stats trace train trust_add trust_check trust_init trust_list trust_revoke trust_sign unpin verify warm
-    warm_all why why_key why_run
+    warm_all why why_key why_log why_run
 """
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _WHERE |= dict.fromkeys(_METHODS.split(), "")

@@ -55,6 +55,7 @@ from cachekit.verbs.train import Trained as Trained
 from cachekit.verbs.warm_matrix import WarmedAll as WarmedAll
 from cachekit.verbs.why import Compared as Compared
 from cachekit.verbs.why import Why as Why
+from cachekit.verbs.why_log import LogWhy as LogWhy
 from cachekit.verbs.why_run import RunWhy as RunWhy
 from cachekit.verbs.zoo_check import Checked as Checked
 
@@ -114,4 +115,5 @@ warm = _settings.warm
 warm_all = _settings.warm_all
 why = _settings.why
 why_key = _settings.why_key
+why_log = _settings.why_log
 why_run = _settings.why_run

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from msgspec import Struct, structs
 
-from cachekit import config_files, config_trust, redact
+from cachekit import config_files, config_trust, files, redact
 from cachekit.errors import UsageError
 from cachekit.units import or_none, parse_age, parse_size
 
@@ -69,7 +69,7 @@ class Declared(Struct, frozen=True):
 def _folder(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value):
         raise ValueError("expected the path of a folder")
-    return Path(os.path.expandvars(str(value))).expanduser().absolute()
+    return files.named(str(value))
 
 
 def _name(value: Any) -> str:
@@ -134,8 +134,8 @@ class Config(Struct, frozen=True, kw_only=True):
         settings: The same values with their origins.
         trust_all: Use what anybody may have made. Only a command says so: no file, and no variable.
         trust_only: What a command asks beyond the settings: signatures everywhere, or wherever others can write.
-        user_remotes: The tables of remotes in the user's own file. What they ask of a place holds, whatever stands in
-            their stead.
+        file_remotes: The tables of remotes in each file. What they ask of a place holds, whatever stands in their
+            stead: a project's for the user's, a variable for both.
     """
 
     home: Annotated[
@@ -218,7 +218,7 @@ class Config(Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...]
     trust_all: bool = False
     trust_only: Literal["", "owner", "signed"] = ""
-    user_remotes: Mapping[str, Mapping[str, str]] = {}
+    file_remotes: tuple[Mapping[str, Mapping[str, str]], ...] = ()
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{one.name}={one.shown!r}' for one in self.settings)})"
@@ -312,13 +312,15 @@ def load(
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
     if (own := config_files.user_file()) and config_files.is_there(own):
         found |= _from_file(own, config_files.read_toml(own))
-    user_remotes = _read("remotes", *found["remotes"])
+    file_remotes = [_read("remotes", *found["remotes"])]
     if project := config_files.project_file(cwd or Path.cwd()):
         said = _from_file(*project)
         config_trust.check_project(project[1].get("trust"), project[0])
         if "trust" in said and found["trust"][1] != "default":
-            said["trust"] = _both(found["trust"], said["trust"])
+            user, where = found["trust"]
+            said["trust"] = (config_trust.merged(user, said["trust"][0]), f"{said['trust'][1]} and {where}")
         found |= said
+        file_remotes.append(_read("remotes", *found["remotes"]))
     for name in SETTINGS:
         variable = PREFIX + name.upper()
         if environ.get(variable):
@@ -328,12 +330,7 @@ def load(
         origin = f"{'' if origin == 'default' else f'{origin} and '}environment {config_trust.KEY}"
         found["trust"] = ({**table, "key": key} if isinstance(table, dict) else table, origin)
     found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
-    return structs.replace(_made(found), user_remotes=user_remotes)
-
-
-def _both(user: tuple[Any, str], project: tuple[Any, str]) -> tuple[Any, str]:
-    """The trust tables of two files as one, and where it came from."""
-    return config_trust.merged(user[0], project[0]), f"{project[1]} and {user[1]}"
+    return structs.replace(_made(found), file_remotes=tuple(file_remotes))
 
 
 def defaults() -> Config:
@@ -396,13 +393,13 @@ def _hint(name: str, declared: Declared, origin: str) -> str:
     return f"correct {place}, for example {example}"
 
 
-def flag_from_environment(name: str, environ: Mapping[str, str] | None = None) -> bool:
+def flag_from_environment(name: str) -> bool:
     """Read a yes/no variable.
 
     Raises:
         UsageError: It is set to something that is neither yes nor no.
     """
-    text = (os.environ if environ is None else environ).get(name, "").strip().lower()
+    text = os.environ.get(name, "").strip().lower()
     if text in TRUE_WORDS:
         return True
     if text in FALSE_WORDS:

@@ -17,6 +17,7 @@ put together from both files: what one revokes, the other does not bring back. `
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,7 +28,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from cachekit import redact
+from cachekit import files, redact
 from cachekit.errors import UsageError
 from cachekit.values import by_value
 
@@ -35,6 +36,7 @@ from cachekit.values import by_value
 Mode = Literal["all", "owner", "signed"]
 MODES: tuple[Mode, ...] = ("all", "owner", "signed")
 KEY = "CACHEKIT_TRUST_KEY"  # the variable of `trust.key`
+YOU = "you"  # what the user's own key is called where the settings do not name it, and how names of earlier ones begin
 _PRIVATE = "PRIVATE KEY-----"
 _SIGNER = ("key", "valid_after", "valid_before")
 _REVOKED = ("keys", "records", "before")
@@ -117,11 +119,6 @@ def is_inline(key: str) -> bool:
     return _PRIVATE in key
 
 
-def is_digest(text: str) -> bool:
-    """Whether a text is the digest of a record, as `revoked.records` has it."""
-    return re.fullmatch("[0-9a-f]{64}", text) is not None
-
-
 def is_fingerprint(text: str) -> bool:
     """Whether a text is the fingerprint of a key, as `revoked.keys` has it."""
     return re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", text) is not None
@@ -146,12 +143,35 @@ def anchored(table: Any, path: Path) -> Any:
     return {**table, "key": str(path.parent / key)}
 
 
+def same_key(one: str, other: str) -> bool:
+    """Whether two lines hold the same public key. A key is its bytes: base64 has several spellings for some."""
+    return _bytes_of(one) == _bytes_of(other)
+
+
+def _bytes_of(line: str) -> bytes:
+    word = line.split()[1:2]
+    with suppress(ValueError):
+        return base64.b64decode(word[0], validate=True) if word else line.encode()
+    return line.encode()  # which is refused as a key where it is read as one
+
+
 def check_project(table: Any, path: Path) -> None:
-    """See that a project's file does not say what signs: that key's records are believed, and it may be a stranger's.
+    """See that a project's file does not say who this user is: it may be a stranger's.
+
+    It says neither what signs, as that key's records are believed, nor which signer answers call `you`.
 
     Raises:
         UsageError: It does.
     """
+    signers = table.get("signers") if isinstance(table, dict) else None
+    for name in signers if isinstance(signers, dict) else ():
+        if re.match(rf"{YOU}\b", name.strip(), re.IGNORECASE):
+            shown = redact.address(name)
+            raise UsageError(
+                f"{path}: no signer of a project is called {shown}",
+                cause="answers call your own key so, and the file may be somebody else's",
+                hint=f"give the signer another name in [trust.signers.{shown}]",
+            )
     if isinstance(table, dict) and "key" in table:
         raise UsageError(
             f"{path}: trust.key may not be set by a project",
@@ -183,9 +203,12 @@ def _check_days(table: Any, path: Path) -> None:
 def merged(user: Any, project: Any) -> Any:
     """The tables of the user's file and of the project's as one, which is checked afterwards.
 
-    Of a salt and a signer's name the project's stands; what either revokes is revoked, and of two dates the
-    later one counts. Where both name a signer with the same key, it is believed only while both say so. A table of
-    the user's that cannot be read stands alone, and is refused: the project's would hide what the user meant to revoke.
+    What either revokes is revoked, of two dates the later one counts, and two salts are one together. Where both name a
+    signer with the same key, it is believed only while both say so. A table of the user's that cannot be read stands
+    alone, and is refused: the project's would hide what the user meant to revoke.
+
+    Raises:
+        UsageError: They call two keys by one name.
     """
     try:
         read(user)
@@ -194,10 +217,13 @@ def merged(user: Any, project: Any) -> Any:
     if not isinstance(project, dict):
         return project
     both = {**user, **project}
+    if (mine := user.get("salt")) and isinstance(theirs := project.get("salt", ""), str) and mine != theirs:
+        both["salt"] = f"{mine} and {theirs}" if theirs else mine
     for name in ("signers", "revoked"):
         if isinstance(user.get(name), dict) and isinstance(project.get(name), dict):
             both[name] = {**user[name], **project[name]}
     if isinstance(user.get("signers"), dict) and isinstance(project.get("signers"), dict):
+        _check_names(user["signers"], project["signers"])
         both["signers"] |= {name: _narrowed(one, user["signers"]) for name, one in project["signers"].items()}
     mine, theirs = user.get("revoked"), project.get("revoked")
     if isinstance(mine, dict) and isinstance(theirs, dict):
@@ -211,11 +237,28 @@ def merged(user: Any, project: Any) -> Any:
     return both
 
 
+def _check_names(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    """See that a name is one signer's, in the user's file and the project's: else it would be revoked in part.
+
+    Raises:
+        UsageError: It is not.
+    """
+    for name in mine.keys() & theirs.keys():
+        other = theirs[name].get("key") if isinstance(theirs[name], dict) else None
+        if isinstance(other, str) and not same_key(mine[name]["key"], other):
+            shown = redact.address(name)
+            raise UsageError(
+                f"{shown} is the name of two signers",
+                cause=f"your own settings say {mine[name]['key'][:80]}, and the project's {other[:80]}",
+                hint=f"give one of them another name: [trust.signers.{shown}] in either file",
+            )
+
+
 def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
     """A signer of the project's file, believed no longer than the user's file believes the same key."""
     key = signer.get("key") if isinstance(signer, dict) else None
     for one in known.values():
-        if isinstance(key, str) and one["key"].split()[:2] == key.split()[:2]:
+        if isinstance(key, str) and same_key(one["key"], key):
             for name, stricter in (("valid_after", max), ("valid_before", min)):
                 with suppress(ValueError):  # what is no date is refused when the whole is read
                     times = [_moment(of[name], "") for of in (signer, one) if name in of]
@@ -242,7 +285,7 @@ def read(value: Any) -> TrustTable:
         signers={name: _signer(name, one) for name, one in signers.items()},
         revoked=RevokedTable(
             _listed(gone.get("keys", []), "keys", is_fingerprint, "fingerprints, as `ssh-keygen -l` prints"),
-            _listed(gone.get("records", []), "records", is_digest, "digests of 64 digits"),
+            _listed(gone.get("records", []), "records", files.is_digest, "digests of 64 digits"),
             _moment(gone["before"], "trust.revoked.before") if "before" in gone else None,
         ),
     )

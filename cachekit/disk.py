@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -150,3 +151,21 @@ def may_write(folder: Path) -> bool:
 def barred(path: Path) -> bool:
     """Whether nothing in the folder may be executed, nor loaded as a library."""
     return bool(os.statvfs(existing(path)).f_flag & os.ST_NOEXEC)
+
+
+def check_ends(path: Path, variable: str) -> None:
+    """See that whoever reads a path comes to an end: a library is about to, and would wait on a pipe for ever.
+
+    Args:
+        path: The file; it need not be there.
+        variable: Of the environment, that names it.
+
+    Raises:
+        UsageError: It is a pipe, a socket or a device other than /dev/null.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return  # the library says so itself
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or path.samefile(os.devnull)):
+        raise UsageError(f"{path} is not a regular file", hint=f"set {variable} to a file, or unset it")

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import sys
 import threading
@@ -20,6 +21,7 @@ T = TypeVar("T")
 LARGEST_NOTE = 32 << 20  # bytes
 PIECE = 1 << 20  # bytes
 CHUNK = 256 << 10  # bytes of a buffer that is used again: they stay in the processor's cache
+_DIGEST = re.compile("[0-9a-f]{64}")
 Opener = Callable[[Path, int], int]  # opens a file to be read, as `os.open` does: its path, and flags
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
 
@@ -55,6 +57,19 @@ def read(path: Path | str, most: int | None = None) -> bytes:
     return raw
 
 
+def named(text: str) -> Path:
+    """The path that a setting names: variables and `~` stand for what they are, and it starts at the root.
+
+    Raises:
+        ValueError: It begins with a variable that is not set.
+        RuntimeError: It begins with the home of a user whom nobody knows.
+    """
+    said = os.path.expandvars(text)
+    if said.startswith("$"):
+        raise ValueError(f"{said.partition('/')[0]} is not set")
+    return Path(said).expanduser().absolute()
+
+
 def pieces(source: IO[bytes], most: int = sys.maxsize) -> Iterator[bytes]:
     """What is left of an open file, at most so many bytes, a piece after another."""
     while most and (piece := source.read(min(most, PIECE))):
@@ -76,6 +91,11 @@ def digest_of(pieces: Iterable[bytes]) -> tuple[str, int]:
         digest.update(piece)
         size += len(piece)
     return digest.hexdigest(), size
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a SHA-256 as `digest_of` writes it."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def pour(handle: int, sink: Sink) -> None:

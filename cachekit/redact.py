@@ -6,12 +6,14 @@ The values of this process's own secret variables are always looked for: no call
 
 Forms are those of gitleaks 8 (config/gitleaks.toml), kept to what has a prefix of its own: digests, base64 and names of
 modules look like any secret without one. Those are told by the names of what holds them (`WANDB_API_KEY`).
+
+This is one file that imports the standard library alone: it is loaded by its name inside of users' commands, where
+cachekit cannot be imported (`compilers/inductor/hook`).
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 import os
@@ -113,11 +115,12 @@ _PLAIN_TOKENS = frozenset(
 )
 _PLAIN_KEYS = frozenset(
     """
-    answer answers audio batch best cache candidate caption choice chosen code column compile content context dataset
-    data doc document feature field file foreign graph group hash history id image images index input inputs item join
-    json label labels lookup loss mask message messages metric model module monitor name node option order output
-    outputs param partition pixel primary prompt public question record rejected response routing row sample score
-    select sequence shard sort source split state store summary tag target task text title tree video
+    answer answers audio batch best cache candidate caption checkpoint checkpoints choice chosen code column compile
+    content context dataset data doc document experiment experiments feature field file foreign graph group hash
+    history id image images index input inputs item join json label labels lookup loss mask message messages metric
+    model module monitor name node option order output outputs param partition pixel primary prompt public question
+    record rejected response routing row sample score select sequence shard sort source split state store summary
+    tag target task text title tree video
     """.split()  # noqa: SIM905
 )
 _FORGES = frozenset({"", "azure", "devops", "gh", "github", "gitlab"})
@@ -141,9 +144,6 @@ _IDLE = (
     r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<[\w .:-]*>?|<.*>|\[[A-Z_]*\]?"
     r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
 )
-
-HASHED = "scrypt:"  # how the hash of a variable's value begins in a record
-_COST = 1 << 10  # of scrypt, with blocks of 8: 1 MB and 4 ms on one core of 2026
 
 
 # By name
@@ -451,7 +451,7 @@ def _document(value: Any, sought: tuple[str, ...]) -> Any:
             shown[_document(name, sought)] = HIDDEN if named else _document(one, sought)
         return shown
     if isinstance(value, list | tuple):
-        return type(value)(_document(one, sought) for one in value) if not hasattr(value, "_fields") else value
+        return [_document(one, sought) for one in value]
     return value
 
 
@@ -481,19 +481,3 @@ def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[str]:
             else:
                 yield from _places(one, f"{name}.{number}", sought)
             before = one
-
-
-@lru_cache(256)
-def hashed(name: str, value: str) -> str:
-    """A variable's value as a record has it where the value is nobody else's business.
-
-    The salt is the same everywhere, as a team's hosts must come to one key; see docs/decisions.
-    """
-    salt = hashlib.sha256(f"cachekit environment {name}".encode("utf-8", "surrogateescape")).digest()
-    raw = value.encode("utf-8", "surrogateescape")
-    return HASHED + hashlib.scrypt(raw, salt=salt, n=_COST, r=8, p=1, dklen=16).hex()
-
-
-def is_hashed(value: object) -> bool:
-    """Whether a value of a record is such a hash."""
-    return isinstance(value, str) and value.startswith(HASHED)

@@ -89,10 +89,12 @@ def span(low: float, high: float) -> str:
 
 
 def dollars(amount: float | None) -> str:
-    """Money for people: $1.25, -$0.02."""
+    """Money for people, to the cent, and below ten cents finer: $1.25, -$0.02, $0.014; `?` where it is not known."""
     if amount is None:
-        return ""
-    return f"{'-' if round(amount, 2) < 0 else ''}${abs(amount):,.2f}"
+        return "?"
+    words = f"{abs(amount):,.3f}"
+    cents = words.endswith("0") or abs(amount) >= 0.1  # noqa: PLR2004
+    return f"{'-' if round(amount, 3) < 0 else ''}${f'{abs(amount):,.2f}' if cents else words}"
 
 
 def typed(recipe: str, overrides: Iterable[str], options: Mapping[str, object], *, tiny: bool = False) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/storage_maker
 TOGETHER = {
     "torch": (
         "training/", "data/test_hostile", "data/test_labels", "data/test_question", "data/test_saved",
+        "compilers/neuron/test_backend", "recipe/test_model_config",
     ),
     "neuron": ("compilers/neuron/",),
 }  # fmt: skip
@@ -62,12 +64,32 @@ def _clean_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+@pytest.fixture(autouse=True)
+def _one_thread(request):
+    """Tests that use torch in this process take one thread: beside another process, two wait 20 ms for each other."""
+    if _module(request.node).startswith(TOGETHER["torch"]):
+        with suppress(ImportError):
+            import torch
+
+            torch.set_num_threads(1)
+
+
+def _module(item):
+    return item.path.relative_to(ROOT / "tests").as_posix()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Say which tests want a server from a package, and which one process runs where several share the work."""
+    """Say which tests want a server from a package, and which one process runs where several share the work.
+
+    Raises:
+        UsageError: A test module imports torch by itself: each process would, whatever it runs. A test imports it.
+    """
+    if "torch" in sys.modules:
+        raise pytest.UsageError("a test module imports torch when it is collected: import it in the tests")
     for item in items:
         if config.pluginmanager.hasplugin("xdist"):
-            module = item.path.relative_to(ROOT / "tests").as_posix()
+            module = _module(item)
             group = next((name for name, places in TOGETHER.items() if module.startswith(places)), module)
             item.add_marker(pytest.mark.xdist_group(group))
         given = getattr(item, "callspec", None)

@@ -251,6 +251,7 @@ def test_session(work, home, machine):
         (lambda: cachekit.warm("tiny.yaml", require_warm=True), cachekit.MissError),
         (lambda: cachekit.warm("tiny.yaml", require_warm=True, recache=True), cachekit.UsageError),
         (lambda: cachekit.train("tiny.yaml", require_warm=True), cachekit.MissError),
+        (lambda: cachekit.Cache(node_rank=3).train("tiny.yaml"), cachekit.UsageError),
         (lambda: cachekit.run(["python", "nowhere.py"]), cachekit.UsageError),
         (lambda: cachekit.run([]), cachekit.UsageError),
         (lambda: cachekit.pull("tiny.yaml"), cachekit.UsageError),

@@ -220,20 +220,17 @@ def test_a_relative_address_of_a_file_starts_at_the_file(place):
         *((word, False) for word in ("0", "false", "False", "no", "off", "", "  ")),
     ],
 )
-def test_yes_and_no(text, value):
-    assert config.flag_from_environment("CACHEKIT_X", {"CACHEKIT_X": text}) is value
-
-
-def test_unset_is_no(monkeypatch):
-    assert config.flag_from_environment("CACHEKIT_X", {}) is False
-    monkeypatch.setenv("CACHEKIT_X", "yes")
-    assert config.flag_from_environment("CACHEKIT_X") is True
+def test_yes_and_no(monkeypatch, text, value):
+    assert config.flag_from_environment("CACHEKIT_X") is False
+    monkeypatch.setenv("CACHEKIT_X", text)
+    assert config.flag_from_environment("CACHEKIT_X") is value
 
 
 @pytest.mark.parametrize("text", ["maybe", "2", "y", "-1", "none"])
-def test_neither_yes_nor_no_is_refused(text):
+def test_neither_yes_nor_no_is_refused(monkeypatch, text):
+    monkeypatch.setenv("CACHEKIT_X", text)
     with pytest.raises(UsageError, match=f"CACHEKIT_X={text} is neither yes nor no") as caught:
-        config.flag_from_environment("CACHEKIT_X", {"CACHEKIT_X": text})
+        config.flag_from_environment("CACHEKIT_X")
     assert "CACHEKIT_X" in caught.value.hint
 
 

@@ -2,16 +2,29 @@
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
 from cachekit import files
+from cachekit.disk import check_ends
+from cachekit.errors import UsageError
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"):
         files.read(tmp_path / "pipe")
+
+
+def test_what_a_library_would_wait_for_is_refused_by_the_name_of_its_variable(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(UsageError, match="is not a regular file") as refused:
+            check_ends(path, "AWS_CONFIG_FILE")
+        assert "AWS_CONFIG_FILE" in refused.value.hint
+    for path in (tmp_path, tmp_path / "nothing", Path(os.devnull), Path("a\0b")):
+        check_ends(path, "AWS_CONFIG_FILE")
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path):

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from cachekit.errors import UsageError
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
 from cachekit.store.record import Record
+from cachekit.text import count
 from cachekit.verbs import entry as naming
 from cachekit.verbs import session as opening
 
@@ -192,10 +194,18 @@ class Opened:
             verb: See `session`.
             guess: Take any machine that fits the toolchain, before none.
             machine: What is to be typed again names the machine.
+
+        Raises:
+            UsageError: This machine's number is none of the recipe's.
         """
         from cachekit.compilers.prepare import prepare
 
         loaded = self._variant(recipe).load()
+        if self.node_rank >= (nodes := loaded.parallel.nodes):
+            raise UsageError(
+                f"this machine's number is {self.node_rank}, and {loaded.name} trains on {count(nodes, 'machine')}",
+                hint="--nnodes N, or parallel.nodes in the recipe, says how many train together; --node-rank is from 0",
+            )
         there = self.toolchain or self.target or self.instance
         instance = self._elsewhere().machine(loaded, guess=guess) if there else None
         with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:

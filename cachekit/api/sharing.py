@@ -205,10 +205,10 @@ class Sharing(Opened):
             UsageError: One is nothing of these, or the user's own settings cannot be written.
             UnknownNameError: Digits fit no record, or several.
         """
-        from cachekit.verbs import trust_settings
+        from cachekit.verbs.revoke import revoke
 
         with self.session() as opened:
-            return trust_settings.revoke(opened, what, Path.cwd(), before=before, dry_run=dry_run)
+            return revoke(opened, what, Path.cwd(), before=before, dry_run=dry_run)
 
     def trust_sign(self, *records: str, dry_run: bool = False) -> list[SignedRecord]:
         """Vouch for records of the store. `cachekit trust sign`.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHOWN = 8  # modules of a recipe that are named where there are more of a kind
 
 
-@verb("home", "compiler", "cache", "trust", "machine", answers="CoverageOfAll")
+@verb("home", "compiler", "cache", "trust", "machine", answers="CoverageOfAll", tells=["remote.untrusted"])
 def command(
     cache: Cache,
     recipes: options.Recipes = None,

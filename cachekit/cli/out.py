@@ -281,8 +281,11 @@ def _colour(words: str, code: int) -> str:
 
 
 @contextmanager
-def following() -> Iterator[Callable[[dict[str, Any]], None]]:
+def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Show a run's events while it goes on: one live line on a terminal, plain lines otherwise.
+
+    Args:
+        answered: Events that the answer tells of, unless it is asked for in one word.
 
     Yields:
         What is called with each event.
@@ -291,6 +294,8 @@ def following() -> Iterator[Callable[[dict[str, Any]], None]]:
     shown: list[Progress] = []
 
     def show(event: dict[str, Any]) -> None:
+        if event["event"] in answered and _style.format != "quiet":
+            return
         if not shown:  # many a verb tells nothing
             from cachekit.cli.progress import Progress
 

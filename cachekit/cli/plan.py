@@ -11,7 +11,7 @@ from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import span
+from cachekit.text import dollars, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -25,7 +25,7 @@ METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "publi
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
 
-@verb("home", "compiler", "cache", "trust", "machine", answers="Planned, Forecast")
+@verb("home", "compiler", "cache", "trust", "machine", answers="Planned, Forecast", tells=["remote.untrusted"])
 def command(
     cache: Cache,
     recipes: options.Recipes = None,
@@ -50,7 +50,7 @@ def command(
 
     Example:  cachekit plan bert gpt2-clm roberta-mlm --price 0.40
 
-    Example:  cachekit plan --all --toolchain neuron-2.32
+    Example:  cachekit plan --all --toolchain neuron-2.31
     """
     names, paid = recipes or [], price or ()
     chosen = every or bool(task or model or max_price is not None)
@@ -69,7 +69,9 @@ def command(
     if chosen or len(names) > 1:
         found = cache.plan_all(options.variants(names, overrides, tiny=tiny), price=paid)
         missed = found.miss() if require_warm else None
-        return Shown(found, several, _each, error=found.error() or missed)
+        # Of the zoo not every recipe is for this machine's compiler, which is in the table and not the user's mistake.
+        failed = None if chosen and not require_warm else found.unplanned()
+        return Shown(found, several, _each, error=failed or missed)
     return shown(cache.plan(Variant(names[0], overrides or (), tiny), price=paid), require_warm=require_warm)
 
 
@@ -120,6 +122,8 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         lines.append(f"  {answer.flaw}")
     for sentence in answer.untrusted:
         lines += out.labelled("", sentence, 2)
+    if answer.unasked:
+        lines += out.labelled("", f"not asked, as no connection may be opened: {', '.join(answer.unasked)}", 2)
     if near is None and answer.flaw:
         pass  # the store has one, and it is useless
     elif near is None:
@@ -174,7 +178,7 @@ def _time(answer: Planned) -> list[str]:
     if price is not None and answer.dollars_range is not None:
         machine = f" of a {price.instance}" if price.instance else ""
         low, high = map(dollars, answer.dollars_range)
-        lines.append(f"    {dollars(answer.dollars)}: {low} to {high}, at {price.per_hour:.2f} an hour{machine}")
+        lines.append(f"    {dollars(answer.dollars)}: {low} to {high}, at {dollars(price.per_hour)} an hour{machine}")
     return lines
 
 
@@ -209,13 +213,6 @@ def _short(value: Any) -> str:
     return words if len(words) <= 40 else words[:37] + "..."  # noqa: PLR2004
 
 
-def dollars(amount: float | None) -> str:
-    """Money for people, to the cent, and finer where that would be nothing; `?` where it is not known."""
-    if amount is None:
-        return "?"
-    return f"${amount:,.2f}" if amount == 0 or amount >= 0.1 else f"${amount:.3f}"  # noqa: PLR2004
-
-
 def several(answer: Forecast) -> list[str]:
     """Many plans: a line each, what it all comes to, and what could not be planned."""
     planned = [row for row in answer.plans if row.status != "failed"]
@@ -226,6 +223,12 @@ def several(answer: Forecast) -> list[str]:
             told = error.cause if error.cause not in causes and len(error.cause) <= CAUSE else ""
             causes.add(error.cause)
             lines += out.labelled("failed  ", out.about(row.name, error.message) + (f": {told}" if told else ""))
+    unused: dict[str, list[str]] = {}  # names of recipes by the reason why what there is of them is not used
+    for row in planned:
+        for sentence in row.untrusted:
+            unused.setdefault(sentence, []).append(row.name)
+    for sentence, names in unused.items():
+        lines += out.labelled("unused  ", out.about(", ".join(names), sentence))
     return [*lines, "", *_totals(answer), *_next(planned)]
 
 

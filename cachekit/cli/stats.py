@@ -148,7 +148,7 @@ def tables(answer: Stats, *, whole: bool) -> list[str]:
 def _price_words(price: Rate) -> str:
     what = f"an hour of {price.instance}" if price.instance else "an hour"
     source = f" ({price.source})"
-    return f"at {price.per_hour:.2f} {price.currency} {what}{source}"
+    return f"at {dollars(price.per_hour)} {what}{source}"
 
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.

@@ -165,6 +165,12 @@ def _key(answer: SigningKey) -> list[str]:
         lines += out.labelled(
             "  before       ", f"what the previous key signed is still used: it is {answer.former} there"
         )
+    if answer.lost:
+        lines += out.labelled(
+            "  before       ",
+            f"{answer.lost} signed, and is gone: what it signed elsewhere is used no longer. If you have its .pub: "
+            "cachekit trust add me-before FILE.pub --user",
+        )
     return lines
 
 

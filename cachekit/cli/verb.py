@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import GenericAlias, SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 
@@ -75,7 +75,10 @@ Made = Callable[..., int]
 
 
 def verb(
-    *shared: str, answers: str = "", aside: Callable[[dict[str, Any]], bool] = lambda _: False
+    *shared: str,
+    answers: str = "",
+    aside: Callable[[dict[str, Any]], bool] = lambda _: False,
+    tells: Collection[str] = (),
 ) -> Callable[[Verb], Made]:
     """Make a verb of a function whose first argument is the `Cache`, if it has one of that name.
 
@@ -83,6 +86,7 @@ def verb(
         *shared: Names of `SHARED`.
         answers: What its JSON may be, for `--schema`: names of `api.answers`, with commas; `list[...]` of one.
         aside: Whether stdout is another program's with these options.
+        tells: Events that the answer tells of, so that they are no warnings.
     """
 
     def decorate(function: Verb) -> Made:
@@ -107,7 +111,7 @@ def verb(
             given.pop("schema", None)  # the parser has answered it
             said = {name: given.pop(name) for name in taken}
             out.setup(aside=aside(given), **style)
-            with out.following() as progress:
+            with out.following(tells) as progress:
                 if not takes_cache:
                     shown = function(**given)
                 else:

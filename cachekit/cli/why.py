@@ -53,7 +53,9 @@ LogFile = Annotated[
 ]
 
 
-@verb("home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy, LogWhy")
+@verb(
+    "home", "compiler", "cache", "trust", "machine", answers="Why, Compared, RunWhy, LogWhy", tells=["remote.untrusted"]
+)
 def command(
     cache: Cache,
     recipe: First = None,

@@ -193,7 +193,7 @@ def schema() -> int:
 
 
 def _recipe(row: RecipeRow) -> list[str]:
-    price = "" if row.price_per_hour is None else f"{row.price_per_hour:.2f}"
+    price = "" if row.price_per_hour is None else dollars(row.price_per_hour)
     return [row.name, row.task, (row.instances or ("",))[0], price]
 
 
@@ -213,7 +213,7 @@ def _toolchain(row: ToolchainRow) -> list[str]:
 
 # Of each topic: the header, and the cells of a row.
 TABLES: dict[str, tuple[list[str], Callable[[Any], list[str]]]] = {
-    "recipes": (["recipe", "task", "instance", "$ an hour"], _recipe),
+    "recipes": (["recipe", "task", "instance", "an hour"], _recipe),
     "models": (["type", "size", "licence", "model"], _model),
     "instances": (["instance", "accelerator", "cores", "memory", "price per hour"], _instance),
     "toolchains": (["toolchain", "released", *PACKAGES, "targets"], _toolchain),
@@ -242,8 +242,8 @@ def _price(row: InstanceRow, *, month: bool = False) -> str:
     if paid is None:
         return "unknown"
     if quoted is None or quoted.per_hour != paid:
-        return f"{paid:.2f} {quoted.currency if quoted else 'USD'} (yours)"
-    said = f"{paid:.2f} {quoted.currency} ({quoted.region}, {quoted.date[:7] if month else quoted.date})"
+        return f"{dollars(paid)} (yours)"
+    said = f"{dollars(paid)} ({quoted.region}, {quoted.date[:7] if month else quoted.date})"
     return said if month else f"{said}, {quoted.terms}; {quoted.source}"
 
 
@@ -283,11 +283,11 @@ def _expected(expected: ZooExpected) -> list[str]:
     if expected.train_seconds is not None:
         said.append(f"trained in {out.duration(expected.train_seconds)}")
     if expected.dollars is not None:
-        said.append(f"the source paid ${expected.dollars:.2f}")
+        said.append(f"the source paid {dollars(expected.dollars)}")
     if expected.cost is not None:
-        said.append(f"that time costs ${expected.cost:.2f} now, at ${expected.price_per_hour:.2f} an hour")
+        said.append(f"that time costs {dollars(expected.cost)} now, at {dollars(expected.price_per_hour)} an hour")
     elif expected.price_per_hour is not None:
-        said.append(f"${expected.price_per_hour:.2f} an hour")
+        said.append(f"{dollars(expected.price_per_hour)} an hour")
     source = ", ".join(part for part in (expected.source, expected.note) if part)
     return out.labelled(f"  {expected.instance.ljust(16)} ", "; ".join([*said, source]))
 

@@ -92,12 +92,9 @@ class Elsewhere:
             return []
         fits, releases = zoo.instances()[machine].target, zoo.toolchains()
         said = self.compiler if self.compiler != "auto" else recipe.compiler.name
-        fitting = [
-            name
-            for name, one in releases.items()
-            # If no compiler was named, each has its own. Nothing was ever made under the key of one that is open.
-            if fits in one.targets and said in {"auto", one.compiler} and not one.open
-        ]
+        # If no compiler was named, each has its own. Nothing was ever made under the key of one that is open.
+        able = zoo.toolchains_for(fits, "" if said == "auto" else said)
+        fitting = [name for name in able if not releases[name].open]
         own = [name for name in fitting if said != "auto" or releases[name].compiler == "neuron"]
         wanted = self.toolchain or (own[-1] if own else "")  # as `host.named` has it
         return [

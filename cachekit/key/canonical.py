@@ -116,15 +116,17 @@ SIDES = ("that record", "this recipe")  # what to call the old and the new, wher
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """What changed from one set of hard ingredients to another, sorted by name."""
-    changes = []
-    for name in sorted(old.keys() | new.keys()):
-        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
-        # Absence is not null: a missing ingredient and one whose value is null give different keys.
-        if (before is ABSENT) != (after is ABSENT) or canonical_or_absent(before) != canonical_or_absent(after):
-            changes.append(Change(name, before, after))
-    return changes
+    names = [name for name in old.keys() | new.keys() if not same(old.get(name, ABSENT), new.get(name, ABSENT))]
+    return [Change(name, old.get(name, ABSENT), new.get(name, ABSENT)) for name in sorted(names)]
 
 
-def canonical_or_absent(value: Any) -> bytes:
-    """Bytes to compare two values by; `True` and `1` differ, `1` and `1.0` do not."""
-    return b"" if value is ABSENT else canonical_json(value)
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are written alike in a key; `True` and `1` differ, `1` and `1.0` do not.
+
+    Absence is not null: a missing ingredient and one whose value is null give different keys.
+    """
+    if type(one) in _FLAT and type(other) in _FLAT:
+        return type(one) is type(other) and bool(one == other)
+    if one is ABSENT or other is ABSENT:
+        return one is other
+    return canonical_json(one) == canonical_json(other)

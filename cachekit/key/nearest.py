@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from cachekit.key.canonical import Change, canonical_json, difference
+from cachekit.key.canonical import Change, difference
 
 # What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
 # share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
@@ -17,8 +17,6 @@ LEAST = 10  # no two records are nearer than that: nobody need be asked for a ne
 FARTHEST = 60
 OLD = "trust."  # another salt of the settings: somebody wants nothing of what was made before
 TOOLS = "toolchain."  # what of these matters, the compiler says (`Compiler.foreign`)
-
-_FLAT = frozenset((str, int, bool, type(None)))  # each is written in one way only
 
 
 def group_of(name: str) -> str:
@@ -60,29 +58,10 @@ def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any
         Its name and the changes from it to `wanted`; None without candidates. Equal distances go to the smaller name,
         so that the answer does not depend on reading order.
     """
-    best: tuple[int, int, str] | None = None
+    best: tuple[tuple[int, int, str], list[Change]] | None = None
     for name, hard in candidates.items():
-        gap = _gap(hard, wanted, best[0] if best else None)
-        if gap is not None and (best is None or (*gap, name) < best):
-            best = (*gap, name)
-    return (best[2], difference(candidates[best[2]], wanted)) if best else None
-
-
-def _gap(old: Mapping[str, Any], new: Mapping[str, Any], most: int | None) -> tuple[int, int] | None:
-    """Distance and number of the changes between two sets, which need not be made for it; None beyond `most`."""
-    far = count = 0
-    for name, value in old.items():
-        if name not in new or not _alike(value, new[name]):
-            far, count = far + weight(name), count + 1
-            if most is not None and far > most:
-                return None
-    for name in new.keys() - old.keys():
-        far, count = far + weight(name), count + 1
-    return far, count
-
-
-def _alike(one: Any, other: Any) -> bool:
-    kind = type(one)
-    if kind in _FLAT and type(other) in _FLAT:
-        return kind is type(other) and one == other  # True and 1 differ
-    return canonical_json(one) == canonical_json(other)
+        changes = difference(hard, wanted)
+        rank = distance(changes), len(changes), name
+        if best is None or rank < best[0]:
+            best = rank, changes
+    return (best[0][2], best[1]) if best else None

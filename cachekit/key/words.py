@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cachekit import redact
-from cachekit.key.canonical import ABSENT, SIDES, Change, canonical_or_absent
+from cachekit.key.canonical import ABSENT, SIDES, Change, same
+from cachekit.key.hashed import is_hashed
 
 # Sentences of a compiler about an ingredient that differs, see `Adapter.explain`: its name, both values, both sides.
 Explain = Callable[[str, Any, Any, tuple[str, str]], list[str]]
@@ -80,13 +80,9 @@ def _of_device(_lead: Change, change: Change) -> bool:
     return change.name.startswith("target.") or (change.name == "toolchain.triton" and _one_sided(change))
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return canonical_or_absent(one) == canonical_or_absent(other)
-
-
 def _of_batch(lead: Change, change: Change) -> bool:
     """The evaluation batch of a recipe that says none is its training batch."""
-    return change.name == EVAL_BATCH and _equal(lead.old, change.old) and _equal(lead.new, change.new)
+    return change.name == EVAL_BATCH and same(lead.old, change.old) and same(lead.new, change.new)
 
 
 def _of_image(lead: Change, change: Change) -> bool:
@@ -173,7 +169,7 @@ def words_of(change: Change, explain: Explain, sides: tuple[str, str] = SIDES) -
         explain: Says what the compiler knows of it.
         sides: What to call the old and the new.
     """
-    if redact.is_hashed(change.old) or redact.is_hashed(change.new):
+    if is_hashed(change.old) or is_hashed(change.new):
         return (f"{change.name.rpartition('.')[2]} (value not shown) differs",)
     said = explain(change.name, change.old, change.new, sides)
     if said:

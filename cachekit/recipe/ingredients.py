@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from cachekit import host, redact
 from cachekit.errors import RecipeError
 from cachekit.key.canonical import Ingredients
+from cachekit.key.hashed import hashed
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.architecture import Architecture, graph_fields
 
@@ -209,7 +210,7 @@ def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
         if name in known or not redact.names_secret(name):
             shown = name in known or name.startswith(KNOWN_VARIABLES)
             secret = redact.holds(value)
-            found[name] = value if shown and not secret else redact.hashed(name, value)
+            found[name] = value if shown and not secret else hashed(name, value)
     return found
 
 
@@ -221,7 +222,7 @@ def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[s
     found = flat("compiler", compiler)
     for name, value in found.items():
         if name.startswith("compiler.environment.") and redact.holds(value):
-            found[name] = redact.hashed(name.rpartition(".")[2], value)
+            found[name] = hashed(name.rpartition(".")[2], value)
     return {
         "compiler.name": fingerprint.compiler,
         **found,

@@ -111,11 +111,37 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
     price: QuotedPrice | None = None
 
 
+class Install(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a release's packages are installed, for whom, and who says so.
+
+    Attributes:
+        packages: As `pip install` takes them, pinned.
+        indexes: Package indexes beside PyPI.
+        python: The versions that there are wheels for, oldest first.
+        targets: The chips that this is the line for.
+        images: Environments in AWS's images that have the packages, as patterns of names below /opt.
+        glibc: The oldest that the wheels load with; empty where nobody says.
+    """
+
+    packages: Annotated[tuple[str, ...], Meta(min_length=1)]
+    indexes: Annotated[tuple[str, ...], Meta(min_length=1)]
+    python: Annotated[tuple[str, ...], Meta(min_length=1)]
+    targets: Annotated[tuple[str, ...], Meta(min_length=1)]
+    source: Said
+    date: Annotated[str, Meta(pattern=DAY)]
+    images: tuple[str, ...] = ()
+    glibc: str = ""
+
+
 class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     """A release of a compiler's SDK.
 
     Attributes:
         released: Year and month.
+        trains: Whether training works with it: `seen` on a device, by whoever `evidence` names; `said` by its maker;
+            `no`, and then no key is made for it.
+        evidence: Who says that, or why not.
+        install: How its packages are installed; None where another release's line is the one to use.
         packages: Versions, with their `+<commit>` where it is known.
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
             A key that is made from such a toolchain is no host's.
@@ -127,7 +153,10 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     packages: Annotated[dict[str, str], Meta(min_length=1)]
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
     source: Said
+    trains: Literal["seen", "said", "no"]
+    evidence: Said
     open: dict[str, str] = {}
+    install: Install | None = None
 
 
 T = TypeVar("T")
@@ -291,8 +320,12 @@ def toolchains() -> dict[str, Toolchain]:
 
 
 def toolchains_for(target: str, compiler: str = "") -> list[str]:
-    """The names of those that compile for a target, oldest first; of one compiler, or of any."""
-    return [name for name, one in toolchains().items() if target in one.targets and compiler in {"", one.compiler}]
+    """The names of those that train on a target, oldest first; of one compiler, or of any."""
+    return [
+        name
+        for name, one in toolchains().items()
+        if target in one.targets and compiler in {"", one.compiler} and one.trains != "no"
+    ]
 
 
 def toolchain(name: str) -> Toolchain:

@@ -2,8 +2,9 @@
 
 `local:rw,team:r` names the local store first, then what `[remotes.team]` in cachekit.toml says, read-only. A remote can
 also be named by its address: `hf://team/cache:rw`, `s3://bucket/prefix`, `/mnt/efs/cache`. What a table says of the
-place at its `url` holds then too: a way to type it takes no demand for signatures away. Neither does a project's file:
-what a table of the user's own file asks of a place holds under any name and in any spelling.
+place at its `url` holds then too: a way to type it takes no demand for signatures away. Neither does a project's file,
+nor a variable: what a table of a file asks of a place holds under any name and in any spelling, whatever stands in its
+stead.
 
 A kind of remote is registered by one line of `KINDS`.
 """
@@ -143,7 +144,7 @@ def links_of(config: Config) -> tuple[Link, ...]:
     Raises:
         UsageError: See `parse`.
     """
-    return parse(config.cache, config.remotes, config.user_remotes)[1:]
+    return parse(config.cache, config.remotes, config.file_remotes)[1:]
 
 
 def asked_of_folder(folder: Path, config: Config) -> Mode | Literal[""]:
@@ -156,11 +157,11 @@ def asked_of_folder(folder: Path, config: Config) -> Mode | Literal[""]:
     """
     around = {str(one) for path in (os.path.realpath(folder), os.path.abspath(folder)) for one in _up(path)}  # noqa: PTH100
     asked = [
-        _asked(name, table, config.user_remotes)
+        _asked(name, table, config.file_remotes)
         for name, table in config.remotes.items()
         if _is_one_of(str(table["url"]), around, look="trust" in table)
     ]
-    for name, table in config.user_remotes.items():
+    for name, table in (one for tables in config.file_remotes for one in tables.items()):
         if (word := _trust(name, table)) and _is_one_of(str(table["url"]), around, look=True):
             asked.append(word)
     return max(asked, key=ASKS.index, default="")
@@ -190,13 +191,13 @@ def _is_one_of(address: str, folders: Collection[str], *, look: bool) -> bool:
         return False
 
 
-def parse(entries: Sequence[str], tables: Tables, user: Tables | None = None) -> tuple[Link, ...]:
+def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) -> tuple[Link, ...]:
     """Read the list of remotes.
 
     Args:
         entries: `NAME[:r|w|rw]` each; `r` where nothing is said, but `rw` for the local store.
         tables: What names stand for: an `url`, and options.
-        user: The tables of the user's own file, where those that hold may be a project's.
+        files: The tables of each file of settings, in whose stead those that hold may stand.
 
     Raises:
         UsageError: A name that no table has, one that stands twice, or no local store in the first place.
@@ -228,7 +229,7 @@ def parse(entries: Sequence[str], tables: Tables, user: Tables | None = None) ->
         options = _options(table)
         address = str(table["url"])
         readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
-        links.append(Link(name, address, readable, writable, options, _asked(called, table, user or {})))
+        links.append(Link(name, address, readable, writable, options, _asked(called, table, files)))
     names = [link.name for link in links]
     places = {(link.address, *sorted(link.options.items())) for link in links}
     if names[:1] != [LOCAL] or len(set(names)) < len(names) or len(places) < len(names):
@@ -240,18 +241,18 @@ def parse(entries: Sequence[str], tables: Tables, user: Tables | None = None) ->
     return tuple(links)
 
 
-def _asked(name: str, table: Mapping[str, str], user: Tables) -> Mode | Literal[""]:
-    """What is asked of a remote: what its table says, and no less than what the user's own file says.
+def _asked(name: str, table: Mapping[str, str], files: Sequence[Tables]) -> Mode | Literal[""]:
+    """What is asked of a remote: what its table says, and no less than what the files of settings say.
 
-    Where the table says nothing, the user's word holds for the very same place, with the same options.
+    Where the table says nothing, the word of a file holds for the very same place, with the same options.
     """
-    said, own = _trust(name, table), _table_at(str(table["url"]), user)
-    mine = _trust(*own)
-    if "signed" in {said, mine, _trust(name, user.get(name, {}))}:
+    there = [_table_at(str(table["url"]), tables) for tables in files]
+    words = {_trust(name, table), *(_trust(*one) for one in there)} - {""}
+    if "signed" in {*words, *(_trust(name, tables.get(name, {})) for tables in files)}:
         return "signed"
-    if not said:
-        return mine if _options(own[1]) == _options(table) else ""
-    return max(said, mine or said, key=ASKS.index)
+    if not _trust(name, table):
+        words = {_trust(*one) for one in there if _options(one[1]) == _options(table)} - {""}
+    return max(words, key=ASKS.index, default="")
 
 
 def _table_at(address: str, tables: Tables) -> tuple[str, Mapping[str, str]]:

@@ -21,7 +21,7 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
 from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, named, origin_of, refusal
-from cachekit.store import Store
+from cachekit.store import Store, staying
 from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Beside, Origin, ReusedOrigin
@@ -281,7 +281,8 @@ def _beside(store: Store, theirs: Record, record: Record, beside: Beside) -> Bes
     if record == theirs:
         return beside
     origin = beside.origin
-    mine = store.origins.made(record, store.read(record.place), ()).origin
+    stayed = staying.reused(store.layout, record)
+    mine = store.origins.made(record, store.read(record.place), (), stayed).origin
     created = theirs.provenance.created
     reused = ReusedOrigin(theirs.key, theirs.digest, origin.remote, origin.how, origin.signers, created)
     return Beside(Origin(reused=tuple(dict.fromkeys((*mine.reused, reused, *origin.reused)))))

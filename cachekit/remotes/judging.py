@@ -64,10 +64,14 @@ class Trust(Struct, frozen=True):
     __hash__ = by_value
 
     def mode(self, remote: str) -> Mode:
-        """What is asked of records of a remote, a bundle or a folder."""
+        """What is asked of records of a remote or a bundle."""
+        return self.asks(self.said.get(remote, ""))
+
+    def asks(self, said: Mode | Literal[""]) -> Mode:
+        """What is asked of records of a place, by what the settings say of it; empty is nothing."""
         if self.only:
-            return "signed" if "signed" in {self.only, self.said.get(remote)} else "owner"
-        return "all" if self.everything else self.said.get(remote, "owner")
+            return "signed" if "signed" in {self.only, said} else "owner"
+        return "all" if self.everything else said or "owner"
 
     @property
     def signs(self) -> str:

@@ -25,7 +25,6 @@ from cachekit.store import Store
 from cachekit.store.origin import How
 from cachekit.store.record import LARGEST, File, file_path
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -33,14 +32,14 @@ class RefusedError(Exception):
     """A file, or a module, that is not to be used; its text says why."""
 
 
-class Vouched(Struct):
+class RecordedFiles(Struct):
     """What records of a remote say: the digests of files by path, and tiny files' bytes by digest."""
 
     digests: dict[str, set[str]] = {}
     inline: dict[str, bytes] = {}
 
 
-def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
+def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> RecordedFiles:
     """What the remote's records say of these modules' files, as far as those lie at their own places.
 
     Raises:
@@ -54,7 +53,7 @@ def vouched(storage: Storage, revision: str, modules: Iterable[str]) -> Vouched:
         if entry.path.endswith(".json") and entry.size <= LARGEST
     ]
 
-    said = Vouched()
+    said = RecordedFiles()
     for shared in filter(None, each([partial(document.listed, storage, path, revision) for path in paths], LANES)):
         for module in shared.record.modules:
             for file in module.files if module.name in wanted else ():
@@ -78,7 +77,7 @@ class ModuleFiles:
     """
 
     def __init__(
-        self, store: Store, storage: Storage, revision: str, said: Vouched, workspace: Path, *, how: How
+        self, store: Store, storage: Storage, revision: str, said: RecordedFiles, workspace: Path, *, how: How
     ) -> None:
         self._store = store
         self._storage = storage
@@ -113,7 +112,7 @@ class ModuleFiles:
             self._names[entry.path] = name
         store = self._store
         sizes = {name: one.size for name, one in wanted.items()} | {name: len(raw) for name, raw in inline.items()}
-        known = [File(name, size, name) for name, size in sizes.items() if _SHA256.fullmatch(name)]
+        known = [File(name, size, name) for name, size in sizes.items() if files.is_digest(name)]
         store.use(known)
         for name in {file.sha256 for file in known} - {file.sha256 for file in store.lacking(known)}:
             self._brought[name] = Fetched(store.layout.blob(name), sizes[name], name, stored=True)
@@ -150,7 +149,7 @@ class ModuleFiles:
     def _digest(self, entry: Entry) -> str:
         """The SHA-256 that a file should have; empty where only reading it tells."""
         known = entry.digests.get("sha256", "")
-        if _SHA256.fullmatch(known):
+        if files.is_digest(known):
             return known
         said = self._said.digests.get(entry.path, set())
         return next(iter(said)) if len(said) == 1 else ""

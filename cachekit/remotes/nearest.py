@@ -19,10 +19,11 @@ from cachekit.store.record import COMMAND, IMPORTED, DamagedRecordError, Record
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
-    from cachekit.remotes.nearest_on import Budget
     from cachekit.remotes.remote import Found, Remote
     from cachekit.remotes.remotes import Remotes
 
+LISTED = 4000  # entries of one listing; a page of a Hub, or of S3, has 1,000
+LARGEST = 8 << 20  # bytes of a record that is read
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
 
 
@@ -141,6 +142,24 @@ class Nearest(Struct, frozen=True):
         return other is None or (self.distance, len(self.changes)) < (other.distance, len(other.changes))
 
 
+class Budget(Struct, frozen=True):
+    """What a search on one remote may cost.
+
+    Attributes:
+        listed: Entries of one listing.
+        read: Records.
+        size: Bytes of all of them.
+        largest: Bytes of one: a larger one is left out.
+        seconds: After that no other read is begun.
+    """
+
+    listed: int = LISTED
+    read: int = 256
+    size: int = 32 << 20
+    largest: int = LARGEST
+    seconds: float = 10.0
+
+
 class Looked(Struct, frozen=True):
     """How far one remote was searched.
 
@@ -202,7 +221,7 @@ def search(
     for remote in remotes.readable if remotes else ():
         if settled(wanted, near, reuse, LEAST):
             break
-        from cachekit.remotes.nearest_on import Budget, RemoteSearch
+        from cachekit.remotes.nearest_on import RemoteSearch
 
         there = RemoteSearch(remote, wanted, store, budget or Budget())
         try:

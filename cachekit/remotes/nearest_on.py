@@ -23,7 +23,7 @@ from cachekit.key.canonical import difference, key_of
 from cachekit.key.nearest import nearest
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
-from cachekit.remotes.nearest import Known, Nearest, Wanted, settled
+from cachekit.remotes.nearest import LARGEST, LISTED, Budget, Known, Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry, Storage
 from cachekit.store import Store
@@ -40,28 +40,8 @@ NEAR = 30
 LANES = 16  # records that are read at once
 REMEMBERED_SECONDS = 60.0  # of a listing
 MOST_REMEMBERED = 4096  # records' ingredients
-LISTED = 4000  # entries of one listing; a page of a Hub, or of S3, has 1,000
-LARGEST = 8 << 20  # bytes of a record that is read
 FEW = 5  # records that are told apart by more digits of their keys
 JUDGED = 8  # records of one search that are read for who signed them: the nearest first
-
-
-class Budget(Struct, frozen=True):
-    """What a search on one remote may cost.
-
-    Attributes:
-        listed: Entries of one listing.
-        read: Records.
-        size: Bytes of all of them.
-        largest: Bytes of one: a larger one is left out.
-        seconds: After that no other read is begun.
-    """
-
-    listed: int = LISTED
-    read: int = 256
-    size: int = 32 << 20
-    largest: int = LARGEST
-    seconds: float = 10.0
 
 
 class _Listing(Struct, frozen=True):
@@ -292,7 +272,9 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
 
     Raises:
         UnknownNameError: Several begin so.
+        UntrustedError: There is one, and it may not be used.
     """
+    refused = ""
     found: dict[str, tuple[Known, str]] = {}
     for remote in remotes.readable:
         catalogue = Catalogue(remote, store.layout.remotes)
@@ -306,8 +288,12 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
                         known = catalogue.read(storage, path, revision)
                 if known is not None and (not remote.picks or remotes.find_on(remote, known.place)):
                     found.setdefault(known.key, (known, remote.name))
+                elif known is not None:
+                    refused = known.key
         except (RemoteError, AuthError) as error:
             remotes.failed(remote, error)
+    if refused and not found:
+        remotes.raise_failure(refused)
     if len(found) > 1:
         raise UnknownNameError(
             f"{len(found)} records begin with {beginning!r}",

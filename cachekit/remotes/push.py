@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -146,16 +146,14 @@ def _push(
     recheck: bool,
 ) -> Pushed:
     start = time.monotonic()
-    refusals = {one.shared.record.key: problem for one in offers if (problem := _refusal(remote, one)) is not None}
-    names = {one.shared.record.key: one.shared.record.recipe for one in offers}
-    refused = tuple(RefusedRecord(key, names[key], problem.cause) for key, problem in refusals.items())
-    offers = [one for one in offers if one.shared.record.key not in refusals]
-    for problem in refusals.values():
-        store.journal.emit("push.refused", remote=remote.name, reason=problem.message, cause=problem.cause)
+    problems = [_refusal(remote, one) for one in offers]
+    refused = _told_refused(store, remote, zip(offers, problems, strict=True))
+    offers = [one for one, problem in zip(offers, problems, strict=True) if problem is None]
+    refusal = None if offers else next(filter(None, problems), None)
     mine = lease if lease is not None and lease.remote is remote.storage else None
     keys = [offer.shared.record.key for offer in offers]
-    if refusals and not offers and mine is None:
-        return Pushed(remote=remote.name, refused=refused, error=next(iter(refusals.values())), seconds=0.0)
+    if refusal is not None and mine is None:
+        return Pushed(remote=remote.name, refused=refused, error=refusal, seconds=0.0)
     store.journal.emit("push.start", remote=remote.name, keys=keys)
     if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
         remote.keep_pending(keys[0])
@@ -237,7 +235,7 @@ def _push(
         records=tuple(write.path for write in done.draft.records),
         signatures=tuple(write.path for write in done.draft.signatures),
         refused=refused,
-        error=next(iter(refusals.values()), None) if not offers else None,
+        error=refusal,
         unchanged=done.draft.unchanged,
         files=files,
         bytes=size,
@@ -246,6 +244,18 @@ def _push(
         tries=done.tries,
         seconds=seconds,
     )
+
+
+def _told_refused(
+    store: Store, remote: Remote, judged: Iterable[tuple[Offer, CachekitError | None]]
+) -> tuple[RefusedRecord, ...]:
+    """The records that are not given to others, each of which is told."""
+    refused = []
+    for one, problem in judged:
+        if problem is not None:
+            store.journal.emit("push.refused", remote=remote.name, reason=problem.message, cause=problem.cause)
+            refused.append(RefusedRecord(one.shared.record.key, one.shared.record.recipe, problem.cause))
+    return tuple(refused)
 
 
 def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:

@@ -76,7 +76,7 @@ class Signing:
 
     def concerns(self, beside: Beside) -> bool:
         """Whether a record of the store goes with signatures."""
-        return bool(beside.envelopes) or self._signs(beside)
+        return bool(self._passed_on(beside)) or self._signs(beside)
 
     def may_replace(self, beside: Beside, *, merged: bool) -> bool:
         """Whether a record may take the place of another one that others use: not where they would need its signature.
@@ -90,7 +90,7 @@ class Signing:
         """
         return (
             self._signs(beside)
-            or bool(beside.envelopes and not merged)
+            or bool(not merged and self._passed_on(beside))
             or not (self._remote and self._remote.demands())
         )
 
@@ -123,7 +123,7 @@ class Signing:
                 token = error.token
             except envelope.MalformedError:
                 pass
-        wanted = [] if todo.reused else list(envelopes_of(beside))
+        wanted = [] if todo.reused else self._passed_on(beside)
         if self._signs(beside):
             signer = self._trust.signer()
             if todo.fresh or not any(holding(record, found, signer.key)):
@@ -134,6 +134,19 @@ class Signing:
             return None, raw
         raw = envelope.encode(envelope.union(wanted, found))  # the oldest are left out first
         return Write(path, raw, token), raw
+
+    def _passed_on(self, beside: Beside) -> list[Envelope]:
+        """The signatures that a record came with, without those by keys that are revoked: they would help nobody."""
+        from cachekit.trust import sshsig
+        from cachekit.trust.envelope import MalformedError
+
+        def stands(signature: bytes) -> bool:
+            try:
+                return sshsig.parse(signature).key.fingerprint not in self._trust.table.revoked.keys
+            except MalformedError:
+                return False
+
+        return [one for one in envelopes_of(beside) if any(stands(signature.sig) for signature in one.signatures)]
 
     def _signs(self, beside: Beside) -> bool:
         return bool(self._trust.table.key) and beside.origin.how == "here"

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cachekit.errors import UsageError
 from cachekit.store.layout import LOCAL
 
 BYPASS = "bypass:"  # before a reason's name, among the figures
@@ -65,6 +66,7 @@ class _Run(Struct):
     verb: str = ""
     host: str = ""
     failed: bool = False
+    misused: bool = False  # it failed because of what was asked for
     ended: bool = False
 
     def key(self, event: Mapping[str, Any]) -> _Key:
@@ -89,6 +91,8 @@ def count(events: Iterable[Mapping[str, Any]]) -> Counted:
         counts = COUNTS.get(name) if isinstance(name, str) else None
         if counts is not None:
             counts(run, event)
+    if run.misused and not run.keys and not run.sums:
+        return Counted(run.verb, run.host, [])  # nothing ran
     main = next((key.recipe for key in run.keys.values() if key.recipe), "")
     cells: dict[tuple[str, str], dict[str, int | float]] = {}
 
@@ -130,8 +134,8 @@ def _run(run: _Run, event: Mapping[str, Any]) -> None:
     run.verb, run.host = _text(event.get("verb")), _text(event.get("host"))
 
 
-def _failed(run: _Run, _: Mapping[str, Any]) -> None:
-    run.failed = True
+def _failed(run: _Run, event: Mapping[str, Any]) -> None:
+    run.failed, run.misused = True, event.get("exit_code") == UsageError.exit_code
 
 
 def _end(run: _Run, _: Mapping[str, Any]) -> None:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from cachekit.files import is_digest
 from cachekit.store import staying, uses
 from cachekit.store.garbage import Garbage, garbage, origins, quarantined, record_of, size_of, unfinished
 from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
-from cachekit.store.index_rows import DIGEST
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
@@ -347,7 +347,7 @@ def scanned(layout: Layout, index: Index) -> Iterator[ScannedBlobs]:
             with os.scandir(folder) as items:
                 for item in items:
                     size = item.stat(follow_symlinks=False).st_size
-                    is_blob = item.name[:2] == folder.name and DIGEST.fullmatch(item.name)
+                    is_blob = item.name[:2] == folder.name and is_digest(item.name)
                     if is_blob and item.is_file(follow_symlinks=False):
                         found[item.name] = size
                     else:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
-DIGEST = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")
 
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`

@@ -98,7 +98,13 @@ class Origins:
             return UNKNOWN if path.exists() else MADE_HERE
         return note.of.get(record.digest, MADE_HERE)
 
-    def made(self, record: Record, before: Record | None, reused: Iterable[Record]) -> Beside:
+    def made(
+        self,
+        record: Record,
+        before: Record | None,
+        reused: Iterable[Record],
+        stayed: Iterable[tuple[Record, Beside]],
+    ) -> Beside:
         """What belongs beside a record that is made here.
 
         Args:
@@ -106,13 +112,12 @@ class Origins:
             before: The record of the key so far: what is the same keeps its origin, and what has files of it reuses
                 it.
             reused: Records of other keys whose files the compiler was given.
+            stayed: Records whose modules it found in its own folder; see `staying.reused`.
         """
         if before == record:
             return self.of(record)
-        from cachekit.store import staying
-
         found = [one for other in reused for one in self._chain(other)]
-        for other, beside in staying.reused(self._layout, record):
+        for other, beside in stayed:
             first, *others = self._chain(other, beside)
             own = other.key == record.key and first.how == "here"
             found += others if own else [first, *others]

@@ -11,7 +11,6 @@ from msgspec import Struct, structs
 from cachekit import files
 from cachekit.store import durable
 from cachekit.store.durable import store_error
-from cachekit.store.index_rows import DIGEST
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
 from cachekit.store.scratch import Scratch
@@ -37,7 +36,7 @@ def pinned(layout: Layout) -> dict[str, Pin]:
     with suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted(layout.pins.iterdir()):
             key = path.name.removesuffix(".json")
-            if path.suffix != ".json" or not DIGEST.fullmatch(key):
+            if path.suffix != ".json" or not files.is_digest(key):
                 continue
             found[key] = structs.replace(files.noted(path, Pin) or Pin(key), key=key)
     return found

@@ -13,7 +13,7 @@ from cachekit import files
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
 from cachekit.private import NotPrivateError, new_folder
-from cachekit.store import access, durable, uses
+from cachekit.store import access, durable, staying, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.in_use import InUse
 from cachekit.store.index import Index
@@ -127,8 +127,9 @@ class Store:
         return index
 
     def by_prefix(self, digits: str) -> list[IndexRow]:
-        """The records that can be used and whose keys begin so."""
-        return self._ask(lambda index: [row for row in index.by_prefix(digits.lower()) if row.usable])
+        """The records whose keys begin so: those that can be used, else those with a flaw."""
+        rows = self._ask(lambda index: index.by_prefix(digits.lower()))
+        return [row for row in rows if row.usable] or [row for row in rows if row.flaw]
 
     def records(self, where: Callable[[IndexRow], bool] = lambda _: True) -> Iterator[Record]:
         """The records of `rows`; their blobs are not checked."""
@@ -363,7 +364,8 @@ class Store:
             if reason:
                 raise self._quarantine.refuse(file, reason)
         before = self._compare(record)
-        beside = self.origins.made(record, before, reused) if beside is None else beside
+        if beside is None:
+            beside = self.origins.made(record, before, reused, staying.reused(self.layout, record))
         if note := self.origins.note(record, beside, before):
             self._write(note, self.layout.origin(record.place))
         self._write(encode(record), self.layout.record(record.place))

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit import redact
-from cachekit.config_trust import Mode, TrustTable
+from cachekit.config_trust import YOU, Mode, TrustTable
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin
 from cachekit.store.record import Record
@@ -27,7 +27,6 @@ from cachekit.trust.signer import holds, key_of
 from cachekit.trust.statement import CHECKS, PAYLOAD_TYPE, StatedReuse, Statement, is_about, moment, read_statement
 from cachekit.values import by_value
 
-YOU = "you"  # what the user's own key is called, where the settings do not name it
 NOBODY = "signed by nobody you trust"
 UNSIGNED = "not signed"
 _SKEW = timedelta(days=1)  # how wrong a signer's clock may be

@@ -69,9 +69,15 @@ def signer_of(setting: str) -> Signer:
         setting: The path of a private key; of its public half, where an agent has the private one; or the private key.
 
     Raises:
-        UsageError: There is no such key, it is of a kind that is not taken, or nothing here can sign with it.
+        UsageError: There is no such key, it is of a kind that is not taken, or others may read it.
     """
-    return _Keyed(key_of(setting), setting)
+    key, path = key_of(setting), _path(setting)
+    try:
+        if path is not None:
+            _guarded(path)
+    except OSError as error:
+        raise _refused(setting, cause_of(error), f"chmod 600 {path}") from error
+    return _Keyed(key, setting)
 
 
 def key_of(setting: str) -> PublicKey:
@@ -80,15 +86,15 @@ def key_of(setting: str) -> PublicKey:
     Raises:
         UsageError: There is no such key, or it is of a kind that is not taken.
     """
-    path = _path(setting)
     try:
+        path = _path(setting)
         text = setting if path is None else files.read(path, LARGEST_FILE).decode("ascii")
         if "PRIVATE KEY-----" not in text:
             return public_key(text)
         found = _inside(text)
         if found is None and path is not None:  # an old format, which hides it
             found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
@@ -117,8 +123,7 @@ def make_key(path: Path, comment: str) -> None:
             _make_by_cryptography(path, comment, useless)
             return
         if done is None or done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines() if done else []
-            raise _unmade(path, said[-1] if said else "ssh-keygen failed without a message")
+            raise _unmade(path, _last_words(done))
     except OSError as error:
         raise _unmade(path, cause_of(error)) from error
 
@@ -183,15 +188,14 @@ def _sign_by_ssh_keygen(key: PublicKey, setting: str, message: bytes) -> bytes:
         place = str(path) if path is not None else shown[0]
         done = _run(["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE], message, handles)
     if done is None:
-        raise _refused(setting, f"ssh-keygen did not answer in {_SECONDS:.0f} s", "unlock it")
+        raise _refused(setting, _last_words(done), "unlock it")
     try:
         blob = sshsig.dearmor(done.stdout.decode("ascii", "replace"))
         parsed = sshsig.parse(blob)
     except MalformedError as error:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise _refused(
             setting,
-            f"ssh-keygen: {said[-1]}" if done.returncode and said else str(error),
+            _last_words(done) if done.returncode else str(error),
             "load it into the agent with `ssh-add`, and try `ssh-keygen -Y sign` by hand",
         ) from error
     if parsed.key != key:
@@ -244,10 +248,9 @@ def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool:
         command = ["-Y", "verify", "-f", known, "-I", "signer", "-n", sshsig.NAMESPACE, "-s", signature]
         done = _run(command, message, handles)
     if done is None:
-        raise _UselessError(f"ssh-keygen did not answer in {_SECONDS:.0f} s", INSTALL)
+        raise _UselessError(_last_words(done), INSTALL)
     if done.returncode and _DOES_NOT_HOLD not in done.stdout:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise _UselessError(f"ssh-keygen: {said[-1] if said else f'exit code {done.returncode}'}", INSTALL)
+        raise _UselessError(_last_words(done), INSTALL)
     return done.returncode == 0
 
 
@@ -302,8 +305,16 @@ def _run(command: list[str], message: bytes, handles: tuple[int, ...]) -> subpro
     if done.returncode and _NO_SUCH_OPTION in done.stderr:
         raise _UselessError("ssh-keygen is older than OpenSSH 8.1", INSTALL)
     if done.returncode and _NO_USER in done.stderr:
-        raise _UselessError(f"ssh-keygen: {done.stderr.decode('utf-8', 'replace').strip()}", _NAME)
+        raise _UselessError(_last_words(done), _NAME)
     return done
+
+
+def _last_words(done: subprocess.CompletedProcess[bytes] | None) -> str:
+    """How ssh-keygen failed: the last line that it printed, which says why."""
+    if done is None:
+        return f"ssh-keygen did not answer in {_SECONDS:.0f} s"
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return f"ssh-keygen: {said[-1] if said else f'exit code {done.returncode}'}"
 
 
 @contextmanager
@@ -334,17 +345,22 @@ def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
 
 def _path(setting: str) -> Path | None:
     """Where the key lies; None where the setting is the key."""
-    return None if is_inline(setting) else Path(os.path.expandvars(setting)).expanduser().absolute()
+    return None if is_inline(setting) else files.named(setting)
 
 
 def _private(path: Path) -> bytes:
-    """A private key, which others may not read; ssh-keygen asks the same."""
+    text = _guarded(path)
+    if b"PRIVATE KEY-----" not in text:
+        raise ValueError("this is a public key, whose private one an agent has")
+    return text
+
+
+def _guarded(path: Path) -> bytes:
+    """What the file of a key says: others may not read a private one, and ssh-keygen asks the same."""
     with files.opened(path) as source:
         mode = os.fstat(source.fileno()).st_mode
         text = source.read(LARGEST_FILE)
-        if b"PRIVATE KEY-----" not in text:
-            raise ValueError("this is a public key, whose private one an agent has")
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
         return text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.errors import UnknownNameError, UntrustedError, UsageError
+from cachekit.errors import IntegrityError, UnknownNameError, UntrustedError, UsageError
 from cachekit.key.canonical import FEWEST_DIGITS
 from cachekit.recipe import zoo
 
@@ -114,6 +114,7 @@ def find(store: Store, beginning: str) -> Record:
     Raises:
         UnknownNameError: None does, or several do.
         UntrustedError: It is there, and the settings do not let it be used.
+        IntegrityError: It is there, and damaged.
     """
     row = row_of(store.by_prefix(beginning), beginning)
     record = store.read(row.place)
@@ -121,10 +122,12 @@ def find(store: Store, beginning: str) -> Record:
         from cachekit.remotes.judging import HINT
 
         raise UntrustedError(f"the store's record {row.key[:12]} is not used", cause=f"it is {reason}", hint=HINT)
-    if record is None:
-        raise UnknownNameError(
-            f"no record begins with {beginning!r}", cause="it is damaged, or was removed a moment ago"
+    if record is None and (flaw := store.flaw(row.key)):
+        raise IntegrityError(
+            f"the store's record {row.key[:12]} cannot be used", cause=flaw, hint="warm its recipe again, or pull it"
         )
+    if record is None:
+        raise UnknownNameError(f"no record begins with {beginning!r}", cause="it was removed a moment ago")
     return record
 
 

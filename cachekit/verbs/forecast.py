@@ -78,8 +78,8 @@ class Forecast(Answer, frozen=True):
     plans: tuple[Row, ...]
     totals: Totals
 
-    def error(self) -> CachekitError | None:
-        """One error for what could not be planned, with the first one's code."""
+    def unplanned(self) -> CachekitError | None:
+        """One error for what could not be planned, with the first one's code; None where all could."""
         return together([(row.name, row.error) for row in self.plans if row.error], len(self.plans), "planned")
 
     def miss(self) -> MissError | UntrustedError | None:

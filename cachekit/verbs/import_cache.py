@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
@@ -95,16 +96,17 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
             signatures there; or they revoke what lies there.
     """
     trust = session.remotes.trust
-    said = asked_of_folder(folder, session.config)
-    mode = structs.replace(trust, said={str(folder): said} if said else {}).mode(str(folder))
-    journal, source = session.journal, Source(folder, mode, trust.signs)
-    tell = lambda event: journal.show(**event)  # noqa: E731
+    source = CacheSource(folder, trust.asks(asked_of_folder(folder, session.config)), trust.signs)
+
+    def tell(event: dict[str, Any]) -> None:
+        session.journal.show(**event)
+
     imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, source=source)
-    journal.emit("import.end", **imported.as_dict())
+    session.journal.emit("import.end", **imported.as_dict())
     return imported
 
 
-class Source:
+class CacheSource:
     """A compiler's own cache, whose files no record names: whose each is, is asked of the very file that is read.
 
     Args:
@@ -156,7 +158,7 @@ def import_cache(
     *,
     dry_run: bool = False,
     tell: Sink = lambda _: None,
-    source: Source | None = None,
+    source: CacheSource | None = None,
 ) -> Imported:
     """Take the finished units of a compiler's own cache into the store.
 
@@ -178,7 +180,7 @@ def import_cache(
     """
     # A path that ends in `.` or `..` would hide that it is a compiler's own folder.
     named, folder = folder, folder.resolve()
-    source = source or Source(folder, "all")
+    source = source or CacheSource(folder, "all")
     adapter, cache = _found(folder)
     source.judge(standing(named))
     scanned = cache.scan(folder, known_units(store, adapter, cache), tell)
@@ -222,7 +224,7 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
 
 
 def _take(
-    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, source: Source, dry_run: bool
+    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, source: CacheSource, dry_run: bool
 ) -> tuple[Taken, str, int]:
     """What was taken of a group, the key of its record, and bytes."""
     with nullcontext(None) if dry_run else store.workspace() as workspace:

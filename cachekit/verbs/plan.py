@@ -42,6 +42,7 @@ class Plan(Struct, frozen=True):
         looked: How far each remote was searched for the nearest record.
         search_seconds: What that took.
         untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
+        unasked: On a miss, the remotes that were not asked because no connection may be opened.
     """
 
     prepared: Prepared
@@ -55,6 +56,7 @@ class Plan(Struct, frozen=True):
     looked: tuple[Looked, ...] = ()
     search_seconds: float = 0.0
     untrusted: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
 
     __hash__ = by_value
 
@@ -196,6 +198,7 @@ def _miss(
         looked=found.looked,
         search_seconds=found.seconds,
         untrusted=(*here, *(remotes.untrusted(place.key) if remotes else ())),
+        unasked=tuple(remotes.offline) if remotes is not None else (),
     )
 
 

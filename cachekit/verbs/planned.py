@@ -83,6 +83,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong. On a hit: the
             record is a command's that failed, and is restored, but more may compile.
         untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
+        unasked: On a miss, the remotes that were not asked because no connection may be opened.
     """
 
     recipe: str
@@ -112,6 +113,7 @@ class Planned(Answer, frozen=True, kw_only=True):
     reuse: ReusedRecord | None = None
     flaw: str = ""
     untrusted: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
     ingredients: Ingredients = Ingredients({})
 
     @property
@@ -187,6 +189,7 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         reuse=_reuse(plan.reuse) if plan.reuse else None,
         flaw=plan.flaw,
         untrusted=plan.untrusted,
+        unasked=plan.unasked,
         ingredients=prepared.ingredients,
     )
 

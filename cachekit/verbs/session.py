@@ -271,7 +271,8 @@ def open_session(
             except BaseException as error:
                 if isinstance(error, CompilerUnavailableError):
                     bypass(journal, "compiler-not-keyed", error.message)
-                journal.emit("run.failed", error=type(error).__name__, message=str(error))
+                code = error.exit_code if isinstance(error, CachekitError) else 1
+                journal.emit("run.failed", error=type(error).__name__, message=str(error), exit_code=code)
                 raise
             finally:
                 journal.close()

@@ -1,10 +1,11 @@
-"""Whose records are used, in the settings: make a signing key, name signers, and revoke."""
+"""Whose records are used, in the settings: make a signing key, and name signers. What is revoked: see `revoke`."""
 
 from __future__ import annotations
 
 import re
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,9 @@ from cachekit.errors import UsageError
 from cachekit.process import user_name
 from cachekit.text import cause_of
 from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
-from cachekit.trust.policy import YOU, policy_of
-from cachekit.trust.signer import key_of, make_key
+from cachekit.trust.policy import policy_of
+from cachekit.trust.signer import key_of, make_key, signer_of
 from cachekit.values import Answer
-from cachekit.verbs.entry import find, is_key
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -39,6 +39,8 @@ class SigningKey(Answer, frozen=True):
         dry_run: Nothing was written.
         former: What the settings call the key that signed before, which they go on to believe; empty where none did.
         hidden_by: The variable whose key signs in place of this one, as long as it is set; empty where none is.
+        lost: Where the key lay that signed before, of which not even the public half can be read: what it signed on
+            other machines is no longer used.
     """
 
     key: str
@@ -49,6 +51,7 @@ class SigningKey(Answer, frozen=True):
     dry_run: bool = False
     former: str = ""
     hidden_by: str = ""
+    lost: str = ""
 
 
 class NamedSigner(Struct, frozen=True):
@@ -130,7 +133,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     Raises:
         UsageError: The key cannot be used or made, or is revoked, or the settings cannot be written.
     """
-    file = _user_file()
+    file = user_file()
     text = config_files.text_of(file)
     own = _own_table(file, text)
     hidden_by = config_trust.KEY if config.trust.key != own.key else ""
@@ -140,27 +143,47 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
-    path = Path(key or own.key or file.parent / KEY_FILE).expanduser()
+    path = _key_path(key or own.key or str(file.parent / KEY_FILE))
+    before, lost = _former(own)
     new = not path.exists()
     if new and key:
-        raise UsageError(f"there is no key file {path}", hint="correct --key, or leave it out: then a new key is made")
+        raise UsageError(f"there is no key file {key}", hint="correct --key, or leave it out: then a new key is made")
     said = {"key": str(path.absolute())}
     text = config_files.edited(text, file, ("trust",), said, f'[trust] with key = "{path.absolute()}"')
     if dry_run and new:
         return SigningKey(str(path), "", "", file, made=True, dry_run=True)
     if new:
         make_key(path, f"{user_name()}@{socket.gethostname()}")
-    public = key_of(str(path))
+    public = signer_of(str(path)).key
     config.trust.check_signs(public.fingerprint)
     former = ""
-    before = _former(own)
-    if before and before != public and before.fingerprint not in config.trust.revoked.keys:
-        former = f"{YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
+    known = [one.key for one in own.signers.values()]  # other projects do not see what this one names
+    if (
+        before
+        and before != public
+        and before.fingerprint not in config.trust.revoked.keys
+        and not any(config_trust.same_key(one, before.line) for one in known)
+    ):
+        former = f"{config_trust.YOU}-{re.sub('[^A-Za-z0-9]', '', before.fingerprint)[6:14]}"
         wanted = f'[trust.signers.{former}] with key = "{before.line}"'
         text = config_files.edited(text, file, ("trust", "signers", former), {"key": before.line}, wanted)
     if not dry_run:
         config_files.write(file, text)
-    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by)
+    return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by, lost)
+
+
+def _key_path(said: str) -> Path:
+    """Where a key lies that a command or the settings name.
+
+    Raises:
+        UsageError: They name it by what is not set, or nobody's home.
+    """
+    try:
+        return files.named(said)
+    except (ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"the signing key {said} cannot be found", cause=str(error), hint="name it by its path: --key FILE"
+        ) from error
 
 
 def _own_table(file: Path, text: str) -> config_trust.TrustTable:
@@ -169,18 +192,14 @@ def _own_table(file: Path, text: str) -> config_trust.TrustTable:
     return config_trust.read(config_trust.anchored(table, file))
 
 
-def _former(own: config_trust.TrustTable) -> PublicKey | None:
-    """The key that the user's own settings let sign so far, unless they name it as a signer; None where there is none.
-
-    Args:
-        own: Of the user's own settings: other projects do not see what this one names.
-    """
-    try:
-        found = key_of(own.key) if own.key else None
-        named = [public_key(one.key) for one in own.signers.values()]
-    except (UsageError, ValueError):
-        return None
-    return None if found in named else found
+def _former(own: config_trust.TrustTable) -> tuple[PublicKey | None, str]:
+    """The key that the user's own settings let sign so far, if any; or where it lay, if neither half can be read."""
+    if not own.key:
+        return None, ""
+    for half in (own.key, f"{own.key}.pub"):
+        with suppress(UsageError):
+            return key_of(half), ""
+    return None, own.key
 
 
 def add(
@@ -203,17 +222,17 @@ def add(
     values = {"key": public.line, "valid_after": valid_after, "valid_before": valid_before}
     values = {field: said for field, said in values.items() if said}
     wanted = f'[trust.signers.{name}] with key = "{public.line}"'
-    text, there = _text(file, wanted)
+    text, there = text_to_edit(file, wanted)
     table = there.get("trust", {})
     known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
-    if isinstance(known, dict) and known.get("key", "").split()[:2] != public.line.split()[:2]:
+    if isinstance(known, dict) and not config_trust.same_key(known.get("key", ""), public.line):
         raise UsageError(
             f"{file} already has another key for {name}",
             cause=f"a new key is a new signer: what {name} signed with the old one stays valid until it is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
-    _check(file, made)
+    check(file, made)
     if not dry_run:
         config_files.write(file, made)
     return ChangedTrust((file,), (f"{name}: {public.fingerprint}",), dry_run=dry_run)
@@ -256,96 +275,12 @@ def modes(session: Session) -> list[AskedOf]:
     return [AskedOf(name, remotes.trust.mode(name), one.untold) for name, one in found.items()]
 
 
-def revoke(
-    session: Session, what: Sequence[str], folder: Path, *, before: str = "", dry_run: bool = False
-) -> ChangedTrust:
-    """Write down what is no longer believed: for this user, whatever the project, and for those who share the project.
-
-    Args:
-        session: Its settings name the signers, and its store the records.
-        what: Fingerprints of keys, names of signers, digests of records, or keys of records of the store.
-        folder: Of the project. Its settings are written beside the user's own where there are some; what cannot be
-            written there is told, and no error.
-        before: A date: nothing that was made or signed before it is used.
-        dry_run: Write nothing.
+def user_file() -> Path:
+    """The user's own settings file, which need not be there yet.
 
     Raises:
-        UsageError: One is nothing of these, or the user's own settings cannot be written.
-        UnknownNameError: No record has a key that begins so, or several have.
+        UsageError: This user has no home.
     """
-    if not what and not before:
-        raise UsageError(
-            "nothing to revoke was named",
-            hint="cachekit trust revoke NAME (`cachekit trust ls` has the names), or --before 2026-11-01",
-        )
-    keys, records = [], []
-    names: dict[str, str] = {}
-    signers = session.config.trust.signers
-    for one in what:
-        signer = signers.get(one)
-        if signer is not None:
-            policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
-            keys.append(public_key(signer.key).fingerprint)
-            names[keys[-1]] = f" ({one})"
-        elif config_trust.is_fingerprint(one):
-            keys.append(one)
-        elif config_trust.is_digest(one) and not session.store.by_prefix(one):
-            records.append(one)
-        elif not is_key(one) and not one.startswith("SHA256:"):
-            others = "a key's fingerprint, a record's digest, or a record of the store by its key"
-            raise UsageError(
-                f"there is no signer named {one!r}",
-                cause=f"the settings name {', '.join(signers) or 'no signers'}",
-                hint=f"name one of these, {others}" if signers else f"name {others}",
-            )
-        elif one.startswith("SHA256:"):
-            raise UsageError(
-                f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`"
-            )
-        else:
-            records.append(find(session.store, one).digest)
-    own = _user_file()
-    made = _revoking(own, keys, records, before)
-    if not dry_run:
-        config_files.write(own, made)
-    changed, left = [own], ""
-    if config_files.project_file(folder):
-        project = settings_file(folder, user=False)
-        try:
-            made = _revoking(project, keys, records, before)
-            if not dry_run:
-                config_files.write(project, made)
-            changed.append(project)
-        except UsageError as error:
-            left = "; ".join(filter(None, (error.message, error.cause, error.hint)))
-    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
-    said += [f"all before {before}"] if before else []
-    return ChangedTrust(tuple(changed), tuple(said), left, dry_run)
-
-
-def _revoking(file: Path, keys: Sequence[str], records: Sequence[str], before: str) -> str:
-    """The text of a settings file that revokes these as well; of two dates the later one stays.
-
-    Raises:
-        UsageError: It cannot be read or added to.
-    """
-    asked = {"keys": list(keys), "records": list(records), "before": before}
-    wanted = "[trust.revoked] with " + ", ".join(f"{field} = {value!r}" for field, value in asked.items() if value)
-    text, there = _text(file, wanted)
-    trust = there.get("trust", {})
-    gone = trust.get("revoked", {}) if isinstance(trust, dict) else {}
-    values: dict[str, config_files.Value] = {}
-    for field, new in (("keys", keys), ("records", records)):
-        if new:
-            values[field] = list(dict.fromkeys([*gone.get(field, []), *new]))
-    if before and not config_trust.is_later(gone.get("before"), before):
-        values["before"] = before
-    made = config_files.edited(text, file, ("trust", "revoked"), values, wanted) if values else text
-    _check(file, made)
-    return made
-
-
-def _user_file() -> Path:
     file = config_files.user_file()
     if file is None:
         raise UsageError("there is no folder for this user's settings", hint="set HOME, or XDG_CONFIG_HOME")
@@ -359,19 +294,20 @@ def settings_file(folder: Path, *, user: bool) -> Path:
         UsageError: This user has no home.
     """
     if user:
-        return _user_file()
+        return user_file()
     project = config_files.project_file(folder)
     return project[0] if project and project[0].name == "cachekit.toml" else folder / "cachekit.toml"
 
 
-def _text(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
+def text_to_edit(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
+    """The text of a settings file that is to be added to, and what it says; see `config_files.editable`."""
     if file == config_files.user_file():
         text = config_files.text_of(file)
         return text, config_files.parse(text, file)
     return config_files.editable(file, wanted)
 
 
-def _check(file: Path, text: str) -> None:
+def check(file: Path, text: str) -> None:
     """See that a file's text is good before it is written: no file is left that no run can read.
 
     Raises:
@@ -380,6 +316,10 @@ def _check(file: Path, text: str) -> None:
     try:
         table = config_files.parse(text, file).get("trust", {})
         config_trust.read(config_trust.anchored(table, file))
+        if file != (own := user_file()):
+            config_trust.check_project(table, file)
+            mine = config_files.parse(config_files.text_of(own), own).get("trust", {})
+            config_trust.merged(mine, table)
     except ValueError as error:
         raise UsageError(
             f"nothing was written to {file}", cause=str(error), hint="correct the command, or the file if it says so"

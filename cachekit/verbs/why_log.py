@@ -43,10 +43,10 @@ def why_log(path: Path) -> LogWhy:
         raise UsageError(
             f"{path} cannot be read",
             cause=cause_of(error),
-            hint="save the output as a file: COMMAND 2>&1 | tee run.log",
+            hint=SAVE,
         ) from error
     raise UsageError(
         f"{path} says nothing about a compile",
-        cause="no line is one of Neuron's: of its cache, neuron_parallel_compile or the compiler",
-        hint=f"{SAVE}; or give the compiler's own log-neuron-cc.txt",
+        cause="no line is one of a compiler's, or of its cache's, that cachekit reads",
+        hint=f"{SAVE}; or give the compiler's own log",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,6 @@ from cachekit.store.record import DamagedRecordError, Record, decode
 from cachekit.values import Answer
 from cachekit.verbs.stats import LAST, one_run
 
-KEY = re.compile("[0-9a-f]{64}")
 VERBS = frozenset({"warm", "train", "run"})
 # Told by `train` and by `run` where something compiled although a record was restored.
 COMPILED = frozenset({"train.compiled", "command.compiled"})
@@ -154,7 +152,7 @@ def _read(path: Path, verbs: frozenset[str] | None = VERBS) -> list[Event]:
 
 def _record(store: Store, key: str) -> Record | None:
     """A key's record as it is now, wherever it lies; its files are not checked."""
-    for path in store.layout.records.glob(f"*/*/{key}.json") if KEY.fullmatch(key) else ():
+    for path in store.layout.records.glob(f"*/*/{key}.json") if files.is_digest(key) else ():
         with suppress(OSError, DamagedRecordError):
             return decode(files.read(path))
     return None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_session import DRIVER, RECIPE, Answer, environment
 from tests.support.hubserver import HubServer
+from tests.support.processes import run_python
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +51,9 @@ class Member:
             if largest is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
 
-        run = subprocess.run(
-            [sys.executable, "-c", DRIVER, str(self.worker), *arguments], cwd=self.work, preexec_fn=limit,
-            env=environment(**self.variables), capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+        variables = environment(**self.variables)
+        words = ("-c", DRIVER, self.worker, *arguments)
+        run = run_python(*words, folder=self.work, environment=variables, code=code, preexec_fn=limit)
         return Answer(run.returncode, run.stdout, run.stderr)
 
 

@@ -132,7 +132,7 @@ BAD_INPUT = {
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
     "a verb of the store": ("ls", 2, "usage", "'ls'", "", "cachekit store ls"),
     "a verb of the last edition": ("env", 2, "usage", "'env'", "", "cachekit doctor"),
-    "neither a recipe nor a key": ("store rm zzz", 2, "unknown-name", "there is no recipe named 'zzz'", "of a key", "zoo"),
+    "neither a recipe nor a key": ("store rm zzz", 2, "unknown-name", "no recipe named 'zzz'", "of a key", "zoo"),
     "no program, predicted": ("run --dry-run -- nosuchcmd", 2, "usage", "nosuchcmd was not found", "PATH", "run --"),
     "a bundle from a pipe": (
         "store import pipe.csv --dry-run", 2, "usage", "pipe.csv cannot be read", "not a regular file", "standard",
@@ -143,7 +143,7 @@ BAD_INPUT = {
     "no run": ("why --run nope", 2, "unknown-name", "there is no run named 'nope'", "", "last"),
     "no log": ("why --log nowhere.log", 2, "usage", "nowhere.log cannot be read", "No such file", "tee run.log"),
     "a pipe as a log": ("why --log pipe.csv", 2, "usage", "pipe.csv cannot be read", "", "tee run.log"),
-    "a log of something else": ("why --log header.csv", 2, "usage", "header.csv says nothing", "no line", "tee run.log"),
+    "a log of something else": ("why --log header.csv", 2, "usage", "csv says nothing", "no line", "tee run.log"),
     "two of why": ("why --log header.csv --run last", 2, "usage", "--run and --log were both given", "", "leave one"),
     "no last run": ("why --run last", 2, "unknown-name", "no run of warm, train or run", "", "cachekit warm"),
     "no remote": ("hub ls", 2, "usage", "no remote is configured", "", "cachekit hub use"),

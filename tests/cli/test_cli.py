@@ -11,6 +11,7 @@ import cachekit
 from cachekit.cli import verbs
 from cachekit.errors import EXIT_CODES, CachekitError, every_error
 from cachekit.recipe import zoo
+from cachekit.store.layout import Layout
 from tests.support.cli_session import (
     RECIPE,
     golden,
@@ -157,6 +158,15 @@ def test_show_of_a_damaged_record(command, home):
     assert answer.err.startswith(f"warning: {blob} is damaged")
 
 
+def test_show_of_a_record_whose_document_is_damaged(command, home):
+    path = Layout(home).record(publish_record(home, small_record()).place)
+    path.write_bytes(b"{")
+    code, message, cause, hint = the_error(command("store", "show", path.stem[:8], code=5), before=1)
+    assert (code, message) == ("damaged", f"the store's record {path.stem[:12]} cannot be used")
+    assert "its record is damaged" in cause
+    assert "warm" in hint
+
+
 def test_config(command, work, monkeypatch):
     (work / "cachekit.toml").write_text("keep_logs = 7\n")
     monkeypatch.setenv("CACHEKIT_WAIT_SECONDS", "60")
@@ -203,7 +213,8 @@ def small_zoo(tmp_path, monkeypatch):
         "trn2.3xlarge: {accelerator: trainium2, chips: 1, cores: 4, device_memory_gib: 96, source: here}\n"
     )
     (root / "registry" / "toolchains.yaml").write_text(
-        "neuron-2.31: {compiler: neuron, released: 2026-07, targets: [trn1, trn2], source: here,"
+        "neuron-2.31: {compiler: neuron, released: 2026-07, targets: [trn1, trn2], source: here, trains: seen,"
+        " evidence: here,"
         " packages: {neuronx-cc: 2.26.6360.0+6f180f47, torch-neuronx: 2.9.0.2.15.32035}}\n"
     )
     monkeypatch.setattr(zoo, "_root", lambda: root)

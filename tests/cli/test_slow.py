@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_session import Answer, the_error
-from tests.support.processes import until
+from tests.support.processes import run_cachekit, until
 
 pytestmark = pytest.mark.slow
 DEADLINE = 180.0  # seconds until what should have happened counts as never happening
@@ -61,14 +61,7 @@ class Machine:
         }
 
     def __call__(self, *arguments: str, **changes: str) -> Answer:
-        run = subprocess.run(
-            [sys.executable, "-m", "cachekit", *arguments],
-            cwd=self.work,
-            env={**self.environment, **changes},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = run_cachekit(*arguments, folder=self.work, environment={**self.environment, **changes}, code=None)
         return Answer(run.returncode, run.stdout, run.stderr)
 
     def start(self, *arguments: str) -> subprocess.Popen:

@@ -107,6 +107,63 @@ def test_a_project_that_names_the_key_before_does_not_keep_it_from_other_project
     assert public_key(signer["key"]) == public_key(line(0))
 
 
+@pytest.mark.feature("T1")
+@pytest.mark.parametrize("words", [("--key", "new"), ()])
+def test_the_key_before_is_believed_where_its_public_half_is_left(command, work, own_settings, words):
+    mine = key_file(work, 1, "mine")
+    key_file(work, 2, "new")
+    command("trust", "init", "--key", mine)
+    mine.unlink()
+    before = Path(f"{mine}.pub").read_text()
+    former = command("trust", "init", *words, "--format", "json").json["former"]
+    signer = config_files.read_toml(own_settings)["trust"]["signers"][former]
+    assert public_key(signer["key"]) == public_key(before)
+
+
+def test_a_key_before_that_cannot_be_read_is_told(command, work):
+    mine = key_file(work, 1, "mine")
+    command("trust", "init", "--key", mine)
+    mine.unlink()
+    Path(f"{mine}.pub").unlink()
+    told = " ".join(command("trust", "init", "--key", key_file(work, 2, "new")).out.split())
+    assert f"{mine} signed, and is gone: what it signed elsewhere is used no longer" in told
+
+
+@pytest.mark.parametrize("said", ["$MINE/id", "~/id", "${MINE}/id"])
+def test_the_settings_name_a_key_as_they_name_folders(command, work, own_settings, monkeypatch, said):
+    """What signs is what `trust init` finds: it makes no other one."""
+    monkeypatch.setenv("MINE", str(work))
+    monkeypatch.setenv("HOME", str(work))
+    key = key_file(work, 1)
+    own_settings.parent.mkdir(parents=True)
+    own_settings.write_text(f'[trust]\nkey = "{said}"\n')
+    made = command("trust", "init", "--format", "json").json
+    assert (made["made"], made["key"], made["former"]) == (False, str(key), "")
+    assert command("trust", "ls", "--format", "json").json["key"] == made["fingerprint"]
+
+
+def test_no_key_is_made_where_a_variable_is_not_set(command, work, own_settings, monkeypatch):
+    monkeypatch.delenv("NOWHERE", raising=False)
+    own_settings.parent.mkdir(parents=True)
+    own_settings.write_text('[trust]\nkey = "$NOWHERE/id"\n')
+    assert the_error(command("trust", "init", code=2))[1] == "the signing key $NOWHERE/id cannot be found"
+    assert not list(work.rglob("id*"))
+
+
+def test_a_key_that_others_may_read_is_not_taken(command, work, own_settings):
+    """ssh-keygen takes none: the next push would fail."""
+    key = key_file(work, 1)
+    key.chmod(0o644)
+    refused = the_error(command("trust", "init", "--key", key, code=2))
+    assert refused[1:] == (
+        f"the signing key {key} cannot sign",
+        "others can read it (mode 644)",
+        f"chmod 600 {key}",
+    )
+    assert not own_settings.exists()
+    assert command("trust", "init", "--key", f"{key}.pub").out, "an agent may have it"
+
+
 @pytest.mark.feature("T5")
 def test_a_revoked_key_signs_nothing_more(command, market, home, work, own_settings):
     """Whoever signs again without a word with a key that leaked signs what nobody uses."""
@@ -126,6 +183,21 @@ def test_a_revoked_key_signs_nothing_more(command, market, home, work, own_setti
     assert not command("trust", "init", "--key", new, "--format", "json").json["former"], "it is revoked"
     command("push")
     assert command("trust", "check", "--format", "quiet").out.split() == [record.key]
+
+
+@pytest.mark.feature("T5")
+def test_signatures_by_a_revoked_key_go_to_nobody(command, market, home, work, own_settings):
+    """What is sent counts as signed, and nobody would use it."""
+    record = publish(home)
+    command("trust", "init", "--key", key_file(work, 1))
+    command("trust", "sign", record.key[:8])
+    command("trust", "revoke", public_key(line(1)).fingerprint)
+    own_settings.write_text(own_settings.read_text().replace("key =", "# key ="))
+    (answer,) = command("push", "--format", "json").json["pushed"]
+    assert (len(answer["records"]), answer["signatures"]) == (1, [])
+    command("trust", "init", "--key", key_file(work, 2, "new"))
+    (answer,) = command("push", "--format", "json").json["pushed"]
+    assert len(answer["signatures"]) == 1
 
 
 @pytest.mark.feature("T1")
@@ -303,6 +375,15 @@ def test_a_signers_line_that_is_no_key_is_named(command, work, words):
     code, message, _, hint = the_error(command("trust", *words.split(), code=2))
     assert (code, message) == ("usage", "[trust.signers.bob]: its key cannot be used")
     assert "cachekit trust add bob" in hint
+
+
+@pytest.mark.parametrize("name", ["alice", "you"])
+def test_a_name_that_stands_for_another_key_is_not_written(command, work, name):
+    """No run could read the settings then."""
+    command("trust", "add", "alice", KEY.strip("'"), "--user")
+    assert the_error(command("trust", "add", name, line(2), code=2))
+    assert not (work / "cachekit.toml").exists()
+    command("trust", "ls")
 
 
 def test_another_key_of_a_name_is_refused(command, work):

@@ -142,7 +142,7 @@ def test_an_instance_in_full(command):
     found = command("zoo", "show", "trn1.2xlarge", "-f", "json").json
     assert (found["kind"], found["cores"], found["price"]["per_hour"]) == ("instance", 2, 1.34)
     assert "bert" in found["recipes"]
-    assert "1.34 USD (us-east-1, 2023-06-06), on demand" in command("zoo", "show", "trn1.2xlarge").out
+    assert "$1.34 (us-east-1, 2023-06-06), on demand" in command("zoo", "show", "trn1.2xlarge").out
 
 
 def test_a_toolchain_in_full(command):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cachekit.errors import DataError
-from cachekit.training import tasks
 from tests.training.jobs import ready
 from tests.training.task_jobs import rows_job
 
@@ -58,6 +57,8 @@ def test_texts_that_are_cut_are_told(tmp_path, task):
     ],
 )
 def test_texts_that_are_all_empty_name_the_field(tmp_path, task, rows, field):
+    from cachekit.training import tasks
+
     with pytest.raises(DataError, match="of the train data is empty") as refused:
         tasks.select(task).rows(job(tmp_path, task, rows), print)
     assert f"data.{field}" in refused.value.hint

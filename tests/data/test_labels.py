@@ -11,8 +11,6 @@ from msgspec import structs
 
 from cachekit.errors import DataError
 from cachekit.recipe.schema import Data
-from cachekit.training.tasks import select
-from cachekit.training.tasks.labels import numbering
 from tests.training.test_training_model import job
 
 pytestmark = pytest.mark.versions
@@ -22,6 +20,8 @@ STARS = ["1", "2", "3", "4", "5"]
 
 def load(folder, labels, tell):
     """The rows of a folder, as the worker reads them for text classification."""
+    from cachekit.training.tasks import select
+
     wanted = structs.replace(job(), labels=tuple(labels))
     recipe = structs.replace(wanted.recipe, data=Data(path=str(folder)))
     return select(recipe.task).rows(structs.replace(wanted, recipe=recipe), tell)
@@ -84,6 +84,8 @@ def test_an_unknown_label(classes, stranger):
 @given(st.lists(st.sampled_from(["0", "1", "2", "3", "x"]), min_size=1), st.permutations(["0", "1", "2", "3", "x"]))
 def test_each_class_has_one_label(values, names):
     """Whatever the names are: two labels are never one class, and one label never two."""
+    from cachekit.training.tasks.labels import numbering
+
     labels = names[:4]
     try:
         number_of = numbering(labels, {"train": [(f"row {i}", value) for i, value in enumerate(values)]}, str)

@@ -250,6 +250,7 @@ def test_the_metaflow_configuration():
     assert (recipe.training.num_train_epochs, recipe.training.per_device_train_batch_size) == (1, 2)
     assert recipe.data.labels == ("sadness", "joy", "love", "anger", "fear", "surprise")
     assert "s3_prefix" in whats(found)
+    assert "model_store.s3_checkpoints_key checkpoints" in whats(found), "where something lies is no secret"
 
 
 def test_no_value_can_leave_its_comment(tmp_path):

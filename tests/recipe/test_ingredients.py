@@ -9,11 +9,11 @@ import pytest
 
 from cachekit.errors import CachekitError
 from cachekit.key.canonical import ABSENT, Change, difference
+from cachekit.key.hashed import is_hashed
 from cachekit.recipe import load, tasks, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, SCALES, graph_fields
 from cachekit.recipe.ingredients import SOFT_TRAINING, SOFT_VARIABLES
 from cachekit.recipe.schema import Lora, Parallel, Training
-from cachekit.redact import is_hashed
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT, ingredients
 
 BASE = ingredients()

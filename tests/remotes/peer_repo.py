@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER
 from tests.compilers.neuron.neuron_trees import make as make_entry
 from tests.remotes.storage_makers import hub as hub_maker
+from tests.support.processes import run_cachekit
 from tests.support.standins import Watched
 
 ROOT = Path(__file__).parents[2]
@@ -125,12 +125,7 @@ class Member:
             "CACHEKIT_HOME": str(self.folder / "home"),
             "PYTHONPATH": str(ROOT),
         }
-        done = subprocess.run(
-            [sys.executable, "-m", "cachekit", *map(str, arguments)],
-            cwd=self.folder, env=variables, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
+        return run_cachekit(*arguments, folder=self.folder, environment=variables, code=code)
 
     def push(self, root: Path):
         self("store", "import", root)

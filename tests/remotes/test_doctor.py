@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from threading import Event, Thread
 
 import pytest
 
+from cachekit.errors import UsageError
+from cachekit.remotes.address import make, parse
 from cachekit.verbs.doctor import checks
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.doctor_cases import findings, fine, the_problem
@@ -85,6 +88,19 @@ def test_a_token_that_is_missing_or_none(tmp_path, monkeypatch):
     assert "others can read the token" in found["said"]
     subprocess.run(shlex.split(found["run"]), check=True)
     assert fine("token", **remotes)
+
+
+@pytest.mark.parametrize(
+    ("variable", "place"), [("HF_TOKEN_PATH", "hf://team/cache"), ("AWS_CONFIG_FILE", "s3://bucket")]
+)
+def test_a_pipe_in_the_place_of_a_librarys_file_is_refused_and_not_waited_for(tmp_path, monkeypatch, variable, place):
+    for name in ("HF_TOKEN", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv(variable, str(tmp_path / "pipe"))
+    with pytest.raises(UsageError, match="pipe is not a regular file") as refused:
+        make(parse(["local:rw", place], {})[1])
+    assert variable in refused.value.hint
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.nearest import Wanted, search
-from cachekit.remotes.nearest_on import Budget
+from cachekit.remotes.nearest import Budget, Wanted, search
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import COMMAND, IMPORTED

@@ -190,6 +190,21 @@ def test_what_is_read_without_credentials_is_a_strangers_whatever_the_settings_s
     assert vouched.demands() == f"it is read without credentials ({variable})"
 
 
+@pytest.mark.parametrize(("place", "variable"), UNSIGNED)
+@pytest.mark.parametrize("ours", ["false", None])
+def test_a_variable_that_is_spelled_in_another_case_counts_too(monkeypatch, place, variable, ours):
+    """obstore reads it: then a public bucket is read as anybody reads it, and is nobody's own."""
+    pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    other = variable.replace("SKIP", "Skip").replace("SIGNATURE", "signature")
+    if ours:
+        monkeypatch.setenv(variable, ours)
+    monkeypatch.setenv(other, "true")
+    made = address.make(address.parse(["local:rw", place], {})[1])
+    assert made.stranger() == f"it is read without credentials ({other})"
+
+
 def test_a_service_that_is_added_says_nothing_and_is_a_strangers_without_credentials(monkeypatch):
     """As docs/add-a-remote.md adds one: the service names its class of obstore, and nothing of credentials."""
     pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")

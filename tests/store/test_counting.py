@@ -44,6 +44,13 @@ def test_what_another_process_compiled_meanwhile_is_a_hit_and_the_wait_is_subtra
     assert found["saved_seconds"] == -30
 
 
+def test_a_command_line_that_was_refused_is_no_run():
+    refused = line("run.failed", error="UsageError", exit_code=2)
+    assert counted(refused) == {}
+    assert counted(line("run.failed", error="StoreError", exit_code=1)) == {"runs": 1, "failed": 1}
+    assert counted(line("plan", status="miss"), refused)["failed"] == 1, "in the middle of a run it is one that failed"
+
+
 @pytest.mark.feature("D2")
 def test_a_train_that_warms_first_counts_its_graphs_once():
     found = counted(

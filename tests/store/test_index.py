@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cachekit.errors import StoreError, UnknownNameError
+from cachekit.errors import IntegrityError, StoreError
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance, nearest
@@ -169,7 +169,7 @@ def test_damage_that_came_later_is_met_by_whoever_reads_the_record_or_must_be_ex
         path = opened(home).layout.record(record.place)
         path.write_bytes(b"x" * path.stat().st_size)
     watched = Watched(home)
-    with pytest.raises(UnknownNameError, match="no record begins"):
+    with pytest.raises(IntegrityError, match=f"the store's record {records[0].key[:12]} cannot be used"):
         find_by_key(watched.store, records[0].key)
     assert len(watched.damage()) == 1, "whoever reads it finds out"
     assert len(watched.store.rows()) == 2

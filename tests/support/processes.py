@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -13,7 +15,36 @@ import msgspec
 
 from cachekit.process import below
 
+LONGEST = 1800.0  # seconds that a process may take, compiles among them
 PATIENCE = 60.0  # seconds after which a test stops waiting for something that does not come
+
+
+def run_python(*arguments, folder, environment, code=0, program=sys.executable, **options):
+    """What became of a Python in a folder, with these variables and no others, and what it printed.
+
+    Args:
+        arguments: Of its command line.
+        folder: Where it starts.
+        environment: Its variables; None leaves one out.
+        code: How it must end; None is any way.
+        program: Which Python.
+        options: Of `subprocess.run`.
+    """
+    run = subprocess.run(
+        [program, *map(str, arguments)],
+        cwd=folder,
+        env={name: value for name, value in environment.items() if value is not None},
+        capture_output=True,
+        **{"text": True, "timeout": LONGEST, **options},
+        check=False,
+    )
+    assert code in {None, run.returncode}, f"{arguments}: exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+    return run
+
+
+def run_cachekit(*arguments, **options):
+    """A command line in a process of its own; the options are those of `run_python`."""
+    return run_python("-m", "cachekit", *arguments, **options)
 
 
 def started(before):

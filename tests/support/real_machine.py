@@ -7,9 +7,10 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.processes import run_cachekit
 
 CXX_WRAPPER = """#!/bin/sh
 # Stands before the real compiler and writes down how it is called.
@@ -63,15 +64,8 @@ class Machine:
         }
 
     def __call__(self, *arguments: str, code: int = 0, python: str = sys.executable) -> dict:
-        run = subprocess.run(
-            [python, "-m", "cachekit", *arguments, "--format", "json"],
-            cwd=self.work,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+        words = (*arguments, "--format", "json")
+        run = run_cachekit(*words, folder=self.work, environment=self.environment, code=code, program=python)
         return json.loads(run.stdout)
 
     def compiler_calls(self) -> list[str]:

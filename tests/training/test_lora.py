@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,8 +14,11 @@ from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a 
 from tests.training.language_models import dumped, graphs, lm_job
 from tests.training.tasks.test_causal_lm import FAMILIES, ROWS
 
-pytest.importorskip("peft")
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = [
+    pytest.mark.versions,
+    pytest.mark.filterwarnings("default"),  # other libraries' own
+    pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed"),
+]
 LORA = {"r": 4, "lora_alpha": 8}
 
 

@@ -35,13 +35,14 @@ def asks(bob, **tables):
 @pytest.mark.parametrize(
     "spelled", ["N", "N/../N", "link", "../{}/N", "/tmp/..{}/N", f"N/{COMPILER}", f"link/{COMPILER}"]
 )
-@pytest.mark.parametrize("whose", ["remotes", "user_remotes"])
+@pytest.mark.parametrize("whose", ["remotes", "file_remotes"])
 def test_no_spelling_of_a_folder_lifts_what_is_asked_there(user, near, tmp_path, spelled, whose):
     """Nor does it matter that the list names no such remote."""
     (tmp_path / "link").symlink_to("N")
     folder = spelled.format(tmp_path if spelled.startswith("/") else tmp_path.name)
     bob = user("bob", trust(), may="")
-    session = asks(bob, **{whose: {"nas": {"url": str(near), "trust": "signed"}}})
+    tables = {"nas": {"url": str(near), "trust": "signed"}}
+    session = asks(bob, **{whose: tables if whose == "remotes" else (tables,)})
     for dry_run in (True, False):
         with pytest.raises(UntrustedError) as raised:
             import_into(session, tmp_path / folder, dry_run=dry_run)

@@ -1,5 +1,6 @@
 """Attacks on what is asked at all: settings that others write, hide or smuggle in."""
 
+import base64
 import os
 
 import pytest
@@ -9,6 +10,7 @@ from cachekit import files as opens
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.remotes.remotes import remotes_of
+from cachekit.trust.keys import public_key
 from cachekit.verbs.session import load_config
 from tests.support.users import ONE
 from tests.trust.trust_cases import key, line
@@ -17,6 +19,8 @@ pytestmark = pytest.mark.feature("T2")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 ANYBODY = 'cache = ["local", "evil"]\n[remotes.evil]\nurl = "/tmp/evil"\ntrust = "all"\n'
 GONE = key(1).fingerprint
+_POINT = b"".join(len(one).to_bytes(4, "big") + one for one in (b"ecdsa-sha2-nistp256", b"nistp256", b"\4" * 65))
+LOOSE = f"ecdsa-sha2-nistp256 {base64.b64encode(_POINT).decode()}"  # its bytes leave bits of the last digit over
 
 
 @pytest.fixture
@@ -162,6 +166,55 @@ def test_a_project_does_not_lift_it_by_another_spelling(files, tmp_path, tables,
     user = f'[remotes.team]\nurl = "{place}"\ntrust = "signed"\n'
     (remote,) = remotes_of(files(user, project), Journal(None, "")).readable
     assert remote.demands() == "the settings ask for signatures"
+
+
+@pytest.mark.parametrize("table", ['[remotes.{}]\nurl = "{}"\n', '[remotes.{}]\nurl = "{}"\ntrust = "signed"\n'])
+@pytest.mark.parametrize("name", ["team", "another"])
+def test_a_variable_does_not_lift_what_a_file_asks(files, tmp_path, name, table):
+    """It replaces the tables of both files, and says nothing of trust."""
+    signed = f'[remotes.team]\nurl = "{tmp_path}"\ntrust = "signed"\n'
+    other = table.format("team", tmp_path)
+    for user, project in ((other, signed), (signed, other)):
+        loaded = files(user, project, CACHEKIT_REMOTES=f"{name}={tmp_path}", CACHEKIT_CACHE=f"local,{name}")
+        assert remotes_of(loaded, Journal(None, "")).trust.mode(str(tmp_path)) == "signed"
+
+
+@pytest.mark.parametrize("said", ['salt = ""', 'salt = "theirs"', ""])
+def test_a_project_does_not_lift_the_users_salt(files, said):
+    """What was made before it would be used again."""
+    salt = files('trust.salt = "mine"', f"[trust]\n{said}").trust.salt
+    assert salt == ("mine and theirs" if "theirs" in said else "mine")
+    assert files('trust.salt = "mine"', '[trust]\nsalt = "mine"').trust.salt == "mine", "a team's hosts share a key"
+
+
+@pytest.mark.parametrize("name", ["you", "You", "you-AbC12345", '" you"'])
+def test_a_projects_signer_is_not_you(files, name):
+    project = f'[trust.signers.{name}]\nkey = "{line(1)}"\n'
+    with pytest.raises(UsageError, match="no signer of a project is called"):
+        files("", project)
+    assert list(files(project, "").trust.signers) == [name.strip('"')], "the user's own file may"
+
+
+def test_a_name_is_one_signers(files):
+    """Else a project's signer is told as the user's, and to revoke that name revokes one of two keys."""
+    user, project = (f'[trust.signers.alice]\nkey = "{line(seed)}"\n' for seed in (1, 2))
+    with pytest.raises(UsageError, match="alice is the name of two signers") as raised:
+        files(user, project)
+    assert line(1) in raised.value.cause
+    assert line(2) in raised.value.cause
+    assert list(files(user, user).trust.signers) == ["alice"]
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize("name", ["alice", "another"])
+def test_another_spelling_of_its_base64_is_the_same_key(files, name):
+    """The last digit has bits that nothing says; both spellings have one fingerprint."""
+    kind, digits = LOOSE.split()
+    other = f"{kind} {digits[:-2]}{chr(ord(digits[-2]) + 1)}="
+    assert public_key(other) == public_key(LOOSE)
+    user = f'[trust.signers.alice]\nkey = "{LOOSE}"\nvalid_before = "2026-05-01"\n'
+    signer = files(user, f'[trust.signers.{name}]\nkey = "{other}"\n').trust.signers[name]
+    assert signer.valid_before.month == 5
 
 
 @pytest.mark.parametrize("user", ['remotes = "x"\n', "remotes.x.trust = 1\n", '[remotes.x]\ntrust = "signed"\n'])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import cachekit
+from tests.support.processes import run_python
 
 pytestmark = pytest.mark.versions
 
@@ -66,16 +67,9 @@ class Script:
         (self.work / name).write_text(text + "\n")
 
     def __call__(self, *arguments: str, code: int = 0, start: tuple[str, ...] = (), **variables: str):
-        run = subprocess.run(
-            [sys.executable, *start, *(arguments or ("train.py",))],
-            cwd=self.work,
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-        assert run.returncode == code, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+        words = (*start, *(arguments or ("train.py",)))
+        variables = {**self.environment, **variables}
+        run = run_python(*words, folder=self.work, environment=variables, code=code, timeout=LIMIT)
         self.err = run.stderr
         return json.loads(run.stdout.splitlines()[-1]) if run.stdout.strip() else None
 

@@ -79,7 +79,7 @@ def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
     assert [row.status for row in found.plans] == ["failed", "hit", "failed"]
     document = found.as_dict()["plans"][0]
     assert (document["name"], document["error"]["message"]) == ("broken", "it is no recipe")
-    failure = found.error()
+    failure = found.unplanned()
     assert (failure.exit_code, failure.code) == (2, "bad-recipe")
     assert "2 of 3 could not be planned: broken, also" in failure.message
     assert failure.cause == "broken: it is no recipe: a letter is missing"
@@ -88,7 +88,7 @@ def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
 def test_a_miss_fails_only_where_that_is_asked_for(tmp_path):
     watched = Watched(tmp_path / "home")
     found, _ = ask(watched, [request(watched, 8)])
-    assert found.error() is None
+    assert found.unplanned() is None
     failure = found.miss()
     assert isinstance(failure, MissError)
     assert failure.exit_code == 3

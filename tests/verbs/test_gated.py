@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from cachekit.recipe.hub import gated
 from tests.support.hubserver import HubServer
+from tests.support.processes import run_cachekit
 
 pytestmark = pytest.mark.versions
 
@@ -21,14 +20,7 @@ def plan(folder, hub, token):
     (folder / "toy.yaml").write_text(TEXT)
     variables = {name: value for name, value in os.environ.items() if name not in {"HF_HUB_OFFLINE", "HF_TOKEN"}}
     variables |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder / "hf"), "HF_TOKEN": token, "COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, "-m", "cachekit", "plan", "toy.yaml"],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_cachekit("plan", "toy.yaml", folder=folder, environment=variables, code=None)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 from msgspec import structs
@@ -12,6 +10,7 @@ from msgspec import structs
 from cachekit.events import Journal
 from cachekit.store import Store, archive
 from cachekit.store.record import File
+from tests.support.processes import run_cachekit
 from tests.support.real_machine import Machine, assert_compiled_nothing
 
 pytestmark = pytest.mark.slow
@@ -35,10 +34,9 @@ def machine(tmp_path_factory):
 
 def as_a_user(machine, *arguments):
     """What a person is shown who has 80 columns."""
-    return subprocess.run(
-        [sys.executable, "-m", "cachekit", *arguments],
-        cwd=machine.work, env={**machine.environment, "COLUMNS": "80"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return run_cachekit(
+        *arguments, folder=machine.work, environment={**machine.environment, "COLUMNS": "80"}, code=None
+    )
 
 
 @pytest.mark.feature("F1")

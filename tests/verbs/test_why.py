@@ -103,10 +103,37 @@ def test_with_an_empty_store_plan_takes_the_time_from_a_shared_cache(command, ho
     assert command(*words, "--format", "json").json["status"] == "miss", "what is damaged there fails no plan"
 
 
+def test_a_miss_says_which_remotes_were_not_asked(command, home, machine):
+    """Whether it is there is another question than whether anybody was asked."""
+    answer = command("plan", "tiny.yaml", "--offline", "--cache", "local:rw,hf://team/cache:r")
+    assert "not asked, as no connection may be opened: hf://team/cache" in " ".join(answer.out.split())
+
+
 def test_without_any_record_it_says_where_it_looked(command, home, machine, shared):
     assert command("why", "tiny.yaml").out == "tiny: miss; there is no record to compare with in the store\n"
     asked = command("why", "tiny.yaml", "--cache", f"local:rw,{shared}:r").out
     assert asked.split() == f"tiny: miss; there is no record to compare with in the store or {shared}".split()
+
+
+@pytest.mark.feature("T2")
+def test_what_is_not_trusted_is_told_once_and_never_as_what_is_not_there(command, home, machine, shared, tmp_path):
+    record = publish(tmp_path / "other")
+    share(shared, record)
+    shared.chmod(0o777)
+    there = ("--cache", f"local:rw,{shared}:r")
+    for words in (
+        ("plan", "tiny.yaml"),
+        ("why", "tiny.yaml"),
+        ("coverage", "tiny.yaml"),
+        ("plan", "tiny.yaml", "demo"),
+    ):
+        answer = command(*words, *there)
+        assert "a record of this key is there, but it is not signed" in " ".join(answer.out.split())
+        assert "warning" not in answer.err
+    assert "a record of this key is there, but it is not signed" in " ".join(
+        command("plan", "tiny.yaml", *there, "--format", "quiet").err.split()
+    )
+    assert the_error(command("why", record.key[:12], *there, code=5))[0] == "untrusted"
 
 
 @pytest.mark.feature("T2")

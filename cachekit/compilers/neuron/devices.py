@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -63,6 +65,17 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
     except DeviceListError as error:
         reason = " ".join(complaint.split())[:200]
         raise DeviceListError(f"{tool} ended with {done.returncode}: {reason or error}") from error
+
+
+def chip() -> str:
+    """The compiler's name for the chip, as the driver or the bus tells it in /sys; empty where neither does."""
+    for folder, name in facts.CHIP_FILES:
+        for file in sorted(Path(folder).glob(name)):
+            with suppress(OSError):
+                said = file.read_text(encoding="utf-8", errors="replace").strip()
+                if found := facts.CHIP_NAMES.get(said):
+                    return found
+    return ""
 
 
 def host_instance_type() -> str:

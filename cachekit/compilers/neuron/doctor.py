@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, locks, remembered
+from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, remembered
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
@@ -34,15 +34,11 @@ def packages(config: Config) -> Iterator[Finding]:
     if wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
         yield Finding("ok", f"{names}, which is TorchNeuron" if required is host.NATIVE else names)
-    elif known.intersection(required) or host.placeholders(found):
-        yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
     elif error := _devices_in_vain(config):
-        yield Finding(
-            "problem",
-            f"{error.message}; {error.cause}",
-            f"install the packages, or choose another compiler: {host.INSTEAD}",
-            host.INSTALL,
-        )
+        choose = f"do this, or choose another compiler: {host.INSTEAD}"
+        yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)
+    elif known.intersection((*required, facts.LITE_PACKAGE)) or host.placeholders(found):
+        yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
 
@@ -53,13 +49,32 @@ def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:
 
 
 def release(_: Config) -> Iterator[Finding]:
-    """Releases whose keys depend on what they must not depend on."""
+    """Releases whose keys depend on what they must not depend on, and packages that fail together."""
     version = host.public(host.versions().get(facts.COMPILER_PACKAGE, ""))
     if sdk := facts.KEY_BUGS.get(version):
         said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
-        yield Finding("problem", said, "other environments miss; install a later release:", f"{host.INSTALL} --upgrade")
+        run = f"{install.way(host.chip()).run} --upgrade"
+        yield Finding("problem", said, "other environments miss; install a later release:", run)
+    elif together := _broken_together():
+        yield from together
     else:
-        yield Finding("ok", "no release with a known bug of its keys")
+        yield Finding("ok", "no release with a known bug")
+
+
+def _broken_together() -> list[Finding]:
+    """Packages of which each is sound, and which are reported to fail together."""
+    found, told = host.versions(), []
+    for one, other, why, wanted in facts.BROKEN_TOGETHER:
+        if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
+            said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
+            run = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}"
+            told.append(Finding("problem", f"{said}: {why}", run=run))
+    return told
+
+
+def _within(version: str, first: str, before: str) -> bool:
+    numbers = host.release(version)
+    return bool(numbers) and host.release(first) <= numbers and (not before or numbers < host.release(before))
 
 
 def path(_: Config) -> Iterator[Finding]:
@@ -81,6 +96,9 @@ def path(_: Config) -> Iterator[Finding]:
 
 def devices(config: Config) -> Iterator[Finding]:
     """What neuron-ls lists must be understood, and be the machine that the registry describes."""
+    if config.compiler != "inductor" and (wrong := host.without_nodes()):
+        yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
+        return
     if not (host.available() or host.native_available()):
         if _devices_in_vain(config):
             yield Finding("unknown", "not looked at: the packages for the Neuron devices cannot be used")

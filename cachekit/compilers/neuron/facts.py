@@ -23,7 +23,11 @@ COMPILER_PACKAGE = "neuronx-cc"
 FRAMEWORK_PACKAGE = "torch-neuronx"
 XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
-XLA_PACKAGES = ("libneuronxla", "torch-xla")  # of these only what runs on XLA
+LITE_PACKAGE = "libtorch-neuronx-lite"  # of vLLM on Trn2 and Trn3, SDK 2.30 to 2.32; no training [SDK: n2-manifest]
+# AWS's own repository of system packages must be set up for it [SDK: setup]; `dnf` on Amazon Linux.
+DRIVER_INSTALL = "sudo apt-get install -y aws-neuronx-dkms && sudo modprobe neuron"
+XLA_FRAMEWORK = "torch-xla"
+XLA_PACKAGES = ("libneuronxla", XLA_FRAMEWORK)  # of the toolchain what only XLA needs
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 # What must be importable, by package, for Neuron to be there.
 COMPILER_MODULE = presence.COMPILER_MODULE
@@ -40,6 +44,19 @@ SPLIT_PACKAGES = (SPLITTER, "neuronx-distributed")
 LORA_PACKAGE = "peft"
 SPLIT_INSTALL = "pip install 'optimum-neuron[neuronx,training]==0.4.5', with AWS's package index"
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
+# Versions of two packages that are reported to fail together: from these on each, why, and what to install.
+BROKEN_TOGETHER = (
+    (
+        ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
+        "every graph of a transformer was reported to fail (NCC_ISMP902, 2026-09), and AWS's page of 2.33 pins 2.26",
+        "neuronx-cc==2.26.6360.0",
+    ),
+    (
+        ("torch-neuronx", "2.9", "2.10"), ("libneuronxla", "3", ""),
+        "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody was seen to train with both",
+        "libneuronxla==2.2.17544.0",
+    ),
+)  # fmt: skip
 ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
 ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html"
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
@@ -377,6 +394,16 @@ COMPILE_EXIT_IN_TEXT = re.compile(
 )
 
 # --- devices ------------------------------------------------------------------------------------------------------
+# What in /sys tells the chip, the driver's own word first; then the bus's, without the driver [neuron_cdev.c,
+# neuron_pci.c]. The numbers are those of AWS's devices only: other makers' cards have others in that place.
+CHIP_FILES = (
+    ("/sys/devices/virtual/neuron_device", "neuron*/info/architecture/device_name"),
+    ("/sys/bus/pci/drivers/neuron", "*/device"),
+)
+CHIP_NAMES = {
+    "Trainium1": "trn1", "Inferentia2": "inf2", "Trainium2": "trn2", "Trainium3": "trn3",
+    "0x7164": "trn1", "0x7264": "inf2", "0x7364": "trn2", "0x7564": "trn3", "0x7565": "trn3",
+}  # fmt: skip
 INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]{0,20}\.[a-z0-9-]{1,30}")
 NEURON_LS_JSON = "--json-output"
 NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without driver or device [SDK]

@@ -14,9 +14,9 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from cachekit.compilers.neuron import devices, facts, presence
+from cachekit.compilers.neuron import devices, facts, install, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.recipe import zoo
 from cachekit.recipe.zoo import Instance
@@ -25,11 +25,6 @@ REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES
 
 
-def _install(required: Sequence[str]) -> str:
-    return f"pip install --extra-index-url {facts.PACKAGE_INDEX} {' '.join(required)}"
-
-
-INSTALL = _install(REQUIRED)
 INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
@@ -65,7 +60,7 @@ def half_installed() -> list[str]:
 @cache
 def _told() -> dict[str, str]:
     found = {}
-    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE):
+    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE):
         try:
             # Without the file METADATA importlib gives None, or a KeyError.
             found[name] = metadata.version(name) or ""
@@ -126,51 +121,126 @@ class Fault(Struct, frozen=True):
     cause: str
     run: str
 
+    def error(self, message: str = "") -> CompilerUnavailableError:
+        """As an error; `message` says what it is the cause of."""
+        cause = f"{self.message}; {self.cause}" if message and self.cause else self.message if message else self.cause
+        return CompilerUnavailableError(message or self.message, cause=cause, hint=f"{self.run}; or {INSTEAD}")
+
 
 def fault(required: Sequence[str]) -> Fault | None:
-    """What is wrong with these packages at least; None where they are whole."""
-    found = versions()
+    """What is wrong with these packages at least; None where they are whole and fit this machine's chip."""
+    found, target = versions(), chip()
     if wrong := placeholders(found):
-        return Fault(
+        return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
             "these are empty placeholders from PyPI; the real packages are in AWS's own index",
-            f"pip uninstall -y {' '.join(wrong)} && {INSTALL}",
+            install.way(target, tuple(wrong)),
         )
     if half := [name for name in required if name in half_installed()]:
-        return Fault(
+        way = install.way(target)
+        return _fault(
             f"{', '.join(half)} cannot be used",
             "half-installed: the package's metadata has no version",
-            f"{_install(required)} --force-reinstall",
+            structs.replace(way, run=f"{way.run} --force-reinstall") if way.run.startswith("pip ") else way,
+        )
+    if facts.LITE_PACKAGE in found and facts.FRAMEWORK_PACKAGE not in found:
+        return _fault(
+            f"{facts.LITE_PACKAGE} {found[facts.LITE_PACKAGE]} is installed, which serves models and trains none",
+            "SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3; leave this environment to it",
+            install.apart(target),
         )
     if missing := [name for name in required if name not in found]:
-        return Fault(
+        return _fault(
             f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
             "not installed",
             "AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            _install(required),
+            install.way(target),
         )
     if empty := without_code(found):
-        return Fault(
+        return _fault(
             f"{', '.join(empty)} cannot be used",
             f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[name] for name in empty)}",
-            f"pip uninstall -y {' '.join(empty)} && {INSTALL}",
+            install.way(target, tuple(empty)),
+        )
+    return _mixed(found, target)
+
+
+def _fault(message: str, cause: str, way: install.Way) -> Fault:
+    return Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run)
+
+
+def _mixed(found: Mapping[str, str], target: str) -> Fault | None:
+    """Packages that are whole, and of two stacks; or TorchNeuron on a chip that it has no code for."""
+    name, version = facts.FRAMEWORK_PACKAGE, found.get(facts.FRAMEWORK_PACKAGE, "")
+    if not is_native(found):
+        return None
+    if facts.XLA_FRAMEWORK in found:  # libneuronxla may be JAX's
+        return _fault(
+            f"{name} {version} is TorchNeuron, and {facts.XLA_FRAMEWORK} beside it is PyTorch/XLA's",
+            "these are two stacks, and no environment holds both",
+            install.apart(target),
+        )
+    if target and facts.TARGET_CHIPS.get(target, target) not in facts.NATIVE_CHIPS:
+        return _fault(
+            f"{name} {version} is TorchNeuron, which does not run on {target}",
+            f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
+            install.way(target, (name,)),
         )
     return None
+
+
+def chip() -> str:
+    """The compiler's name for this machine's chip, asked of the user's override, the devices, and the firmware.
+
+    Empty where nothing tells: a machine without Neuron.
+    """
+    said = os.environ.get(facts.TARGET_OVERRIDE, "")
+    if said in facts.TARGETS:
+        return said
+    if not presence.may_have_devices():
+        return ""
+    seen = _devices()
+    name = (seen.instance_type if seen else "") or presence.machine()
+    return target_of("", name, zoo.instances().get(name)) if name else devices.chip()
 
 
 def unusable_devices() -> CompilerUnavailableError | None:
     """The error of a machine that has Neuron devices and lacks the packages for them; None on every other machine."""
     if not presence.may_have_devices() or (wrong := fault(NATIVE if is_native(versions()) else REQUIRED)) is None:
         return None
-    nodes = presence.device_nodes()
-    seen = None if nodes else _devices()
-    if not nodes and (seen is None or not seen.count):
+    there = _there()
+    if not there:
         return None  # an image with Neuron's tools, on a machine without devices
-    return CompilerUnavailableError(
-        f"this machine has Neuron devices ({nodes[0] if nodes else 'neuron-ls lists them'}), "
-        "and the packages for them cannot be used",
-        cause=wrong.message,
-        hint=f"{wrong.run}; or {INSTEAD}",
+    return wrong.error(f"this machine has Neuron devices ({there}), and the packages for them cannot be used")
+
+
+def _there() -> str:
+    """What shows that this machine has Neuron devices; empty where nothing does."""
+    if nodes := presence.device_nodes():
+        return nodes[0]
+    seen = _devices()
+    if seen is not None and seen.count:
+        return "neuron-ls lists them"
+    if name := presence.machine():
+        return f"it is a {name}"
+    return "their driver is loaded" if presence.driver() else ""
+
+
+def without_nodes() -> Fault | None:
+    """Why a machine that has Neuron devices shows none; None where it shows them, or has none."""
+    if presence.device_nodes() or not (presence.machine() or presence.driver()):
+        return None
+    name = f"a {presence.machine()}" if presence.machine() else "a machine with Neuron devices"
+    if presence.driver():
+        return Fault(
+            f"this is {name}, and there is no /dev/neuron* here",
+            "the driver is loaded: a container must be given the devices",
+            "docker run --device=/dev/neuron0 IMAGE",
+        )
+    return Fault(
+        f"this is {name}, and Neuron's driver is not loaded",
+        "without /dev/neuron* it can compile, and not train",
+        facts.DRIVER_INSTALL,
     )
 
 
@@ -217,7 +287,7 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
             hint="--compiler neuron-native",
         )
     if wrong := fault(required):
-        raise CompilerUnavailableError(wrong.message, cause=wrong.cause, hint=f"{wrong.run}; or {INSTEAD}")
+        raise wrong.error()
     seen = _devices()
     name = (seen.instance_type if seen else "") or devices.host_instance_type()
     known = zoo.instances().get(name)
@@ -267,6 +337,13 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
             cause=f"its {facts.FRAMEWORK_PACKAGE} is {release.packages[facts.FRAMEWORK_PACKAGE]}; "
             f"TorchNeuron begins with {facts.NATIVE_FIRST}",
             hint=f"--compiler {release.compiler}" + (f", or --toolchain {others[-1]}" if others else ""),
+        )
+    if release.trains == "no":
+        fitting = zoo.toolchains_for(machine.target)
+        raise UsageError(
+            f"nothing trains with {toolchain}",
+            cause=release.evidence,
+            hint=f"--toolchain {fitting[-1]}" if fitting else "`cachekit zoo ls toolchains` lists others",
         )
     if machine.target not in release.targets:
         raise UsageError(

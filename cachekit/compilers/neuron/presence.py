@@ -8,12 +8,17 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
+from cachekit.host import product
+
 # Part of `facts.py`, which takes 10 ms to load. Its __version__ carries "+<commit>", which the package's metadata may
 # lack [ON].
 COMPILER_MODULE = "neuronxcc"
 # Names a tool that lists the devices; the second is where AWS's package puts it, which is not always on PATH.
 NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
 DEVICE_FOLDER = "/dev"
+# The driver's own, whatever a container is given of /dev [neuron_cdev.c].
+DRIVER_CLASS = "/sys/class/neuron_device"
+_FAMILY = re.compile(r"trn\d|inf[2-9]")  # inf1 has another compiler
 _DEVICE = re.compile(r"neuron\d+")  # the driver makes one node for each device
 
 
@@ -31,9 +36,20 @@ def device_nodes() -> list[str]:
     return sorted(f"{DEVICE_FOLDER}/{name}" for name in names if _DEVICE.fullmatch(name))
 
 
+def machine() -> str:
+    """This machine's type where it is one that has Neuron devices, by its firmware: `trn1.2xlarge`; else empty."""
+    name = product()
+    return name if _FAMILY.match(name) else ""
+
+
+def driver() -> bool:
+    """Whether Neuron's driver is loaded, on this machine or on the one that this container runs on."""
+    return Path(DRIVER_CLASS).is_dir()
+
+
 def may_have_devices() -> bool:
-    """Whether this machine has device nodes of Neuron, or a tool that can list devices. Starts no process."""
-    if device_nodes():
+    """Whether this machine may have Neuron devices: nodes, the driver, its type, a tool. Starts no process."""
+    if device_nodes() or driver() or machine():
         return True
     name, path = NEURON_LS
     return Path(path).exists() or shutil.which(name) is not None

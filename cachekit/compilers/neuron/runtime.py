@@ -27,10 +27,10 @@ class Runtime(port.Runtime):
             import torch_neuronx  # noqa: F401
             import torch_xla  # noqa: F401
         except ImportError as error:
-            from cachekit.compilers.neuron.host import INSTALL
+            from cachekit.compilers.neuron import host, install
 
-            cause = first_line(error)
-            raise CompilerUnavailableError("Neuron's packages do not import", cause=cause, hint=INSTALL) from error
+            cause, hint = first_line(error), install.way(host.chip()).run
+            raise CompilerUnavailableError("Neuron's packages do not import", cause=cause, hint=hint) from error
 
     def arguments(self) -> dict[str, Any]:
         """Else predictions are joined on the device, and each further batch is another graph (torch-xla 2.9)."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cachekit.disk import check_ends
 from cachekit.errors import RemoteError
 from cachekit.remotes.notes import Notes
 
@@ -98,6 +99,16 @@ def login(place: str, *, writable: bool) -> Finding:
     if not variable and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Finding("problem", f"others can read the token in {path}", run=f"chmod 600 {shlex.quote(str(path))}")
     return Finding("ok", f"from {where}")
+
+
+def check_token_file() -> None:
+    """See that the client, which reads the token wherever it is, can come to an end of it.
+
+    Raises:
+        UsageError: It would wait for ever.
+    """
+    if not any(os.environ.get(name) for name in _VARIABLES):
+        check_ends(_token_file(), "HF_TOKEN_PATH")
 
 
 def _token_file() -> Path:

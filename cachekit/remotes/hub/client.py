@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from cachekit import __version__
 from cachekit.calls import Calls
 from cachekit.errors import CachekitError, TooLargeError, UsageError
-from cachekit.remotes.hub.account import is_own
+from cachekit.remotes.hub.account import check_token_file, is_own
 from cachekit.remotes.hub.call import Call, entered, run
 from cachekit.remotes.hub.download import Body
 from cachekit.remotes.hub.errors import is_missing, translated
@@ -42,7 +42,7 @@ class Client:
         limits: For each request.
 
     Raises:
-        UsageError: The endpoint is no address.
+        UsageError: The endpoint is no address, or the token's file none.
     """
 
     def __init__(self, place: str, endpoint: str | None, token: str | None, limits: Limits) -> None:
@@ -53,6 +53,8 @@ class Client:
                 cause="it begins with neither http:// nor https://",
                 hint="correct HF_ENDPOINT, or endpoint in its table: https://HOST; unset it for huggingface.co",
             )
+        if token is None:
+            check_token_file()
         self.place, self.limits = place, limits
         self._endpoint, self._token = address.rstrip("/") or None, token
         self._made: Any = None

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from cachekit.disk import check_ends
 from cachekit.errors import UsageError
 
 # With any of these obstore knows what to do; the first two go before a profile, as in AWS's own tools.
@@ -30,16 +31,14 @@ def credentials() -> dict[str, Any]:
     """Settings for obstore that it does not find itself: keys, a region, a provider of both.
 
     Raises:
-        UsageError: The profile that the environment names cannot be used.
+        UsageError: The profile that the environment names, or a file, cannot be used.
     """
     profile = os.environ.get("AWS_PROFILE", "")
     if any(os.environ.get(name) for name in (_KEYS if profile else _KEYS + _ROLES)):
         return {}
     home = Path.home() / ".aws"
-    keys = _section(Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials"), profile or "default")
-    settings = _section(
-        Path(os.environ.get("AWS_CONFIG_FILE") or home / "config"), f"profile {profile}" if profile else "default"
-    )
+    keys = _section("AWS_SHARED_CREDENTIALS_FILE", home / "credentials", profile or "default")
+    settings = _section("AWS_CONFIG_FILE", home / "config", f"profile {profile}" if profile else "default")
     found = settings | keys
     region = {"region": found["region"]} if found.get("region") else {}
     if found.get("aws_access_key_id") and found.get("aws_secret_access_key") and "role_arn" not in found:
@@ -59,7 +58,9 @@ def credentials() -> dict[str, Any]:
         raise UsageError(f"the AWS profile {profile!r} cannot be used", cause=type(error).__name__) from None
 
 
-def _section(path: Path, name: str) -> dict[str, str]:
+def _section(variable: str, usual: Path, name: str) -> dict[str, str]:
+    path = Path(os.environ.get(variable) or usual)
+    check_ends(path, variable)
     parser = configparser.RawConfigParser()
     try:
         parser.read(path, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cachekit import redact
+from cachekit.config import FALSE_WORDS
 from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, UsageError
 from cachekit.remotes.port import Limits
 
@@ -76,11 +78,14 @@ class ObjectService:
 
     @property
     def unsigned(self) -> str:
-        """The variable by which obstore sends no credentials; empty where none are asked for.
+        """The variable that makes obstore send no credentials now; empty where none does.
 
-        It follows from `store`, so that no service forgets it: what is read without credentials is a stranger's.
+        Its name follows from `store`, so that no service forgets it: what is read without credentials is a stranger's.
+        obstore reads its variables in any case, and `AWS_Skip_Signature` beside `AWS_SKIP_SIGNATURE`.
         """
-        return _UNSIGNED[self.store]
+        name = _UNSIGNED[self.store]
+        set_ = (one for one, said in os.environ.items() if said.strip().lower() not in FALSE_WORDS)
+        return next((one for one in set_ if name and one.upper() == name), "")
 
     def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
         """Settings for obstore that it does not find in the environment itself.

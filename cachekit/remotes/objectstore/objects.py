@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from cachekit.calls import CallProgress, Calls
 from cachekit.errors import CachekitError, RemoteError, TooLargeError
+from cachekit.files import is_digest
 from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import ObjectService, is_missing, is_past_the_end, parse, translated
@@ -127,7 +127,7 @@ class ObjectReader:
         except FileNotFoundError:
             return None
         sha256 = result.attributes.get(SHA256, "")
-        digests = {SHA256: sha256} if re.fullmatch("[0-9a-f]{64}", sha256) else {}
+        digests = {SHA256: sha256} if is_digest(sha256) else {}
         meta = result.meta
         found = FoundObject(Entry(path, meta["size"], digests), (meta["e_tag"] or "").strip('"'), self._token(meta))
         return None if self._is_removed(found) else found

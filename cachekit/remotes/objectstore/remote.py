@@ -18,7 +18,6 @@ on: of two writers on the same state one fails. What object stores do not have, 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cachekit import config
 from cachekit.calls import CallProgress
 from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import each
@@ -65,9 +63,7 @@ class ObjectStorage(ObjectReader, Storage):
     def stranger(self, memory: Path | None = None) -> str:
         """Whether requests go without credentials, as a stranger's do; only the account knows more (`untold`)."""
         variable = self._kind.unsigned
-        if not variable or os.environ.get(variable, "").strip().lower() in config.FALSE_WORDS:
-            return ""
-        return f"it is read without credentials ({variable})"
+        return f"it is read without credentials ({variable})" if variable else ""
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one look for all, and a request for each that is not there."""

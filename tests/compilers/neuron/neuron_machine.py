@@ -22,6 +22,7 @@ from cachekit.store import Store
 from cachekit.store.record import Module, Record
 from tests.support.neuron_sdk import PACKAGES, NeuronHost, neuron_host
 from tests.support.places import ROOT
+from tests.support.processes import run_cachekit
 
 HERE = Path(__file__).resolve().parent
 RECIPE = """
@@ -115,16 +116,8 @@ class Machine:
         """The report of `cachekit run` of a command by this Python; what it said is left in `said`."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "cachekit", "run", "--report", report, *options, "--", sys.executable, *words],
-            cwd=self.work,
-            env={name: value for name, value in self.environment.items() if value is not None},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-        assert done.returncode == code, done
+        line = ("run", "--report", report, *options, "--", sys.executable, *words)
+        done = run_cachekit(*line, folder=self.work, environment=self.environment, code=code, timeout=LIMIT)
         self.said = done.stdout
         return json.loads(report.read_text()) if report.exists() else {}
 

@@ -13,9 +13,7 @@ from msgspec import structs
 from cachekit.compilers.neuron import split
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe.schema import Parallel, Training
-from cachekit.training import split as training_split
 from cachekit.training.events import CounterWatch, Events
-from cachekit.training.tasks.port import Work
 from tests.training.test_training_model import job as toy
 
 
@@ -34,6 +32,8 @@ def around(tmp_path):
 
 def theirs(recipe, told):
     """Arguments of the kind that is known; `told` gets their values."""
+    from cachekit.training import split as training_split
+
     known = training_split.arguments(recipe, precision="fp32", output_dir="", trial=False)
     return make_dataclass(
         "Theirs",
@@ -51,6 +51,8 @@ def installed(monkeypatch, arguments, trainer=None):
 
 
 def test_without_optimum_neuron_it_says_what_to_install(around, monkeypatch):
+    from cachekit.training import split as training_split
+
     monkeypatch.setitem(sys.modules, "optimum", None)
     with pytest.raises(CompilerUnavailableError, match="optimum-neuron does not import") as raised:
         training_split.Backend(*around)
@@ -58,6 +60,8 @@ def test_without_optimum_neuron_it_says_what_to_install(around, monkeypatch):
 
 
 def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypatch):
+    from cachekit.training import split as training_split
+
     @dataclass
     class Other:
         output_dir: str = ""
@@ -69,6 +73,8 @@ def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypat
 
 
 def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tmp_path):
+    from cachekit.training import split as training_split
+
     given = {}
     installed(monkeypatch, theirs(around[0].recipe, given))
     made = training_split.Backend(*around)
@@ -80,6 +86,9 @@ def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tm
 
 def test_only_whole_steps_are_taken(around, monkeypatch):
     """Four copies take two rows each: of 19 rows, the last three fill no step."""
+    from cachekit.training import split as training_split
+    from cachekit.training.tasks.port import Work
+
     taken = []
 
     class Trainer:
@@ -105,6 +114,8 @@ def test_only_whole_steps_are_taken(around, monkeypatch):
 )
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_of_checkpoints_the_newest_stay(tmp_path, monkeypatch, most, left, rank):
+    from cachekit.training import split as training_split
+
     names = {f"checkpoint-{number}" for number in (8, 9, 10)}
     for name in names:
         (tmp_path / name).mkdir()

@@ -63,7 +63,7 @@ def test_it_is_chosen_by_itself_where_torch_neuronx_is_no_longer_on_xla(installe
     assert select("auto").name == "neuron-native"
     assert select("auto").fingerprint().directory == "torchneuron-2.27.5334.0"
     alone = select("auto").fingerprint().toolchain
-    installed(neuronx_cc="2.27.5334.0", torch_neuronx="2.11.3.0.1278", libneuronxla="3.0.5356.0", torch_xla="2.9.0")
+    installed(neuronx_cc="2.27.5334.0", torch_neuronx="2.11.3.0.1278", libneuronxla="3.0.5356.0")
     assert select("auto").fingerprint().toolchain == alone, "what XLA needs is not its"
     with pytest.raises(CompilerUnavailableError, match="is TorchNeuron") as caught:
         select("neuron").fingerprint()
@@ -90,7 +90,7 @@ def test_machines_and_toolchains_without_it_are_refused(installed, monkeypatch):
     assert caught.value.hint == "--compiler neuron, or --toolchain neuron-2.33"
     with pytest.raises(UsageError, match=r"neuron-2\.33 is a toolchain of neuron-native, not of neuron") as caught:
         select("neuron", toolchain="neuron-2.33", instance="trn2.48xlarge")
-    assert caught.value.hint == "--compiler neuron-native, or --toolchain neuron-2.32"
+    assert caught.value.hint == "--compiler neuron-native, or --toolchain neuron-2.31"
     with pytest.raises(UsageError, match=r"neuron-2\.33 does not compile for trn1\.2xlarge"):
         select("neuron-native", toolchain="neuron-2.33", instance="trn1.2xlarge")
     with pytest.raises(UsageError, match="no toolchain of the registry compiles for trn1 with neuron-native"):

@@ -41,7 +41,7 @@ def machine(cores=32, instance="trn1.32xlarge", here=True, without=(), **package
 
 
 @pytest.mark.feature("P2")
-@pytest.mark.parametrize("toolchain", ["neuron-2.26.1", "neuron-2.32"])
+@pytest.mark.parametrize("toolchain", ["neuron-2.26.1", "neuron-2.31"])
 @pytest.mark.parametrize("name, share, attention", RECIPES)
 def test_each_has_a_plan_on_any_laptop(command, toolchain, name, share, attention):
     planned = plan(command, name, *LARGE, "--toolchain", toolchain)

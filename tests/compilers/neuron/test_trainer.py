@@ -19,7 +19,6 @@ import pytest
 
 from cachekit.compilers.neuron import facts
 from cachekit.recipe import load, zoo
-from cachekit.training import split as training_split
 from tests.compilers.neuron import neuron_machine
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.neuron_sdk import PACKAGES, neuron_host
@@ -61,6 +60,8 @@ def fields() -> dict[str, str]:
 @pytest.mark.parametrize("trial", [True, False])
 @pytest.mark.parametrize("name", ["llama3-8b-lora", "llama3.2-1b-sft", "qwen3-8b-lora", "granite-3.3-2b-lora"])
 def test_every_argument_is_one_of_theirs_and_of_its_type(name, trial):
+    from cachekit.training import split as training_split
+
     given = training_split.arguments(load(zoo.recipe_path(name)), precision="bf16", output_dir="out", trial=trial)
     known = fields()
     assert given.keys() <= known.keys()
@@ -76,6 +77,8 @@ def test_every_argument_is_one_of_theirs_and_of_its_type(name, trial):
 @pytest.mark.parametrize("rows, accumulated", [(16, 1), (3, 4), (8, 2)])
 def test_its_own_checks_of_a_pipeline_take_every_batch_size(rows, accumulated):
     """It evaluates nothing, and refuses what it takes for batches of an evaluation."""
+    from cachekit.training import split as training_split
+
     recipe = load(
         zoo.recipe_path("llama3-8b-lora"),
         [

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cachekit import host as product
 from cachekit.compilers import select
-from cachekit.compilers.neuron import devices, host, presence
+from cachekit.compilers.neuron import devices, host, install, presence
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.session import load_config, open_session
 from tests.support.doctor_cases import findings, fine, the_problem
+from tests.support.places import ROOT
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -30,6 +34,9 @@ def machine(tmp_path, monkeypatch):
     folder = tmp_path / "dev"
     folder.mkdir()
     monkeypatch.setattr(presence, "DEVICE_FOLDER", str(folder))
+    monkeypatch.setattr(presence, "DRIVER_CLASS", str(tmp_path / "class"))
+    monkeypatch.setattr(product, "PRODUCT", tmp_path / "product_name")
+    monkeypatch.setattr(install, "IMAGES", tmp_path / "opt")
     host._devices.cache_clear()
     yield folder
     host._devices.cache_clear()
@@ -61,7 +68,7 @@ def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, co
     assert error["code"] == "compiler-unavailable"
     assert error["message"].startswith(f"{MESSAGE} ({machine}/neuron0)")
     assert "neuronx-cc, libneuronxla, torch-neuronx are not installed" in error["cause"]
-    assert host.INSTALL in error["hint"]
+    assert install.way("").run in error["hint"]
     assert "--compiler inductor" in error["hint"]
 
 
@@ -79,7 +86,7 @@ def test_doctor_says_the_same(machine):
     with pytest.raises(CompilerUnavailableError) as raised:
         select("auto")
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
-    assert found["run"] == host.INSTALL
+    assert found["run"] == install.way("").run
     (of_devices,) = findings("neuron-devices")
     assert (of_devices["state"], "no Neuron packages" in of_devices["said"]) == ("unknown", False)
     for check in ("neuron-packages", "neuron-devices"):
@@ -157,12 +164,166 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         (machine / "neuron0").touch()
         with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
             select("auto")
-        assert raised.value.cause == "torch-neuronx cannot be used"
+        why = "half-installed: the package's metadata has no version"
+        assert raised.value.cause == f"torch-neuronx cannot be used; {why}"
         assert "--force-reinstall" in raised.value.hint
         with pytest.raises(CompilerUnavailableError, match="torch-neuronx cannot be used") as raised:
             host.this_host(host.NATIVE)
-        assert raised.value.cause == "half-installed: the package's metadata has no version"
-        assert the_problem("neuron-packages")["said"].startswith("torch-neuronx cannot be used; half-installed")
+        assert raised.value.cause == why
+        assert f"torch-neuronx cannot be used; {why}" in the_problem("neuron-packages")["said"]
     finally:
         host.versions.cache_clear()
         host._told.cache_clear()
+
+
+# The machine, before any package
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize("name", ["trn1.2xlarge", "trn2.48xlarge", "inf2.xlarge", "trn9.large"])
+def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor(tmp_path, recipe, command, name):
+    (tmp_path / "product_name").write_text(f"{name}\n")
+    error = answer(command, "plan", recipe, code=1)["error"]
+    assert error["message"].startswith(f"{MESSAGE} (it is a {name})")
+    assert the_problem("neuron-packages")["said"] == f"{error['message']}; {error['cause']}"
+    found = the_problem("neuron-devices")
+    assert found["said"].startswith(f"this is a {name}, and Neuron's driver is not loaded")
+    assert "aws-neuronx-dkms" in found["run"]
+
+
+@pytest.mark.parametrize("name", ["m5.large", "inf1.xlarge", "p4d.24xlarge", "Virtual Machine", ""])
+def test_other_machines_see_nothing_of_neuron(tmp_path, name):
+    (tmp_path / "product_name").write_text(f"{name}\n")
+    assert select("auto").name == "inductor"
+    assert fine("neuron-packages")
+    assert fine("neuron-devices")
+
+
+def test_a_container_that_was_given_no_devices_is_told_how_it_gets_them(tmp_path):
+    (tmp_path / "product_name").write_text("trn1.2xlarge\n")
+    (tmp_path / "class").mkdir()
+    found = the_problem("neuron-devices")
+    assert found["said"].startswith("this is a trn1.2xlarge, and there is no /dev/neuron* here; the driver is loaded")
+    assert found["run"] == "docker run --device=/dev/neuron0 IMAGE"
+    (tmp_path / "product_name").write_text("")
+    assert the_problem("neuron-devices")["said"].startswith("this is a machine with Neuron devices")
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("trn1.2xlarge", "torch-neuronx==2.9.0.2.15.32035"),
+        ("trn2.48xlarge", "torch-neuronx==2.9.0.2.15.32035"),
+        ("trn3.48xlarge", "'torch-neuronx==2.14.*'"),
+    ],
+)
+def test_the_line_to_install_is_that_of_the_chip(tmp_path, machine, name, words):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text(name)
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("auto")
+    assert words in raised.value.hint
+
+
+@pytest.mark.parametrize("python, run", [((3, 10), "python3.13 -m venv"), ((3, 12), "pip install --extra-index-url")])
+def test_a_python_without_wheels_gets_an_environment_of_another(monkeypatch, python, run):
+    monkeypatch.setattr(install.sys, "version_info", SimpleNamespace(major=python[0], minor=python[1]))
+    found = install.way("trn1")
+    assert found.run.startswith(run)
+    assert ("no wheels for Python 3.10, only for 3.11, 3.12, 3.13" in found.why) == (python == (3, 10))
+
+
+def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_path, machine):
+    (machine / "neuron0").touch()
+    for name in (
+        "aws_neuronx_venv_pytorch_2_9",
+        "aws_neuronx_venv_pytorch_2_9_nxd_inference",
+        "aws_neuronx_venv_jax_0_10",
+    ):
+        (tmp_path / "opt" / name / "bin").mkdir(parents=True)
+        (tmp_path / "opt" / name / "bin" / "neuronx-cc").touch()
+    venv = tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_9"
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    assert raised.value.hint.startswith(f". {venv}/bin/activate; or")
+    assert f"AWS's image has them in {venv}" in raised.value.cause
+    (venv / "bin" / "neuronx-cc").unlink()
+    assert install.way("trn1").run.startswith("pip install")
+
+
+TWO = {
+    "TorchNeuron beside XLA": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
+        "is TorchNeuron, and torch-xla beside it is PyTorch/XLA's",
+        "-m venv ~/neuron",
+    ),
+    "TorchNeuron on a Trn1": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0"},
+        "is TorchNeuron, which does not run on trn1",
+        "pip uninstall -y torch-neuronx && pip install",
+    ),
+    "the package for serving": (
+        {"neuronx-cc": "2.27.5334.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
+        "which serves models and trains none",
+        "-m venv ~/neuron",
+    ),
+}
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize("case", TWO)
+def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path, machine, monkeypatch, case):
+    versions, said, run = TWO[case]
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    monkeypatch.setattr(host, "versions", lambda: versions)
+    monkeypatch.setattr(host, "without_code", lambda found: [])
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    assert said in raised.value.cause
+    assert run in raised.value.hint
+    found = the_problem("neuron-packages")
+    assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
+@pytest.mark.parametrize(
+    "versions, said",
+    [
+        ({"torch-neuronx": "2.9.0.2.15.32035", "neuronx-cc": "2.27.5334.0"}, "NCC_ISMP902"),
+        ({"torch-neuronx": "2.9.0.2.15.32035", "libneuronxla": "3.0.5356.0"}, "3.x is JAX's"),
+        ({"torch-neuronx": "2.9.0.2.15.32035", "neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.17544.0"}, ""),
+        ({"torch-neuronx": "2.14.3.0", "neuronx-cc": "2.28.7631.0", "libneuronxla": "3.0.10135.0"}, ""),
+    ],
+)
+def test_doctor_knows_packages_that_are_reported_to_fail_together(monkeypatch, versions, said):
+    monkeypatch.setattr(host, "versions", lambda: versions)
+    if said:
+        assert said in the_problem("neuron-release")["said"]
+    else:
+        assert fine("neuron-release")
+
+
+def test_nothing_is_planned_with_a_release_that_nothing_trains_with(command, recipe):
+    error = answer(command, "plan", recipe, "--toolchain", "neuron-2.32", "--instance", "trn1.2xlarge", code=2)["error"]
+    assert error["message"] == "nothing trains with neuron-2.32"
+    assert error["hint"] == "--toolchain neuron-2.31"
+
+
+@pytest.mark.parametrize(
+    "package, version, within",
+    [
+        ("torch-neuronx", "2.9.0.2.15.32035", True),
+        ("torch-neuronx", "2.14.3.0", False),
+        ("torch-neuronx", "1.0", False),
+        ("neuronx-cc", "2.26.6360.0", True),
+        ("neuronx-cc", "2.27.5334.0", False),
+        ("libneuronxla", "2.2.17544.0", True),
+        ("libneuronxla", "3.0.10135.0", False),
+        ("optimum-neuron", "0.4.5", True),
+    ],
+)
+def test_the_extra_keeps_the_stack_on_xla_together(package, version, within):
+    said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
+    (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
+    lowest, highest = (host.release(bound.lstrip("<>=")) for bound in bounds.split(","))
+    assert (lowest <= host.release(version) < highest) == within

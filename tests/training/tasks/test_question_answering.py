@@ -13,8 +13,6 @@ import string
 import numpy as np
 import pytest
 
-from cachekit.training.tasks import squad
-from cachekit.training.tasks.windows import LABELS
 from tests.training.jobs import tokenizer  # noqa: F401 - a fixture
 from tests.training.squad_questions import TASK, questions
 from tests.training.task_jobs import Watched, rows_job
@@ -140,6 +138,8 @@ def test_windows_cover_the_text_and_know_where_its_answer_stands(tokenizer, side
 
 
 def test_an_answer_that_no_window_holds_wholly(tokenizer):
+    from cachekit.training.tasks.windows import LABELS
+
     words = " ".join(["stone"] * 60)
     row = {"question": "What?", "context": words, "answers": {"text": [words], "answer_start": [0]}}
     features = windows_of(tokenizer, [row])
@@ -160,6 +160,8 @@ def test_characters_of_several_tokens():
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_chosen_answer_is_that_of_the_official_code(version):
     """Over random logits, with ties, several windows and tokens that are not the context's."""
+    from cachekit.training.tasks import squad
+
     chosen = np.random.default_rng(version)
     context = " ".join(f"w{number}" for number in range(90))
     places = [match.span() for match in re.finditer(r"\S+", context)]
@@ -196,12 +198,16 @@ def score_of(windows, places, context, text):
 
 
 def test_nothing_to_choose_from():
+    from cachekit.training.tasks import squad
+
     empty = squad.Scores(np.zeros(8), np.zeros(8), np.full((8, 2), -1), 0)
     assert squad.answer([empty], "", negatives=True) == squad.answer([empty], "", negatives=False) == ""
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_exact_match_and_f1_are_the_official_ones(version):
+    from cachekit.training.tasks import squad
+
     chosen = random.Random(version)
     pieces = ["the", "a", "an", "The", "cat", "cats", "Ångström", "12", "12.", "!", "—", "東京", "U.S.", "\u00a0", "is"]
     texts = ["", "the", "...", *(" ".join(chosen.choices(pieces, k=chosen.randint(1, 5))) for _ in range(400))]

@@ -8,7 +8,6 @@ import pytest
 
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
-from cachekit.training.tasks.port import FILLER
 from tests.training.jobs import tokenizer, write  # noqa: F401 - a fixture
 from tests.training.task_jobs import Watched, rows_job
 
@@ -48,6 +47,8 @@ def collate(tokenizer, features, length=16):
 
 
 def test_the_first_token_of_a_word_has_its_label(tokenizer):
+    from cachekit.training.tasks.port import FILLER
+
     features = [
         {"words": ["Zbigniew", "walked", "."], "labels": [1, 0, 0]},
         {"words": ["\u200b", "antidisestablishmentarianism", "Paris"], "labels": [1, 2, 3]},
@@ -63,6 +64,8 @@ def test_the_first_token_of_a_word_has_its_label(tokenizer):
 
 
 def test_what_does_not_fit_is_cut(tokenizer):
+    from cachekit.training.tasks.port import FILLER
+
     batch = collate(tokenizer, [{"words": ["to"] * 40, "labels": list(range(40))}], length=8)
     assert batch["labels"].tolist() == [[FILLER, 0, 1, 2, 3, 4, 5, FILLER]]
 

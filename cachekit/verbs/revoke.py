@@ -1,0 +1,110 @@
+"""What is no longer believed, written into the settings: keys, records, and all that is older than a date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cachekit import config_files, config_trust, files
+from cachekit.errors import UsageError
+from cachekit.trust.keys import public_key
+from cachekit.trust.policy import policy_of
+from cachekit.verbs.entry import find, is_key
+from cachekit.verbs.trust_settings import ChangedTrust, check, settings_file, text_to_edit, user_file
+
+if TYPE_CHECKING:
+    from cachekit.verbs.session import Session
+
+
+def revoke(
+    session: Session, what: Sequence[str], folder: Path, *, before: str = "", dry_run: bool = False
+) -> ChangedTrust:
+    """Write down what is no longer believed: for this user, whatever the project, and for those who share the project.
+
+    Args:
+        session: Its settings name the signers, and its store the records.
+        what: Fingerprints of keys, names of signers, digests of records, or keys of records of the store.
+        folder: Of the project. Its settings are written beside the user's own where there are some; what cannot be
+            written there is told, and no error.
+        before: A date: nothing that was made or signed before it is used.
+        dry_run: Write nothing.
+
+    Raises:
+        UsageError: One is nothing of these, or the user's own settings cannot be written.
+        UnknownNameError: No record has a key that begins so, or several have.
+    """
+    if not what and not before:
+        raise UsageError(
+            "nothing to revoke was named",
+            hint="cachekit trust revoke NAME (`cachekit trust ls` has the names), or --before 2026-11-01",
+        )
+    keys: list[str] = []
+    records: list[str] = []
+    names: dict[str, str] = {}
+    for one in what:
+        kind, meant = _meant(session, one)
+        (keys if kind == "key" else records).append(meant)
+        if one in session.config.trust.signers:
+            names[meant] = f" ({one})"
+    own = user_file()
+    made = _revoking(own, keys, records, before)
+    if not dry_run:
+        config_files.write(own, made)
+    changed, left = [own], ""
+    if config_files.project_file(folder):
+        project = settings_file(folder, user=False)
+        try:
+            made = _revoking(project, keys, records, before)
+            if not dry_run:
+                config_files.write(project, made)
+            changed.append(project)
+        except UsageError as error:
+            left = "; ".join(filter(None, (error.message, error.cause, error.hint)))
+    said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
+    said += [f"all before {before}"] if before else []
+    return ChangedTrust(tuple(changed), tuple(said), left, dry_run)
+
+
+def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], str]:
+    """What is revoked by a word of the command line: a key's fingerprint, or a record's digest; raises as `revoke`."""
+    signers = session.config.trust.signers
+    if one in signers:
+        policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
+        return "key", public_key(signers[one].key).fingerprint
+    if config_trust.is_fingerprint(one):
+        return "key", one
+    if one.startswith("SHA256:"):
+        raise UsageError(f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`")
+    if files.is_digest(one) and not session.store.by_prefix(one):
+        return "record", one
+    if is_key(one):
+        return "record", find(session.store, one).digest
+    others = "a key's fingerprint, a record's digest, or a record of the store by its key"
+    raise UsageError(
+        f"there is no signer named {one!r}",
+        cause=f"the settings name {', '.join(signers) or 'no signers'}",
+        hint=f"name one of these, {others}" if signers else f"name {others}",
+    )
+
+
+def _revoking(file: Path, keys: Sequence[str], records: Sequence[str], before: str) -> str:
+    """The text of a settings file that revokes these as well; of two dates the later one stays.
+
+    Raises:
+        UsageError: It cannot be read or added to.
+    """
+    asked = {"keys": list(keys), "records": list(records), "before": before}
+    wanted = "[trust.revoked] with " + ", ".join(f"{field} = {value!r}" for field, value in asked.items() if value)
+    text, there = text_to_edit(file, wanted)
+    trust = there.get("trust", {})
+    gone = trust.get("revoked", {}) if isinstance(trust, dict) else {}
+    values: dict[str, config_files.Value] = {}
+    for field, new in (("keys", keys), ("records", records)):
+        if new:
+            values[field] = list(dict.fromkeys([*gone.get(field, []), *new]))
+    if before and not config_trust.is_later(gone.get("before"), before):
+        values["before"] = before
+    made = config_files.edited(text, file, ("trust", "revoked"), values, wanted) if values else text
+    check(file, made)
+    return made
