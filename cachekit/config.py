@@ -232,7 +232,7 @@ SETTINGS: dict[str, Declared] = {
 }
 
 
-# Variables that are no settings: what runs tell those that they start, and what our tests and benchmarks read.
+# Variables that are not settings: what runs tell those that they start, and what our tests and benchmarks read.
 OTHER_VARIABLES = frozenset({
     config_trust.KEY, "CACHEKIT_RUN", "CACHEKIT_REPORTS", "CACHEKIT_SHARED", "CACHEKIT_REAL_DIR", "CACHEKIT_LIVE_HUB",
     "CACHEKIT_AZURITE", "CACHEKIT_PEER_PYTHON", "CACHEKIT_TEST_GC_MINUTES",
@@ -303,7 +303,7 @@ def load(
         cwd: Where the search for a project file starts.
 
     Raises:
-        UsageError: A file is no TOML, names an unknown setting, or a value is of the wrong kind.
+        UsageError: A file is not TOML, names an unknown setting, or a value is of the wrong kind.
         TypeError: A flag is called as no setting is.
     """
     if unknown := (flags or {}).keys() - SETTINGS.keys():

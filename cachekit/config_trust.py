@@ -43,7 +43,7 @@ _REVOKED = ("keys", "records", "before")
 
 
 class SignerTable(Struct, frozen=True):
-    """A signer: the line of a public key, and from when until when it is believed, in UTC; None is no limit."""
+    """A signer: the line of a public key, and from when until when it is believed, in UTC; None means no limit."""
 
     key: str
     valid_after: datetime | None = None
@@ -231,7 +231,7 @@ def merged(user: Any, project: Any) -> Any:
             if isinstance(mine.get(name), list) and isinstance(theirs.get(name), list):
                 both["revoked"][name] = [*mine[name], *theirs[name]]
         if "before" in mine and "before" in theirs:
-            # What is no date is refused when the whole is read.
+            # What is not a date is refused when the whole is read.
             with suppress(ValueError):
                 both["revoked"]["before"] = max(_moment(mine["before"], ""), _moment(theirs["before"], ""))
     return both
@@ -260,7 +260,7 @@ def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
     for one in known.values():
         if isinstance(key, str) and same_key(one["key"], key):
             for name, stricter in (("valid_after", max), ("valid_before", min)):
-                with suppress(ValueError):  # what is no date is refused when the whole is read
+                with suppress(ValueError):  # what is not a date is refused when the whole is read
                     times = [_moment(of[name], "") for of in (signer, one) if name in of]
                     signer = {**signer, name: stricter(times)} if times else signer
     return signer
@@ -347,7 +347,7 @@ def _moment(value: Any, where: str) -> datetime:
 
 
 def is_later(known: Any, date: str) -> bool:
-    """Whether a date of the settings is there, and later than another one. What is no date is refused elsewhere."""
+    """Whether a date of the settings is there, and later than another one. What is not a date is refused elsewhere."""
     try:
         return known is not None and _moment(known, "") > _moment(date, "")
     except ValueError:

@@ -78,8 +78,8 @@ _TAKEN = (
     r"|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,300}?\s-p[\"']?"
     r"|sshpass\b(?:\s+-[ve]+)*\s+-p\s*[\"']?))(?![$<*{%.])[^\s\"']+"
 )
-# `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
-# version or digest. What stands before mail addresses, packages and images is no user.
+# `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is not a port,
+# version or digest. What stands before mail addresses, packages and images is not a user.
 _PAIR = (
     r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:author|bcc|by|cc|contact|e?mail|from|git|image|mailto|node|npm|owner|"
     r"scp|sender|sip|ssh|tag|to|user|xmpp):)[a-z_][\w.-]{0,63}:)"

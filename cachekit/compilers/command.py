@@ -240,7 +240,7 @@ def _plain(word: str, cwd: Path) -> str:
     for folder in dict.fromkeys((str(cwd), str(cwd.resolve()))):
         if folder.count("/") > 1:
             word = re.sub(rf"(^|[=:,]){re.escape(folder)}(?=/|$|[,:])", r"\1.", word)
-    # Bytes that are no text have no JSON form.
+    # Bytes that are not text have no JSON form.
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -125,7 +125,7 @@ def resolve(recipe: Recipe) -> Architecture:
     compared with the package's own config, and nobody else is asked for a config in its place.
 
     Raises:
-        RecipeError: The model's files are not where the recipe says, its config is no config, or a package's config is
+        RecipeError: The model's files are not where the recipe says, its config is none, or a package's config is
             another than that of `model.id`.
         UnknownNameError: Nobody knows the model.
         AuthError: The Hub gives its config only to some.

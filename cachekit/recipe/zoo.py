@@ -144,7 +144,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
         install: How its packages are installed; None where another release's line is the one to use.
         packages: Versions, with their `+<commit>` where it is known.
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
-            A key that is made from such a toolchain is no host's.
+            A key that is made from such a toolchain is not a host's.
         targets: What it compiles for.
     """
 

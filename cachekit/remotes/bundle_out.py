@@ -155,7 +155,7 @@ def _check(path: Path | None) -> None:
         return
     known = header(INDEX, 0)[: len(INDEX) + 1]
     try:
-        with opened(path) as source:  # what is no file, a device for example, has no room for one either
+        with opened(path) as source:  # what is not a file, a device for example, has no room for one either
             ours = source.read(BLOCK).startswith(known) or not path.stat().st_size
     except OSError as error:
         raise UsageError(f"{path} cannot be written", cause=cause_of(error), hint="name another file") from error

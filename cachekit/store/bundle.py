@@ -114,7 +114,7 @@ class Reader:
         members: What the index says; `each` gives their bytes.
 
     Raises:
-        IntegrityError: It is no bundle, or its index is damaged.
+        IntegrityError: It is not a bundle, or its index is damaged.
         UsageError: A later cachekit made it.
         OSError: It cannot be read.
     """

@@ -36,7 +36,7 @@ _STEP = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f\x7f-\x9f]{1,1024}")
 
 
 class DamagedRecordError(ValueError):
-    """A document that is no record, or not the one that was written."""
+    """A document that is not a record, or not the one that was written."""
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -257,7 +257,7 @@ def unsealed(name: str, document: Mapping[str, Any]) -> Any:
 
     Raises:
         DamagedRecordError: The digest is that of another body.
-        KeyError, TypeError, ValueError: It is no such document.
+        KeyError, TypeError, ValueError: It is not such a document.
     """
     body = document[name]
     if document != sealed(name, body):

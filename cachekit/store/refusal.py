@@ -161,7 +161,7 @@ class Refusal:
                     yield record
 
     def _strange(self, path: Path, raw: bytes) -> str:
-        """Why somebody who is no member of this user's groups can have put a record there; empty where nobody can."""
+        """Why somebody who is in none of this user's groups can have put a record there; empty where nobody can."""
         if self._others is None:
             found = access.standing(self._layout)
             self._others = found.why if found.whose == "others" else ""

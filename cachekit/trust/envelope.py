@@ -25,7 +25,7 @@ LARGEST = 96 << 20  # bytes of a document
 
 
 class MalformedError(ValueError):
-    """Bytes that are no envelope, no signature or no statement."""
+    """Bytes that are not an envelope, a signature or a statement."""
 
 
 class Signature(Struct, frozen=True):

@@ -61,7 +61,7 @@ def public_key(line: str) -> PublicKey:
     """The key in a line of a `.pub` file: its kind, its bytes in base64, perhaps a comment.
 
     Raises:
-        ValueError: It is no such line, of a kind that is not taken, or its bytes are not a key of that kind.
+        ValueError: It is not such a line, of a kind that is not taken, or its bytes are not a key of that kind.
     """
     words = line.split()
     if "\n" in line.strip() or len(words) < 2:  # noqa: PLR2004

@@ -4,7 +4,7 @@
     blob    = "SSHSIG" uint32(1) string(key) string(namespace) string("") string(hash) string(signature)
 
 What ssh-keygen prints is the blob in base64 between two lines. ssh-keygen passes over what stands after the last of
-them, so that a text is no identity: only the blob is kept, and it is read whole or refused.
+them, so that a text is not an identity: only the blob is kept, and it is read whole or refused.
 """
 
 from __future__ import annotations

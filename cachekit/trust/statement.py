@@ -162,7 +162,7 @@ def read_statement(payload: bytes) -> Statement:
     """The statement in a payload whose signature holds.
 
     Raises:
-        MalformedError: It is no statement about a record, or names a file twice.
+        MalformedError: It is not a statement about a record, or names a file twice.
     """
     try:
         document = msgspec.json.decode(payload, type=_Document)

@@ -130,7 +130,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     """What a settings file says with this cache named in it: its other lines stay. Nothing is written.
 
     Raises:
-        UsageError: It has a `cache` or a remote of that name already, is no TOML, or would hide a project's settings.
+        UsageError: It has a `cache` or a remote of that name already, is not TOML, or would hide a project's settings.
     """
     address = setup(ADDRESS).place_of(repo, kind)
     wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{address}"'

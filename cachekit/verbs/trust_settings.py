@@ -87,7 +87,7 @@ class Signers(Answer, frozen=True):
         signers: Those whom the settings name.
         revoked_keys: Fingerprints.
         revoked_records: Digests of records.
-        revoked_before: What was made or signed before is not used; empty is no date.
+        revoked_before: What was made or signed before is not used; empty means no date.
         remotes: What each remote's records must have.
         file: Where the settings were read.
     """
@@ -216,7 +216,7 @@ def add(
         dry_run: Write nothing.
 
     Raises:
-        UsageError: It is no key, no date, or the file names another key so, or cannot be written.
+        UsageError: It is not a key or a date, or the file names another key so, or cannot be written.
     """
     public = _given(key)
     values = {"key": public.line, "valid_after": valid_after, "valid_before": valid_before}

@@ -32,7 +32,7 @@ def why_log(path: Path) -> LogWhy:
     """Read a log, by whichever compiler's words are in it.
 
     Raises:
-        UsageError: It cannot be read, is no regular file, or no compiler knows its words.
+        UsageError: It cannot be read, is not a regular file, or no compiler knows its words.
     """
     try:
         for adapter in registry.every():

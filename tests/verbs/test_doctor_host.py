@@ -146,7 +146,7 @@ def test_a_compiler_that_is_not_that_of_this_environment(neuron, tmp_path, monke
     program(tmp_path / "venv", "neuronx-cc")
     other = program(tmp_path / "other", "neuronx-cc")
     monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin")
-    assert f"neuronx-cc on PATH is {other}, that of another environment" in the_problem("neuron-path")["said"]
+    assert f"neuronx-cc on PATH is {other}, of a different environment" in the_problem("neuron-path")["said"]
     monkeypatch.setenv("PATH", f"{tmp_path}/venv:{other.parent}")
     assert fine("neuron-path")
 

@@ -67,7 +67,7 @@ class CacheEntry(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """Something in a cache that is no module."""
+    """Something in a cache that is not a module."""
 
     path: Path  # where it lies
     reason: str  # what it is, or why it was not looked at

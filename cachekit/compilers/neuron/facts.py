@@ -187,7 +187,7 @@ NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
 NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
-# Folders of what are no NEFFs, by default shared by all processes of a host [SDK: torch; TN].
+# Folders of what are not NEFFs, by default shared by all processes of a host [SDK: torch; TN].
 NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
 # Variables of its own that reach no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"

@@ -216,7 +216,7 @@ def check_module(module: Module) -> tuple[str, str]:
     """The compiler's folder and the module's, of a module that may be put into a compiler cache dir.
 
     Raises:
-        UnsafeArchiveError: It is no module of this compiler's cache, is not whole, or has a file that must not be.
+        UnsafeArchiveError: It is not a module of this compiler's cache, is not whole, or has a file that must not be.
     """
     compiler, separator, name = module.name.partition("/")
     if not separator or facts.COMPILER_DIRECTORY.fullmatch(compiler) is None:

@@ -33,7 +33,7 @@ def directory(version: str) -> str:
     """The folder of a compiler's version: below the compiler cache dir, and for records and modules.
 
     Raises:
-        ValueError: It is no version.
+        ValueError: It is not a version.
     """
     if VERSION.fullmatch(version) is None or ".." in version:
         raise ValueError(f"{version!r} is not a version")
@@ -130,7 +130,7 @@ def restore(
     are checked here where it is left out. Gives the bytes that were written.
 
     Raises:
-        UnsafeArchiveError: It is no such archive, is of another compiler version, or holds something else than NEFFs.
+        UnsafeArchiveError: It is not such an archive, is of another compiler version, or holds more than NEFFs.
         IntegrityError: The bytes are not those of the module, or a NEFF is damaged. Nothing was put anywhere.
         OSError: The root cannot be written.
     """

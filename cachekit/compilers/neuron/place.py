@@ -105,7 +105,7 @@ def _judge(entry: CacheEntry) -> tuple[Standing, str]:
         return "present", ""
     if entry.locks:
         return "left", "it is locked: a compile is running, or was killed (`cachekit doctor`)"
-    # Of what is no file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
+    # Of what is not a file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
     foreign = [name for name in entry.names if name not in REPLACEABLE]
     foreign += [name for name in entry.odd if name not in REPLACEABLE or not (entry.path / name).is_symlink()]
     foreign = [name for name in foreign if not name.startswith(OURS)]

@@ -83,7 +83,7 @@ class CacheRoot(Struct, frozen=True):
     """The compiler cache dir of torch-neuronx's cache."""
 
     url: str  # as it was said, but for a secret in it, or the default
-    path: Path | None  # the local folder; None where it is no local one (a bucket)
+    path: Path | None  # the local folder; None where it is not a local one (a bucket)
     origin: str  # `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`
     caching: bool = True  # false where the flags switch the cache off
     file_system: FileSystem = UNKNOWN  # of the local folder

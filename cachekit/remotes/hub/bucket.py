@@ -45,7 +45,7 @@ class BucketStorage(Storage):
         token: Else the one that the client finds.
 
     Raises:
-        UsageError: It is no such name, or the installed huggingface_hub knows no buckets.
+        UsageError: It is not such a name, or the installed huggingface_hub knows no buckets.
     """
 
     compares = False

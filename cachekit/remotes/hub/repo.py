@@ -282,7 +282,7 @@ def opened(address: str, options: Mapping[str, str]) -> HubStorage:
     """The remote at `hf://[datasets/]owner/name[@branch]`; options: `endpoint`.
 
     Raises:
-        UsageError: It is no such address.
+        UsageError: It is not such an address.
     """
     matched = _ADDRESS.fullmatch(address)
     if not matched:
