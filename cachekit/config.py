@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from msgspec import Struct, structs
 
-from cachekit import config_files, config_trust, files, redact
+from cachekit import config_files, config_trust, disk, redact
 from cachekit.errors import UsageError
 from cachekit.units import or_none, parse_age, parse_size
 
@@ -69,7 +69,7 @@ class Declared(Struct, frozen=True):
 def _folder(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value):
         raise ValueError("expected the path of a folder")
-    return files.named(str(value))
+    return disk.in_settings(str(value))
 
 
 def _name(value: Any) -> str:
@@ -348,7 +348,7 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
         if name == "home" and raw is None:
             raise UsageError(
                 "there is no folder for the store: this user has no home directory",
-                cause="HOME is not set, and the system does not know this user's home directory",
+                cause=disk.no_home(),
                 hint="set CACHEKIT_HOME to a folder, or pass --home DIR",
             )
         values[name] = _read(name, raw, origin)
@@ -365,14 +365,15 @@ def _read(name: str, raw: Any, origin: str) -> Any:
     declared = SETTINGS[name]
     try:
         return declared.read(raw)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, UsageError) as error:
         shown = redact.setting(raw)
         option = declared.option if origin == "flag" else ""
         value = "" if _has_table(raw) else f" = {shown!r}"
         said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
         raise UsageError(
             f"{said} is not usable",
-            cause=("" if origin == "flag" else f"from {origin}: ") + redact.address(str(error)),
+            cause=("" if origin == "flag" else f"from {origin}: ")
+            + redact.address(getattr(error, "cause", "") or str(error)),
             hint=_hint(name, declared, origin),
         ) from error
 

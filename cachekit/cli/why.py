@@ -97,7 +97,7 @@ def command(
                 hint=f"cachekit why {other} {recipe} ...",
             )
         return _compared(cache.compare(recipe, Variant(other, overrides or (), tiny)))
-    if api.is_record(recipe) and not Path(recipe).expanduser().is_file():
+    if api.is_record(recipe) and not Path(recipe).suffix:
         if changed:
             raise UsageError(
                 f"--set and options like it change a recipe, and {recipe} is a key",

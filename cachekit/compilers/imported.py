@@ -8,16 +8,18 @@ them once.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.recipe.ingredients import Fingerprint
-from cachekit.store import Store
+from cachekit.store import Store, leaks
 from cachekit.store.provenance import provenance
-from cachekit.store.record import IMPORTED, Module, Record
+from cachekit.store.record import IMPORTED, Module, Record, marked
 
 RECIPE = "import"
 
@@ -40,11 +42,27 @@ def known_units(store: Store, adapter: Adapter, cache: ForeignCache) -> frozense
     )
 
 
-def record_of(adapter: Adapter, directory: str, found: Sequence[Module], *, graphs: int) -> Record:
-    """The record of modules of one compiler's folder, which hold so many graphs."""
+def record_of(
+    adapter: Adapter, directory: str, found: Sequence[Module], *, graphs: int, files: Iterable[Path] = ()
+) -> Record:
+    """The record of modules of one compiler's folder, which hold so many graphs.
+
+    Compilers write into their files what they find around them: the record is marked where these hold a secret.
+
+    Args:
+        adapter: The compiler's.
+        directory: The folder.
+        found: The modules.
+        graphs: How many graphs they hold.
+        files: What is new of their files.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    names = [directory, *(module.name for module in found)]
     hard = ingredients_of(directory, (module.name for module in found))
     fingerprint = Fingerprint(adapter.name, directory, adapter.toolchain(directory), {}, {}, bf16=True)
-    return Record(
+    record = Record(
         key=key_of(hard),
         compiler=adapter.name,
         directory=directory,
@@ -57,6 +75,7 @@ def record_of(adapter: Adapter, directory: str, found: Sequence[Module], *, grap
         compile_seconds=0.0,  # nobody measured it
         provenance=provenance(fingerprint),
     )
+    return marked(record, told=leaks.told(files, names, os.environ))
 
 
 def ingredients_of(compiler: str, names: Iterable[str]) -> dict[str, Any]:

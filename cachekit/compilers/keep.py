@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from cachekit import redact
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.port import Compiler, Harvest, Observed
 from cachekit.compilers.prepare import Prepared
@@ -38,15 +36,10 @@ def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     Raises:
         OSError: A file cannot be read.
     """
-    variables = {**os.environ, **worker_variables(prepared.recipe)}
-    secrets = redact.secrets_of(variables)
-    wanted = {name: value.encode("utf-8", "surrogateescape") for name, value in secrets.items()}
     made = prepared.ingredients
-    said = json.dumps([prepared.recipe.name, made.hard, made.soft], ensure_ascii=False, default=str)
-    found = {name for name, value in secrets.items() if json.dumps(value, ensure_ascii=False)[1:-1] in said}
-    for path in harvest.files.values() if harvest and wanted else ():
-        found |= leaks.holds(path, wanted)
-    return frozenset(found)
+    said = [prepared.recipe.name, made.hard, made.soft]
+    variables = {**os.environ, **worker_variables(prepared.recipe)}
+    return leaks.told(harvest.files.values() if harvest else (), said, variables)
 
 
 def new_record(

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cachekit.disk import named
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
@@ -188,9 +189,9 @@ def recipe_path(name: str) -> Path:
     """
     known = recipes()
     try:
-        path = Path(name).expanduser()
+        path = named(name)
         is_file, is_there = path.is_file(), bool(name) and path.exists()
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UnknownNameError(
             f"{name[:80]!r} is not a path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
         ) from error

@@ -1,6 +1,9 @@
 """Whose a store is, and whether this user may use it: told before anything compiles, with the command that helps.
 
 A store belongs to one user, or to the members of a group. Others may look into it if the umask of its owner lets them.
+
+Whose a file in it is, is another question: the folders say who can write there now, and a store may have been open to
+everybody before. Nobody can give away a file, so it tells who wrote it.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import cached_property
 from pathlib import Path
 
 from cachekit import whose
@@ -22,13 +26,57 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def standing(layout: Layout) -> Standing:
-    """Whose a store is: who can write records there, which say what a compiler loads.
-
-    A store that is not this user's own is read through copies of its files, checked as they are made
-    (`Store.reading`): whoever may write there may exchange a file between the check and its use.
-    """
-    found = [whose.standing(layout.records, depth=2), whose.standing(layout.blobs)]
+    """Whose a store is: who can write records there, or what says where records came from and what is revoked."""
+    depths = {layout.records: 2, layout.blobs: 0, layout.trust: 2, layout.staying: 1, layout.quarantine: 0}
+    found = [whose.standing(folder, depth) for folder, depth in depths.items()]
     return max(found, key=lambda one: whose.ORDER.index(one.whose))
+
+
+class Owners:
+    """Those to whom a store belongs: this user and root, and the members of a group that shares it.
+
+    Args:
+        layout: The store's paths.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    @cached_property
+    def standing(self) -> Standing:
+        """Whose the store is, as it was when that was asked first."""
+        return standing(self._layout)
+
+    def stranger(self, path: Path, handle: int) -> str:
+        """Why somebody else can have written a file of the store; empty where nobody can.
+
+        Where others can write to the folders, they may put a link there to what this user fetched from them: none is
+        followed.
+
+        Args:
+            path: The file.
+            handle: Its descriptor, from which it is read: by now another file may have its name.
+
+        Raises:
+            OSError: It cannot be looked at.
+        """
+        if self.standing.whose != "others":
+            return whose.outsider(handle, path, self.standing)
+        ours = not whose.outsider(handle, path) and self._lies_there(path, handle)
+        return "" if ours else self.standing.why
+
+    def _lies_there(self, path: Path, opened: int) -> bool:
+        """Whether a path in the store leads to an open file without a link."""
+        *folders, name = path.relative_to(self._layout.home).parts
+        with ExitStack() as stack, suppress(OSError):
+            handle = os.open(self._layout.home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, handle)
+            for folder in folders:
+                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+                stack.callback(os.close, handle)
+            found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(opened))
+        return False
 
 
 def check_open(layout: Layout) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import re
 import tarfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit import redact
 from cachekit.files import PIECE, pieces
 from cachekit.store.archive import Stored, UnsafeArchiveError, members
 from cachekit.text import one_line
@@ -184,6 +186,26 @@ def of_archive(path: Path, packed: Callable[[Stored], Leaks | None] = lambda _: 
                 raw.seek(stored.offset)
                 scanner.body(stored.name, stored.size, pieces(raw, stored.size))
     return scanner.leaks()
+
+
+def told(files: Iterable[Path], said: object, variables: Mapping[str, str]) -> frozenset[str]:
+    """The variables whose secret values stand in files, or in values that go with them.
+
+    Args:
+        files: What is kept.
+        said: What is said of it, as JSON values.
+        variables: Of this environment, and others that a compile was given.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    secrets = redact.secrets_of(variables)
+    wanted = {name: value.encode("utf-8", "surrogateescape") for name, value in secrets.items()}
+    words = json.dumps(said, ensure_ascii=False, default=str)
+    found = {name for name, value in secrets.items() if json.dumps(value, ensure_ascii=False)[1:-1] in words}
+    for path in files if wanted else ():
+        found |= holds(path, wanted)
+    return frozenset(found)
 
 
 def holds(path: Path, wanted: Mapping[str, bytes]) -> set[str]:

@@ -3,20 +3,23 @@
     {"of": {"<digest of a record>": {"origin": {"remote": "hf://team/cache", "how": "signed", …}, "envelopes": […]}}}
 
 Written before its record, by the digest of that: a record that was written stands never beside the origin of another
-one. A record without such a note was made here, out of nothing that came from elsewhere.
+one. A record without such a note was made here, out of nothing that came from elsewhere: if an owner of the store wrote
+it, and its own document does not say that there was a note. So nobody makes it this user's by removing that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.store.access import Owners
 from cachekit.store.layout import Layout
-from cachekit.store.record import Digest, Module, Record
+from cachekit.store.record import Digest, Module, Record, is_document_of, is_noted
 
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
 # signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
@@ -73,7 +76,7 @@ class Beside(Struct, frozen=True):
 
 
 MADE_HERE = Beside()
-UNKNOWN = Beside(Origin(remote="somewhere", how=""))  # the note is damaged
+UNKNOWN = Beside(Origin(remote="somewhere", how=""))  # the note is damaged or gone, or a stranger wrote the record
 
 
 class _Note(Struct, frozen=True):
@@ -85,18 +88,49 @@ class Origins:
 
     Args:
         layout: The store's paths.
+        owners: To whom it belongs: what others wrote is no note.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+    def __init__(self, layout: Layout, owners: Owners) -> None:
+        self._layout, self._owners = layout, owners
 
     def of(self, record: Record) -> Beside:
         """What is kept beside a record of the store."""
-        path = self._layout.origin(record.place)
-        note = files.noted(path, _Note)
-        if note is None:
-            return UNKNOWN if path.exists() else MADE_HERE
-        return note.of.get(record.digest, MADE_HERE)
+        try:
+            note = self._read(self._layout.origin(record.place))
+        except (OSError, ValueError, RecursionError):
+            return UNKNOWN
+        found = note.of.get(record.digest) if note else None
+        return found or (MADE_HERE if self._made_here(record) else UNKNOWN)
+
+    def _read(self, path: Path) -> _Note | None:
+        """The note at a path; None where there is none, or a stranger's.
+
+        Raises:
+            OSError, ValueError, RecursionError: It cannot be read.
+        """
+        try:
+            with files.opened(path, buffering=0) as source:
+                if self._owners.stranger(path, source.fileno()):
+                    return None
+                raw = source.read(files.LARGEST_NOTE)
+        except FileNotFoundError:
+            return None
+        return msgspec.json.decode(raw, type=_Note)
+
+    def _made_here(self, record: Record) -> bool:
+        """Whether a record without a note was made here; one that does not lie in the store is made now."""
+        path = self._layout.record(record.place)
+        try:
+            with files.opened(path, buffering=0) as source:
+                if self._owners.stranger(path, source.fileno()):
+                    return False
+                raw = source.read()
+        except OSError:
+            return True
+        if not is_document_of(raw, record):  # it was replaced meanwhile
+            return self._owners.standing.whose != "others"
+        return not is_noted(raw)
 
     def made(
         self,

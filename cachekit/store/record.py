@@ -178,6 +178,7 @@ def covers(record: Record, wanted: Record) -> bool:
     return all(held.get(module.name) == module.files for module in wanted.modules)
 
 
+_NOTED = "noted"  # beside the record in its document; sorts before "record"
 TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files
 
 
@@ -265,9 +266,24 @@ def unsealed(name: str, document: Mapping[str, Any]) -> Any:
     return body
 
 
-def encode(record: Record) -> bytes:
-    """The document to store: one line of JSON and a newline."""
-    return serialise(to_document(record))
+def encode(record: Record, *, noted: bool = False) -> bytes:
+    """The document to store: one line of JSON and a newline.
+
+    Args:
+        record: The record.
+        noted: A note beside it says where it came from; see `store.origin`.
+    """
+    return serialise(to_document(record) | ({_NOTED: True} if noted else {}))
+
+
+def is_noted(raw: bytes) -> bool:
+    """Whether a record's document, as `encode` makes it, says that there is a note beside it."""
+    return raw.startswith(f'{{"{_NOTED}": true'.encode())  # the names are sorted
+
+
+def is_document_of(raw: bytes, record: Record) -> bool:
+    """Whether a document that was read before, as `encode` makes it, is still that of a record."""
+    return raw.endswith(f'"sha256": "{record.digest}"}}\n'.encode())
 
 
 def serialise(document: Mapping[str, Any]) -> bytes:
@@ -316,6 +332,7 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 def from_document(document: dict[str, Any]) -> Record | None:
     """The record in a parsed document; see `decode`."""
+    document = {name: value for name, value in document.items() if name != _NOTED}
     try:
         body = document["record"]
         if body.get("schema") != SCHEMA:

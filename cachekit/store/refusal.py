@@ -7,9 +7,8 @@ them. What a command alone does not want (`--trust signed`) stays where it is.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from msgspec import Struct
 
 from cachekit import files
 from cachekit.events import Journal, bypass
-from cachekit.store import access, staying
+from cachekit.store import staying
+from cachekit.store.access import Owners
 from cachekit.store.layout import Layout, Place
 from cachekit.store.origin import MADE_HERE, Beside, Origins, reuses
 from cachekit.store.quarantine import Quarantine
@@ -31,7 +31,7 @@ class Refused(Struct, frozen=True):
     revoked: bool = True
 
 
-# Asked about a record, with what gives what is kept beside it, and why others can have put it there, if they can.
+# Asked about a record, with what gives what is kept beside it, and why somebody else can have written it, if so.
 Asked = Callable[[Record, Callable[[Record], Beside], str], "Refused | None"]
 
 
@@ -40,6 +40,7 @@ class Refusal:
 
     Args:
         layout: The store's paths.
+        owners: To whom it belongs.
         origins: Where its records came from.
         quarantine: Gets what is revoked.
         journal: Told once of each.
@@ -47,22 +48,42 @@ class Refusal:
     """
 
     def __init__(
-        self, layout: Layout, origins: Origins, quarantine: Quarantine, journal: Journal, *, asked: Asked | None
+        self,
+        layout: Layout,
+        owners: Owners,
+        origins: Origins,
+        quarantine: Quarantine,
+        journal: Journal,
+        *,
+        asked: Asked | None,
     ) -> None:
-        self._layout, self._origins, self._quarantine = layout, origins, quarantine
+        self._layout, self._owners, self._origins, self._quarantine = layout, owners, origins, quarantine
         self._journal, self._asked = journal, asked
         self._reasons: dict[str, str] = {}
-        self._others: str | None = None  # who else can write records; None until that was asked
 
     def reason(self, key: str) -> str:
         """Why the record of a key was not used when it was last looked at; empty where it was."""
         return self._reasons.get(key, "")
 
-    def judged(self, record: Record, raw: bytes) -> Refused | None:
-        """Why a record is not to be used, see `refuses`; None where it is. Tells and changes nothing."""
+    def strange(self, path: Path, handle: int) -> str:
+        """Why somebody else can have written an open record, where that is asked; see `Owners.stranger`.
+
+        Raises:
+            OSError: It cannot be looked at.
+        """
+        return "" if self._asked is None else self._owners.stranger(path, handle)
+
+    def judged(self, record: Record) -> Refused | None:
+        """Why a record of the store is not to be used, see `refuses`; None where it is. Tells and changes nothing.
+
+        Raises:
+            OSError: It cannot be looked at.
+        """
         if self._asked is None:
             return None
-        return self._asked(record, self._origins.of, self._strange(self._layout.record(record.place), raw))
+        path = self._layout.record(record.place)
+        with files.opened(path, buffering=0) as source:
+            return self._asked(record, self._origins.of, self._owners.stranger(path, source.fileno()))
 
     def set_aside(self, beginning: str) -> Record | None:
         """The latest record in quarantine whose key begins so, and which can be read; None if there is none."""
@@ -73,18 +94,19 @@ class Refusal:
                     return record
         return None
 
-    def refuses(self, record: Record, raw: bytes) -> bool:
+    def refuses(self, record: Record, raw: bytes, strange: str) -> bool:
         """Whether a record that was read is not to be used.
 
         Args:
             record: The record.
             raw: Its document, as it was read.
+            strange: Why somebody else can have written that; see `strange`.
         """
         if self._asked is None:
             return False
         self._reasons.pop(record.key, None)
         path = self._layout.record(record.place)
-        refused = self.judged(record, raw)
+        refused = self._asked(record, self._origins.of, strange)
         if refused is None:
             return False
         self._reasons[record.key] = refused.reason
@@ -160,13 +182,6 @@ class Refusal:
                 if (record := decode(files.read(path))) is not None:
                     yield record
 
-    def _strange(self, path: Path, raw: bytes) -> str:
-        """Why somebody who is in none of this user's groups can have put a record there; empty where nobody can."""
-        if self._others is None:
-            found = access.standing(self._layout)
-            self._others = found.why if found.whose == "others" else ""
-        return "" if self._others and _is_own(self._layout.home, path, raw) else self._others
-
     def _set_aside_reuse(self, digest: str) -> None:
         """Set the records aside that reuse one."""
         from cachekit.store.garbage import origins, record_of
@@ -180,32 +195,6 @@ class Refusal:
                     reason = f"made by reuse of {digest[:12]}, which is revoked"
                     self._journal.emit("store.refused", key=other.key, reason=reason, quarantine=True)
                     self._quarantine.document(path, reason, raw, quiet=True)
-
-
-def _is_own(home: Path, path: Path, raw: bytes) -> bool:
-    """Whether this user or root wrote bytes that were read: nobody can give away a file, whatever its folder allows.
-
-    Others may exchange the file meanwhile, so the one that is asked whose it is must hold these very bytes. They may
-    put a link there as well, to a file that this user fetched from them: none is followed.
-
-    Args:
-        home: The store's folder.
-        path: The file, below that.
-        raw: What was read of it.
-    """
-    *folders, name = path.relative_to(home).parts
-    with ExitStack() as stack, suppress(OSError):
-        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        stack.callback(os.close, handle)
-        for folder in folders:
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-            stack.callback(os.close, handle)
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
-        source = stack.enter_context(os.fdopen(handle, "rb", buffering=0))
-        state = os.fstat(handle)
-        ours = state.st_uid in {0, os.geteuid()} and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return stat.S_ISREG(state.st_mode) and ours and source.read(len(raw) + 1) == raw
-    return False
 
 
 def _said(beside: Beside, _: Record) -> Beside:

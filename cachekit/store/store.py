@@ -21,13 +21,13 @@ from cachekit.store.index_file import LostIndexError
 from cachekit.store.index_rows import IndexRow, Listed
 from cachekit.store.layout import LOCAL, Layout, Place, temporary_folder
 from cachekit.store.nearest import Around
-from cachekit.store.origin import Beside, Origins
+from cachekit.store.origin import HERE, Beside, Origins
 from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import DamagedRecordError, File, Record, decode, encode
 from cachekit.store.refusal import Asked, Refusal
 from cachekit.store.rwlock import RWLock
 from cachekit.text import cause_of
-from cachekit.whose import Standing
+from cachekit.whose import open_judged
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -48,6 +48,7 @@ class Store:
         rwlock: Its lock: publishing reads, removal writes.
         index: What its records say and name, as of the last question.
         blobs: Checks them.
+        owners: To whom the store belongs.
         origins: Where records came from.
         refusal: Which of them may not be used.
         journal: Told what happens.
@@ -58,10 +59,11 @@ class Store:
         self.rwlock = RWLock(self.layout, self._tell_waiting)
         self.index = Index(self.layout)
         self.blobs = Blobs(self.layout, self.index)
-        self.origins = Origins(self.layout)
+        self.owners = access.Owners(self.layout)
+        self.origins = Origins(self.layout, self.owners)
         self._in_use = InUse(self.layout, self.rwlock)
         self._quarantine = Quarantine(self.layout, self.blobs, journal)
-        self.refusal = Refusal(self.layout, self.origins, self._quarantine, journal, asked=asked)
+        self.refusal = Refusal(self.layout, self.owners, self.origins, self._quarantine, journal, asked=asked)
         self.journal = journal
         self._changes: dict[str, FileLock] = {}
         self._flaws: dict[str, str] = {}
@@ -163,24 +165,19 @@ class Store:
                 lacking.append(file)
         return lacking
 
-    @property
-    def standing(self) -> Standing:
-        """Whose the store is at this moment; see `access.standing`."""
-        return access.standing(self.layout)
-
     @contextmanager
     def reading(self, file: File) -> Iterator[Blob]:
         """Read a blob, and have its digest computed meanwhile; leaving the block means that it fitted.
 
-        What the block made of the bytes is to be thrown away when this raises. Where others can write to the store,
-        the blob is a copy that they cannot reach.
+        What the block made of the bytes is to be thrown away when this raises. A blob that others wrote, or can put
+        another file in the place of, is a copy that they cannot reach, hashed as it is made.
 
         Raises:
             IntegrityError: The bytes are not those of the record, or the block failed over bytes that are not.
             StoreError: There is no folder for a copy that nobody else can change.
         """
         with ExitStack() as stack:
-            folder = None if self.standing.whose == "own" else stack.enter_context(self._copies())
+            folder = None if _is_own(self.layout.blob(file.sha256)) else stack.enter_context(self._copies())
             yield stack.enter_context(self.blobs.reading(file, self._quarantine.refuse, folder))
 
     @contextmanager
@@ -204,6 +201,7 @@ class Store:
         try:
             with files.opened(path) as source:
                 raw, written = source.read(), os.fstat(source.fileno()).st_mtime_ns
+                strange = self.refusal.strange(path, source.fileno())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -224,7 +222,7 @@ class Store:
             self._flaws[key] = "its record is damaged: it is another key's"
             self._quarantine.document(path, "it is another key's record", raw)
             return None
-        if self.refusal.refuses(record, raw):
+        if self.refusal.refuses(record, raw, strange):
             return None
         if check_blobs:
             # Removal takes the record first: while that is here, what is held now was here, and stays.
@@ -368,7 +366,7 @@ class Store:
             beside = self.origins.made(record, before, reused, staying.reused(self.layout, record))
         if note := self.origins.note(record, beside, before):
             self._write(note, self.layout.origin(record.place))
-        self._write(encode(record), self.layout.record(record.place))
+        self._write(encode(record, noted=beside.origin != HERE), self.layout.record(record.place))
         self.index.published(record.place, whole)
 
     def _compare(self, record: Record) -> Record | None:
@@ -387,6 +385,16 @@ class Store:
                 durable.write_bytes(folder, target, self.layout.home, raw)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
+
+
+def _is_own(path: Path) -> bool:
+    """Whether only this user and root can have written a file, or can put another one in its place."""
+    try:
+        handle, found = open_judged(path)
+    except OSError:
+        return False
+    os.close(handle)
+    return found.whose == "own"
 
 
 def _still(path: Path, raw: bytes) -> bool:

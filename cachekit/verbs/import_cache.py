@@ -230,11 +230,12 @@ def _take(
     with nullcontext(None) if dry_run else store.workspace() as workspace:
         try:
             taken = cache.take(group, workspace, tell, source.open)
+            if taken.harvest is None:
+                return taken, "", 0
+            made, files = taken.harvest.modules, taken.harvest.files.values()
+            record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files)
         except OSError as error:
             raise store_error(store.layout.home, error) from error
-        if taken.harvest is None:
-            return taken, "", 0
-        record = record_of(adapter, group.directory, taken.harvest.modules, graphs=len(taken.names))
         beside = beside_found(store, record, source.origin)
         if not dry_run:
             what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}

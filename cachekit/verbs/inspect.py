@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from cachekit import files
 from cachekit.compilers import registry
 from cachekit.compilers.graphs import CompiledFile, StoredModule
 from cachekit.errors import UnknownNameError
@@ -127,7 +126,7 @@ def _found(store: Store, name: str, trust: Trust) -> tuple[Record, str]:
         return aside, f"{reason or 'refused before'}; it is in quarantine"
     with suppress(OSError):  # it was removed meanwhile
         asking = Store(store.layout.home, store.journal, trust.asked)
-        refused = asking.refusal.judged(record, files.read(store.layout.record(record.place)))
+        refused = asking.refusal.judged(record)
         return record, refused.reason if refused else ""
     return record, ""
 

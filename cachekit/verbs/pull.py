@@ -323,7 +323,9 @@ def _fetch(
                 brought = {file.sha256: file for one in of_it for file in one.files if not file.stored}
                 graphs = sum(one.graphs for one in of_it)
                 adapter = registry.of_directory(compiler)
-                record = record_of(adapter, compiler, [one.module for one in of_it], graphs=graphs)
+                made = [one.module for one in of_it]
+                fresh = [file.path for file in brought.values()]
+                record = record_of(adapter, compiler, made, graphs=graphs, files=fresh)
                 store.publish(
                     record,
                     {sha256: file.path for sha256, file in brought.items()},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit import config_files, config_trust, files
+from cachekit.disk import in_settings, named
 from cachekit.errors import UsageError
 from cachekit.process import user_name
 from cachekit.text import cause_of
@@ -143,7 +144,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
-    path = _key_path(key or own.key or str(file.parent / KEY_FILE))
+    path = in_settings(key or own.key or str(file.parent / KEY_FILE))
     before, lost = _former(own)
     new = not path.exists()
     if new and key:
@@ -170,20 +171,6 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     if not dry_run:
         config_files.write(file, text)
     return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by, lost)
-
-
-def _key_path(said: str) -> Path:
-    """Where a key lies that a command or the settings name.
-
-    Raises:
-        UsageError: They name it by what is not set, or nobody's home.
-    """
-    try:
-        return files.named(said)
-    except (ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"the signing key {said} cannot be found", cause=str(error), hint="name it by its path: --key FILE"
-        ) from error
 
 
 def _own_table(file: Path, text: str) -> config_trust.TrustTable:
@@ -335,8 +322,8 @@ def _given(key: str) -> PublicKey:
     try:
         if any(key.startswith(kind) for kind in ("ssh-", "sk-", "ecdsa-")):
             return public_key(key)
-        return public_key(files.read(Path(key).expanduser(), LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError, RuntimeError) as error:  # the last one: nobody is called so, in ~nobody
+        return public_key(files.read(named(key), LARGEST_FILE).decode("ascii"))
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"{key[:80]} is not a public key",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),

@@ -146,7 +146,7 @@ def test_no_key_is_made_where_a_variable_is_not_set(command, work, own_settings,
     monkeypatch.delenv("NOWHERE", raising=False)
     own_settings.parent.mkdir(parents=True)
     own_settings.write_text('[trust]\nkey = "$NOWHERE/id"\n')
-    assert the_error(command("trust", "init", code=2))[1] == "the signing key $NOWHERE/id cannot be found"
+    assert the_error(command("trust", "init", code=2))[1] == "$NOWHERE/id is not a path"
     assert not list(work.rglob("id*"))
 
 
@@ -405,7 +405,6 @@ def test_without_a_key_nothing_is_signed(command, home):
         ("pipe", "it is not a regular file"),
         ("/dev/zero", "it is not a regular file"),
         ("large.pub", "it has more than 65,536 bytes"),
-        ("~nobody-is-called-so/key.pub", "home directory"),
     ],
 )
 def test_a_public_key_is_a_small_regular_file(command, work, given, cause):

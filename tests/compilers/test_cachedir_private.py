@@ -139,7 +139,7 @@ def test_a_store_that_a_group_shares_is_read_through_copies(public, temporary, m
 
     def reads():
         store = Store(home, Journal(None, "test"))
-        assert store.standing.whose == "group"
+        assert store.owners.standing.whose == "group"
         tree = loaded(home)
         assert temporary in tree.parents
         with store.reading(MADE[0].files[0]) as blob:

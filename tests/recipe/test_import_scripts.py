@@ -160,7 +160,7 @@ def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
     assert "label_names" in whats(found)
 
 
-@pytest.mark.parametrize("name", ["lost.json", "~nobody-here/lost.json", "x" * 300 + "lost.json"])
+@pytest.mark.parametrize("name", ["lost.json", "x" * 300 + "lost.json"])
 def test_a_file_of_arguments_that_is_not_there_is_asked_for(tmp_path, name):
     with pytest.raises(RecipeError, match=r"takes its arguments from .*lost\.json") as caught:
         made(tmp_path, f"python run_glue.py {name}")

@@ -3,12 +3,13 @@
 import pytest
 
 from cachekit.compilers.neuron import describe as neffs
-from cachekit.store.record import IMPORTED
+from cachekit.errors import SecretError
+from cachekit.store.record import IMPORTED, check_shareable
 from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import show
 from tests.compilers.neuron.neuron_import_cases import judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_machine import Machine
-from tests.compilers.neuron.neuron_trees import make, make_real
+from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, make_real
 from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, publish
 
@@ -41,6 +42,21 @@ def test_no_plan_compares_with_what_was_imported(tmp_path):
     machine("warm", "tiny.yaml")
     other = machine("plan", "tiny.yaml", "--set", "training.seed=7", "--set", "training.per_device_train_batch_size=8")
     assert (other["status"], other["nearest"]["recipe"]) == ("miss", "tiny")
+
+
+def test_a_secret_in_what_is_imported_stays_here(tmp_path, monkeypatch):
+    """Neuron's compiler writes its environment into what it makes; a push comes later, from another shell."""
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "tok-9f8e7d6c5b4a39281706")
+    (make(tmp_path / "cache") / "model.hlo_module.pb").write_bytes(b"xx tok-9f8e7d6c5b4a39281706")
+    make(tmp_path / "cache", seed=1, compiler=OTHER)
+    found = Watched(tmp_path / "home").store
+    import_cache(found, tmp_path / "cache")
+    monkeypatch.delenv("MY_SERVICE_TOKEN")
+    told, other = sorted(found.records(), key=lambda record: record.directory != COMPILER)
+    with pytest.raises(SecretError) as caught:
+        check_shareable(told)
+    assert caught.value.cause == "it holds the value of MY_SERVICE_TOKEN, or its files do"
+    check_shareable(other)
 
 
 def test_show_looks_into_a_bounded_number_of_neffs(tmp_path, monkeypatch, judge):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cachekit.remotes.folder import FolderStorage
-from cachekit.store.record import encode
+from cachekit.store.record import decode, encode
 from cachekit.verbs.verify import verify
 from tests.remotes.sharing_cases import at_once  # noqa: F401 - fixture
 from tests.remotes.watched_storages import Broken
@@ -38,7 +38,7 @@ def test_a_damaged_record_comes_back_from_a_shared_cache(home, shared, way):
     ]
     done = verify(watched.session, repair=True)
     assert [problem.repaired for problem in done.problems] == [watched.session.remotes.readable[0].name]
-    assert path.read_bytes() == raw
+    assert decode(path.read_bytes()) == made[0]
     assert [aside.read_bytes() for aside in watched.store.layout.quarantine.iterdir()] == [bad]
     assert verify(watched.session).problems == ()
     assert find(Watched(home).store, other[0]) == other[0]

@@ -2,12 +2,13 @@
 
 import hashlib
 import os
+import shutil
 
 import pytest
 from msgspec import structs
 
 from cachekit.remotes import document, layout
-from cachekit.store.origin import Origin
+from cachekit.store.origin import MADE_HERE, Origin
 from cachekit.store.record import file_path
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, Signature, encode, pae
@@ -29,6 +30,13 @@ class Loader(StandIn):
             if raw.startswith(RUN):
                 os.close(os.open(raw.removeprefix(RUN), os.O_CREAT))
         return super().restore(module, files, cache_dir)
+
+
+def as_own(store):
+    """Let all records of a store be made there: their notes are gone, and they are written anew."""
+    shutil.rmtree(store.layout.trust)
+    for record in list(store.records()):
+        store.publish(record, {}, beside=MADE_HERE)
 
 
 class Attacker:

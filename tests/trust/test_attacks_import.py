@@ -13,6 +13,7 @@ from cachekit.verbs.pull import pull_modules
 from cachekit.verbs.push import push_records
 from tests.compilers.neuron.neuron_trees import COMPILER
 from tests.remotes.peer_repo import entry
+from tests.trust.attack_cases import as_own
 from tests.trust.flow_cases import ALICE, place, trust, user  # noqa: F401 - some are fixtures
 from tests.trust.trust_cases import key
 
@@ -73,7 +74,7 @@ def signed(user, near, tmp_path):
     alice = user("alice", trust(key=ALICE))
     import_into(alice.session, near)
     (record,) = alice.store.records()
-    alice.store.layout.origin(record.place).unlink()  # as one that she made
+    as_own(alice.store)
     push_records(alice.session, [record], public=False, replaces=False, dry_run=False)
     bob = user("bob", trust(ALICE), may="r")
     bob.pull(bob.session.remotes.readable[0].find(record.place, anew=True))

@@ -64,6 +64,7 @@ def test_a_record_in_another_users_store_is_used_as_far_as_it_is_signed(public, 
     assert record.key == everybody.prepare().key
 
 
+@ROOT_ONLY
 @pytest.mark.parametrize("mode", [0o666, 0o664])
 def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
     """In a folder that everybody can write to a file counts that only this user can have written."""
@@ -74,7 +75,9 @@ def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
         folder.chmod(0o777)
     again = in_store(home, trust())
     assert planned(again).hit
-    mine.store.layout.record(record.place).chmod(mode)
+    path = mine.store.layout.record(record.place)
+    os.chown(path, -1, ONE)  # a group, in which others may be
+    path.chmod(mode)
     again = in_store(home, trust())
     (told,) = planned(again).untrusted
     assert "every user of this machine can write to" in told

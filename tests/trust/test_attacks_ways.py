@@ -1,7 +1,6 @@
 """The other ways into a store and into a compiler: the nearest record, bundles, lock files, caches without records."""
 
 import hashlib
-import shutil
 
 import pytest
 from msgspec import structs
@@ -25,6 +24,7 @@ from tests.support.places import real_dir
 from tests.support.standins import Watched, make_record, publish, recipe
 from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     Loader,
+    as_own,
     attacker,
     holds_nowhere,
     marker,
@@ -127,7 +127,7 @@ def eve(attacker, user, tmp_path):
     attacker.publish()
     eve = user("eve", trust(everything=True), may="r")
     pull_recipe(eve.session, eve.prepare())
-    shutil.rmtree(eve.store.layout.trust)
+    as_own(eve.store)
     return user("eve", trust(key=EVE), may="")
 
 

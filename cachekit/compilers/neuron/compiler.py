@@ -244,7 +244,7 @@ class Neuron(OnNeuron):
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """What Neuron is told, it is told by variables; here is what trains a split model."""
-        return split.settings(recipe)
+        return split.settings(recipe, self.machine.packages)
 
     def contents(self, cache_dir: Path) -> frozenset[str]:
         """Names of finished modules."""

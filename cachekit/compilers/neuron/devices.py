@@ -198,7 +198,8 @@ def _table(text: str) -> list[dict[str, Any]]:
             break  # whatever comes after the table
         if not line.startswith("|"):
             continue
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        # A device's further processes stand in rows of their own, whose first cells are blank [SDK: neuron-ls].
+        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
         if cells[0].isdigit():
             if len(cells) < len(names) or not line.endswith("|"):
                 raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cachekit.disk import named
 from cachekit.errors import RecipeError
 from cachekit.recipe import placeholder, tasks
 from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of, repeated
@@ -44,7 +44,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     chosen.check()
     given, loose = options_of(chosen.words)
     if chosen.file:
-        given, loose = options_in(folder / os.path.expanduser(chosen.file)), []  # noqa: PTH111 - leaves an unknown user
+        given, loose = options_in(folder / named(chosen.file)), []
     draft = RecipeDraft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
     for command in commands:
         if command.only_compiles:

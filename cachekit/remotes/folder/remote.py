@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cachekit.calls import Calls
+from cachekit.disk import named
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.folder.confined import (
     OURS,
@@ -370,8 +371,12 @@ class FolderStorage(Storage):
 
 
 def opened(address: str, options: Mapping[str, str]) -> FolderStorage:  # noqa: ARG001 - as every kind of remote
-    """The remote in a folder: a path, or `file://` and one; it has no options."""
-    return FolderStorage(Path(address.removeprefix("file://")).expanduser())
+    """The remote in a folder: a path, or `file://` and one; it has no options.
+
+    Raises:
+        UsageError: It is in a home directory that is not known.
+    """
+    return FolderStorage(named(address.removeprefix("file://")))
 
 
 def _can_be_held(steps: tuple[str, ...]) -> bool:

@@ -1,0 +1,146 @@
+"""Attacks by another user on a store that was open to everybody for a while: it is closed now, and their files stay."""
+
+import os
+
+import pytest
+
+from cachekit.errors import IntegrityError
+from cachekit.store import access
+from cachekit.store.origin import UNKNOWN, Beside, Origin
+from cachekit.verbs.push import push_records
+from cachekit.verbs.trust_records import sign
+from cachekit.verbs.warm import warm
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
+from tests.support.standins import Watched, make_record, overwrite, publish
+from tests.support.users import ANOTHER, ONE, as_user, known
+from tests.trust.attack_cases import Loader
+from tests.trust.flow_cases import ALICE, alice, place, planned, trust, user  # noqa: F401
+
+pytestmark = pytest.mark.feature("T2")
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+TEAM = 65532
+TAKEN = Beside(Origin("x.tar", "all"))  # by --trust-all
+
+
+def in_store(home, said=None):
+    return Watched(home, trust=said or trust(key=ALICE), compiler=Loader())
+
+
+def made(home):
+    """What this user made in an own store, and its file."""
+    mine = in_store(home)
+    record = warm(mine.session, mine.prepare()).record
+    return record, mine.store.layout.record(record.place)
+
+
+def pushed(watched, record):
+    (one,) = push_records(watched.session, [record], public=False, replaces=False, dry_run=False)
+    return one
+
+
+# Whose the record's file is
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("gives", [lambda path: os.chown(path, ONE, ONE), lambda path: path.chmod(0o666)])
+def test_a_strangers_record_in_an_own_store_is_not_made_here(tmp_path, gives):
+    record, path = made(tmp_path / "store")
+    gives(path)
+    assert access.standing(in_store(tmp_path / "store").store.layout).whose == "own", "its folders are"
+    again = in_store(tmp_path / "store")
+    (told,) = planned(again).untrusted
+    assert ("belongs to another user" in told) or ("can write to" in told)
+    assert list(again.store.records()) == []
+    assert again.store.origins.of(record) == UNKNOWN
+    assert planned(in_store(tmp_path / "store", trust(everything=True))).hit
+
+
+@ROOT_ONLY
+def test_a_strangers_record_is_used_as_far_as_it_is_signed(alice, user, tmp_path):
+    sign(alice.session, [alice.record.key])
+    os.chown(alice.store.layout.record(alice.record.place), ONE, ONE)
+    where = tmp_path / "nothing"
+    where.mkdir()
+    assert not planned(user("alice", trust(), where=where)).hit
+    assert planned(user("alice", trust(ALICE), where=where)).hit
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("member", "hit"), [(ANOTHER, True), (ONE + 7, False)])
+def test_a_groups_store_holds_records_of_its_members(public, monkeypatch, member, hit):
+    """What somebody wrote there who is no member, be it before the others were kept out, is not the group's."""
+    home = public / "store"
+    record, path = made(home)
+    for folder in (home, *(one for one in home.rglob("*") if one.is_dir())):
+        os.chown(folder, ONE, TEAM)
+        folder.chmod(0o2775)
+    known(monkeypatch, {ONE: [TEAM], ANOTHER: [TEAM]})
+    os.chown(path, member, member)
+
+    def looks():
+        watched = Watched(home, trust=trust())
+        assert watched.store.owners.standing.whose == "group"
+        return "hit" if watched.store.read(record.place) else "miss"
+
+    assert as_user(ONE, looks, groups=[TEAM]) == ("hit" if hit else "miss")
+
+
+# Whose the blobs are
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("which", ["blob", "folder"])
+def test_a_strangers_blob_is_read_through_a_copy(tmp_path, which):
+    """They may write to it, or swap it, between the check and the load."""
+    home = tmp_path / "store"
+    record, _ = made(home)
+    store = in_store(home).store
+    blob = store.layout.blob(record.files[0].sha256)
+    with store.reading(record.files[0]) as found:
+        assert found.path == blob
+    os.chown(blob if which == "blob" else blob.parent, ONE, ONE)
+    with store.reading(record.files[0]) as found:
+        assert found.path != blob
+        assert found.path.read_bytes() == blob.read_bytes()
+    overwrite(blob, b"other")
+    with pytest.raises(IntegrityError), store.reading(record.files[0]):
+        pytest.fail("it was given to a compiler")
+
+
+# Notes of origins
+
+
+def test_who_removes_the_note_makes_nothing_this_users(user, tmp_path):
+    """Taken by --trust-all; another user could remove the note while the store was open."""
+    mine = user("bob", trust(key=ALICE))
+    record = publish(mine.store, make_record(), beside=TAKEN)
+    mine.store.layout.origin(record.place).unlink()
+    assert mine.store.read(record.place) == record, "this user said so of that record"
+    assert mine.store.origins.of(record) == UNKNOWN
+    assert [one.reason for one in pushed(mine, record).refused] == ["nobody knows where it came from"]
+    publish(mine.store, make_record())
+    assert mine.store.origins.of(record) == UNKNOWN, "nor does who publishes it again"
+
+
+@ROOT_ONLY
+def test_a_note_that_another_user_wrote_says_nothing(user):
+    mine = user("bob", trust(key=ALICE))
+    record = publish(mine.store, make_record(), beside=TAKEN)
+    note = mine.store.layout.origin(record.place)
+    note.chmod(0o644)
+    note.write_text(note.read_text().replace('"all"', '"here"').replace("x.tar", ""))
+    os.chown(note, ONE, ONE)
+    assert user("bob", trust(key=ALICE)).store.origins.of(record) == UNKNOWN
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("name", ["trust", "staying", "quarantine"])
+def test_whoever_can_remove_what_was_noted_can_change_the_store(tmp_path, name):
+    record, _ = made(tmp_path / "store")
+    layout = in_store(tmp_path / "store").store.layout
+    folder = layout.root / name
+    folder.mkdir(exist_ok=True)
+    os.chown(folder, ONE, ONE)
+    assert access.standing(layout).whose == "others"
+    again = in_store(tmp_path / "store")
+    assert again.store.read(record.place) == record, "its file is this user's"
