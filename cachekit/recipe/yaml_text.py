@@ -42,7 +42,7 @@ def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
         The plain value, and for the path of each field and item the line (from 1) where it stands.
 
     Raises:
-        RecipeError: The text is not YAML, holds a name twice, has tags, nests names that are no words, or is too deep or
+        RecipeError: The text is not YAML, holds a name twice, has tags, nests names that are no words, is too deep or
             too large to be meant.
     """
     builder = _Builder(source)
