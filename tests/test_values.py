@@ -17,7 +17,7 @@ pytest_plugins = ["tests.support.cli_session"]
 LONGER = {"training.max_seq_length": 16}
 CACHE_DIR = {"Session", "Store", "Attachment", "Attached", "Cache", "CacheCallback"}  # they hold what goes on
 
-FOUND = "2026-07-29 17:25:29.000943:  1  [INFO]: Using a cached neff at /c/neuronxcc-2.26.6360.0/MODULE_1+f7f529f3/model.neff"
+FOUND = "2026-07-29 17:25:29.000943:  1  [INFO]: Using a cached neff at /c/neuronxcc-2.26/MODULE_1+f7f529f3/model.neff"
 
 
 def results(tmp_path):
