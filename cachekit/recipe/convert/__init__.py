@@ -43,7 +43,7 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
     if found is None:
         is_file = len(words) == 1 and PurePath(words[0]).suffix in _FILES
         hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if is_file else OWN
-        raise RecipeError("no recipe can be made of this command", cause=f"known are {KINDS}", hint=hint)
+        raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=hint)
     return examples.convert([found], slug(found.script.removeprefix("run_")), Path.cwd())
 
 
@@ -63,7 +63,7 @@ def convert(path: Path) -> RecipeDraft:
     looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
     if not looks_like_yaml and (calls := command.find(text)):
         return examples.convert(calls, slug(path.stem), path.parent)
-    problem = f"known are {KINDS}"
+    problem = f"known: {KINDS}"
     document: Any = None
     try:
         document, _ = yaml_text.parse(text, path.name)
