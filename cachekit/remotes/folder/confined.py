@@ -148,7 +148,11 @@ class ConfinedFolder(Struct, frozen=True):
             UntrustedError: Somebody else can have made it; see `Owners`.
         """
         with self.folder(steps[:-1]) as folder:
-            handle = open_file(folder, steps[-1])
+            return self.opened_in(folder, steps)
+
+    def opened_in(self, folder: int, steps: Sequence[str]) -> int:
+        """The same, in a folder that is open already."""
+        handle = open_file(folder, steps[-1])
         try:
             self.owners.check(handle, Path(*steps))
         except BaseException:

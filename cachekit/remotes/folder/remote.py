@@ -19,7 +19,7 @@ import os
 import shlex
 import stat as stat_module
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -109,12 +109,23 @@ class FolderStorage(Storage):
         """The folder itself, where a link to it is named."""
         return self._do(lambda: os.path.realpath(self._path))
 
+    def check(self, paths: Sequence[str]) -> None:
+        """Open each file that exists, as whoever reads it does."""
+        for asked in _batches(paths):
+            self._do(partial(self._open, asked))
+
+    def _open(self, asked: Sequence[tuple[str, ...]]) -> None:
+        for above, files in groupby(asked, lambda steps: steps[:-1]):
+            with _absent_is_fine(), self._root.folder(above) as folder:
+                for steps in files:
+                    with _absent_is_fine():
+                        os.close(self._root.opened_in(folder, steps))
+
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
-        asked = sorted({steps_of(path) for path in paths}, key=lambda steps: (steps[:-1], steps))  # folder by folder
         found: dict[str, Entry] = {}
-        for start in range(0, len(asked), _BATCH):
-            found |= self._do(partial(self._look, asked[start : start + _BATCH]))
+        for asked in _batches(paths):
+            found |= self._do(partial(self._look, asked))
         if not found:
             self.revision()
         return found
@@ -122,13 +133,8 @@ class FolderStorage(Storage):
     def _look(self, asked: Sequence[tuple[str, ...]]) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
         for above, files in groupby(asked, lambda steps: steps[:-1]):
-            try:
-                with self._root.folder(above) as folder:
-                    entries = [self._entry(folder, steps) for steps in files]
-            except OSError as error:
-                if not is_absent(error):
-                    raise
-            else:
+            with _absent_is_fine(), self._root.folder(above) as folder:
+                entries = [self._entry(folder, steps) for steps in files]
                 found |= {entry.path: entry for entry in entries if entry is not None}
         return found
 
@@ -366,6 +372,22 @@ class FolderStorage(Storage):
 
         with suppress(RemoteError, AuthError):  # what was asked for is done
             self._do(clean)
+
+
+@contextmanager
+def _absent_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_absent(error):
+            raise
+
+
+def _batches(paths: Sequence[str]) -> Iterator[Sequence[tuple[str, ...]]]:
+    """The steps of paths, folder by folder, as many as one bounded call looks at."""
+    asked = sorted({steps_of(path) for path in paths}, key=lambda steps: (steps[:-1], steps))
+    for start in range(0, len(asked), _BATCH):
+        yield asked[start : start + _BATCH]
 
 
 def opened(address: str, options: Mapping[str, str]) -> FolderStorage:  # noqa: ARG001 - as every kind of remote
