@@ -121,11 +121,11 @@ def named(text: str | Path) -> Path:
         if path.is_absolute():
             return path
     if user == "~":
-        raise UsageError(f"{text} is not a path", cause=no_home(), hint="set HOME, or write the whole path")
+        raise UsageError(f"{text} is not a path", cause=no_home(), hint="set HOME, or write the full path")
     raise UsageError(
         f"{text} is not a path",
         cause=f"this machine knows no home directory of a user {user[1:]}",
-        hint=f"write the whole path, or ./{text} for one here",
+        hint=f"write the full path, or ./{text} for one here",
     )
 
 
@@ -138,7 +138,7 @@ def in_settings(text: str) -> Path:
     said = os.path.expandvars(text)
     if said.startswith("$"):
         variable = said.partition("/")[0]
-        raise UsageError(f"{said} is not a path", cause=f"{variable} is not set", hint="write the whole path")
+        raise UsageError(f"{said} is not a path", cause=f"{variable} is not set", hint="write the full path")
     return named(said).absolute()
 
 

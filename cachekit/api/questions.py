@@ -115,7 +115,7 @@ class Questions(Opened):
             new: Likewise; a recipe is taken on the machine that is meant.
 
         Raises:
-            UnknownNameError: A name is no recipe, and no record's or several records' beginning.
+            UnknownNameError: A name is not a recipe, and no record's or several records' beginning.
             UsageError: A file holds no record.
         """
         from cachekit.compilers.elsewhere import Elsewhere
@@ -218,7 +218,7 @@ class Questions(Opened):
 
         Raises:
             UnknownNameError: There is no such run, or machine type.
-            UsageError: That is no day, no period, or no price; or a run and a day are both given.
+            UsageError: That is not a day, a period or a price; or a run and a day are both given.
         """
         from cachekit.recipe.price import machine
         from cachekit.verbs.stats import stats

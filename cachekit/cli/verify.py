@@ -67,7 +67,7 @@ def human(answer: Verified) -> list[str]:
     for gone in came.revoked[:SHOWN]:
         lines += out.labelled("revoked     ", f"{gone.key[:12]} {gone.recipe}: {gone.reason}")
     for kept in came.kept[:SHOWN]:
-        lines += out.labelled("kept        ", f"{kept.key[:12]} {kept.recipe} is not given to others: {kept.reason}")
+        lines += out.labelled("kept        ", f"{kept.key[:12]} {kept.recipe} is not shared: {kept.reason}")
     for note in answer.notes[:SHOWN]:
         lines += out.labelled("note        ", note)
     if answer.of_later_versions:

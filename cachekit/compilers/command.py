@@ -165,7 +165,7 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
                 raise UsageError(
-                    f"the script {command.script} is not there",
+                    f"the script {command.script} does not exist",
                     cause=f"the command would run in {cwd}",
                     hint="check the script's path, and the working directory",
                 )
@@ -266,7 +266,7 @@ def _plain(word: str, cwd: Path) -> str:
     for folder in dict.fromkeys((str(cwd), str(cwd.resolve()))):
         if folder.count("/") > 1:
             word = re.sub(rf"(^|[=:,]){re.escape(folder)}(?=/|$|[,:])", r"\1.", word)
-    # Bytes that are no text have no JSON form.
+    # Bytes that are not text have no JSON form.
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

@@ -148,7 +148,7 @@ def said_by(override: str) -> tuple[tuple[str, ...], Any]:
 
     Raises:
         UsageError: It is malformed.
-        RecipeError: Its value is no YAML.
+        RecipeError: Its value is not YAML.
     """
     name, equals, text = override.partition("=")
     path = tuple(name.strip().split("."))

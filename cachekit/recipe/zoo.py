@@ -145,7 +145,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
         install: How its packages are installed; None where another release's line is the one to use.
         packages: Versions, with their `+<commit>` where it is known.
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
-            A key that is made from such a toolchain is no host's.
+            A key that is made from such a toolchain is not a host's.
         targets: What it compiles for.
     """
 
@@ -205,7 +205,7 @@ def recipe_path(name: str) -> Path:
         return known[name]
     near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
     raise UnknownNameError(
-        f"no recipe is called {name!r}",
+        f"there is no recipe named {name!r}",
         cause=f"it is neither a file nor one of the {len(known)} recipes of the zoo",
         hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
     )
@@ -343,4 +343,4 @@ def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
         return known[name]
     near = get_close_matches(name, known, 1, 0.5)
     meant = f"did you mean {near[0]}? " if near else ""
-    raise UnknownNameError(f"no {what} is called {name!r}", hint=f"{meant}`{where}` lists them")
+    raise UnknownNameError(f"there is no {what} named {name!r}", hint=f"{meant}`{where}` lists them")

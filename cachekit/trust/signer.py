@@ -373,7 +373,7 @@ def _guarded(path: Path) -> bytes:
         mode = os.fstat(source.fileno()).st_mode
         text = source.read(LARGEST_FILE)
         if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(f"others may read it (mode {stat.S_IMODE(mode):o})")
+            raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
         return text
 
 

@@ -88,7 +88,7 @@ class Signers(Answer, frozen=True):
         signers: Those whom the settings name.
         revoked_keys: Fingerprints.
         revoked_records: Digests of records.
-        revoked_before: What was made or signed before is not used; empty is no date.
+        revoked_before: What was made or signed before is not used; empty means no date.
         remotes: What each remote's records must have.
         file: Where the settings were read.
     """
@@ -140,7 +140,7 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     hidden_by = config_trust.KEY if config.trust.key != own.key else ""
     if not key and hidden_by:
         raise UsageError(
-            f"{config_trust.KEY} says which key signs already",
+            f"{config_trust.KEY} already says which key signs",
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
@@ -203,7 +203,7 @@ def add(
         dry_run: Write nothing.
 
     Raises:
-        UsageError: It is no key, no date, or the file names another key so, or cannot be written.
+        UsageError: It is not a key or a date, or the file names another key so, or cannot be written.
     """
     public = _given(key)
     values = {"key": public.line, "valid_after": valid_after, "valid_before": valid_before}
@@ -214,8 +214,8 @@ def add(
     known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
     if isinstance(known, dict) and not config_trust.same_key(known.get("key", ""), public.line):
         raise UsageError(
-            f"{file} knows another key of {name}",
-            cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
+            f"{file} already has another key for {name}",
+            cause=f"a new key is a new signer: what {name} signed with the old one stays valid until it is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)

@@ -169,7 +169,7 @@ def compare(old: Side, new: Side) -> Compared:
 
 
 def is_record(name: str) -> bool:
-    """Whether a name can be the beginning of a key, and is no recipe's."""
+    """Whether a name can be the beginning of a key, and is not a recipe's."""
     try:
         zoo.recipe_path(name)
     except UnknownNameError:

@@ -78,7 +78,7 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
     (RTE + "--seed 7 --seed=8", {"training.seed": 8}, ["--seed: given twice"], []),
     # A token of a text is no secret.
     (START.format("translation") + "--train_file a --forced_bos_token deu_Latn --hub_token something", {},
-     ["--forced_bos_token deu_Latn: no field", "--hub_token: a secret"], []),
+     ["--forced_bos_token deu_Latn: a recipe has no field", "--hub_token: a secret"], []),
     # Launchers: precision; workers are counted a node.
     (f"accelerate launch --mixed_precision bf16 {RTE}", {"training.bf16": True}, [], ["--mixed_precision"]),
     (f"accelerate launch --mixed_precision no {RTE}", {"training.bf16": False}, [], ["--mixed_precision"]),

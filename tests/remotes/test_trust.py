@@ -347,7 +347,9 @@ def test_the_command_line_says_it(command, machine, work, tmp_path):
     shared.chmod(0o777)
     answer = command("plan", "tiny.yaml", "--cache", cache)
     assert answer.out.startswith("tiny: miss")
-    assert "it is there, but not signed; every user of this machine" in " ".join(answer.out.split())
+    assert "a record of this key is there, but it is not signed; every user of this machine" in " ".join(
+        answer.out.split()
+    )
     assert "a compiler cache is code" not in " ".join(answer.err.split()), "the warning is one sentence"
     code, message, _, hint = the_error(command("pull", "tiny.yaml", "--cache", cache, code=5), before=1)
     assert code == "untrusted"

@@ -202,13 +202,13 @@ class Neuron(OnNeuron):
                 # To close a root that has somebody else's programs in it would only hide them.
                 mend = "" if root.stranger(folder) else whose.mend
                 raise UsageError(
-                    f"Neuron's {name} {folder} is not used: somebody else can change what lies there",
+                    f"Neuron's {name} {folder} is not used: somebody else can change what is there",
                     cause=whose.why,
                     hint=mend or new_folder(variable),
                 )
         if why := root.stranger(found.path):
             raise UsageError(
-                f"Neuron's cache root {found.path} is not used: somebody else made, or can change, what lies there",
+                f"Neuron's cache root {found.path} is not used: somebody else made, or can change, what is there",
                 cause=why,
                 hint=new_folder(facts.CACHE_URL),
             )

@@ -23,7 +23,7 @@ from cachekit.text import cause_of
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _START = re.compile(r"^[\[{]", re.MULTILINE)
-# What begins so and is no JSON is a damaged list, and no line of a log (`[WARN] …`).
+# What begins so and is not JSON is a damaged list, and no line of a log (`[WARN] …`).
 _CERTAIN = re.compile(r"\[\s*[\[{]|\{\s*\"")
 _MOST_CORES = 4096  # of one device, in a range of their numbers
 

@@ -194,7 +194,7 @@ NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
 NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
-# Folders of what are no NEFFs, by default shared by all processes of a host [SDK: torch; TN].
+# Folders of what are not NEFFs, by default shared by all processes of a host [SDK: torch; TN].
 NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].

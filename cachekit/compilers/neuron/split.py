@@ -131,13 +131,13 @@ def _check_model(recipe: Recipe) -> None:
     able = f"optimum-neuron splits {_listed(facts.SPLIT_MODELS)} models, for {_listed(facts.SPLIT_TASKS)}"
     if recipe.task not in facts.SPLIT_TASKS:
         raise RecipeError(
-            f"{said}, but {recipe.task} trains a whole copy on each core", cause=able, hint=f"--set {_plain(field)}"
+            f"{said}, but {recipe.task} trains a full copy on each core", cause=able, hint=f"--set {_plain(field)}"
         )
     found = architecture.resolve(recipe)
     kind = found.model_type
     if kind not in facts.SPLIT_MODELS:
         raise RecipeError(
-            f"{said}, but a {kind} model trains as a whole copy on each core", cause=able, hint=f"--set {_plain(field)}"
+            f"{said}, but a {kind} model trains as a full copy on each core", cause=able, hint=f"--set {_plain(field)}"
         )
     config = found.whole
     stages, layers = recipe.parallel.pipeline_parallel_size, config.get("num_hidden_layers")

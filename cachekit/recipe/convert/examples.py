@@ -37,7 +37,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
         raise RecipeError(
             f"recipes have no task for {commands[0].script}.py",
             cause=f"tasks are {', '.join(tasks.TASKS)}",
-            hint=f"known are {', '.join(f'{script}.py' for script in known)}",
+            hint=f"known scripts: {', '.join(f'{script}.py' for script in known)}",
         )
     # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
     chosen = next((command for command in useful if not command.only_compiles), useful[0])
@@ -54,7 +54,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     for option in sorted(repeated(chosen.words)):
         draft.drop(f"--{option}", "given twice; the last one counts, as it does for the script")
     for word in loose:
-        draft.drop(word, "this word is no option, and what the script does with such words is not known here")
+        draft.drop(word, "this word is not an option, and what the script does with such words is not known")
     options = Tree(given)
     _model(draft, chosen, options)
     read_rows(draft, chosen.script, options)
@@ -220,7 +220,7 @@ def _flags(draft: RecipeDraft, text: str) -> None:
     for word in rest:
         if word.partition("=")[0] in {"--cache_dir", "--no_cache", "--dump"}:
             value = "" if "=" in word or word == "--no_cache" else next(rest, "")
-            draft.drop(f"NEURON_CC_FLAGS {word}", "cachekit says where the cache lies", value or None)
+            draft.drop(f"NEURON_CC_FLAGS {word}", "cachekit says where the cache is", value or None)
         else:
             kept.append(word)
     if kept:

@@ -206,7 +206,7 @@ def open_file(folder: int, name: str) -> int:
     """Open a regular file for reading.
 
     Raises:
-        OSError: It is not there; a link, a pipe or a folder is no file.
+        OSError: It is not there; a link, a pipe or a folder is not a file.
     """
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -61,8 +61,8 @@ _HINTS = {
     errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
     errno.EPERM: "you may not do that there, or it has no hard links (FAT): use it with `:r`, or another one",
     errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
-    errno.ENOTDIR: "it must be a folder, and what lies in it no link",
-    errno.ELOOP: "what lies in it must be no link",
+    errno.ENOTDIR: "it must be a folder, and must not contain links",
+    errno.ELOOP: "it must not contain links",
     errno.EXDEV: "all of it must be one file system",
     errno.EOPNOTSUPP: "this file system has no hard links: use another one, or an object store",
     errno.ENOSYS: "this file system has no hard links: use another one, or an object store",
@@ -235,7 +235,9 @@ class FolderStorage(Storage):
         if files:
             self._sweep()
         if taken:
-            raise ConflictError(f"other bytes lie at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1))
+            raise ConflictError(
+                f"there are different bytes at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1)
+            )
 
     def _sync(self, steps: tuple[str, ...]) -> None:
         with self._root.folder(steps) as folder:
@@ -327,7 +329,7 @@ class FolderStorage(Storage):
                 run = f"sudo chmod g+ws {folder}"
                 return Finding("problem", f"{self.name} cannot be written by this user", "use it with :r, or run:", run)
             if (kind := disk.file_system(self._path).kind) in disk.POOR:
-                return Finding("problem", f"{self.name} lies on {kind}, which has no links", "name another folder")
+                return Finding("problem", f"{self.name} is on {kind}, which has no hard links", "name another folder")
             return None
 
         return self._do(look)
