@@ -202,7 +202,7 @@ class Calls:
         return box
 
     def _raised(self, error: BaseException, what: str) -> BaseException:
-        """The error to raise for one of a call: a panic of a client's Rust is no Exception, and must not end a run."""
+        """The error to raise for one of a call; a panic of a client's Rust is not an Exception, and must end no run."""
         if type(error).__name__ == "PanicException":
             return RemoteError(
                 f"{self._said(what)}: its client failed", cause="the client library panicked; its own message is above"

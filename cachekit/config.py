@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from msgspec import Struct, structs
 
-from cachekit import config_files, config_trust, files, redact
+from cachekit import config_files, config_trust, disk, redact
 from cachekit.errors import UsageError
 from cachekit.units import or_none, parse_age, parse_size
 
@@ -69,7 +69,7 @@ class Declared(Struct, frozen=True):
 def _folder(value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value):
         raise ValueError("expected the path of a folder")
-    return files.named(str(value))
+    return disk.in_settings(str(value))
 
 
 def _name(value: Any) -> str:
@@ -161,7 +161,7 @@ class Config(Struct, frozen=True, kw_only=True):
     cache: Annotated[
         tuple[str, ...],
         Declared(
-            "the store (local) and the remotes in order, each with what may be done there: local:rw,NAME:r",
+            "the store (local) and the remotes in order, each with its permissions: local:rw,NAME:r",
             _remotes,
             ONLY_HERE,
             option="--cache",
@@ -175,16 +175,22 @@ class Config(Struct, frozen=True, kw_only=True):
     lease_seconds: Annotated[
         float,
         Declared(
-            "how long a silent machine keeps the right to compile a key for all; 0 chooses", _seconds, 0.0, example="60"
+            "how long a machine that has gone silent keeps its lease on a key; 0 lets cachekit choose",
+            _seconds,
+            0.0,
+            example="60",
         ),
     ]
     push_seconds: Annotated[
-        float, Declared("how long a push may take, with waiting for a busy cache", _seconds, 900.0, example="10min")
+        float, Declared("how long a push may take, including waits for a busy remote", _seconds, 900.0, example="10min")
     ]
     reuse_bytes: Annotated[
         int,
         Declared(
-            "the largest record of another key that a warm reuses; 0 is never", parse_size, 2_000_000_000, example="2GB"
+            "the largest record of another key that a warm reuses; 0 means never",
+            parse_size,
+            2_000_000_000,
+            example="2GB",
         ),
     ]
     trust: Annotated[
@@ -194,7 +200,7 @@ class Config(Struct, frozen=True, kw_only=True):
     gc_max_size: Annotated[
         int | None,
         Declared(
-            "the size to which `cachekit store gc` brings the store: 50GB; none is no limit",
+            "the size to which `cachekit store gc` brings the store: 50GB; none means no limit",
             or_none(parse_size),
             option="--max-size",
             example="50GB",
@@ -203,7 +209,7 @@ class Config(Struct, frozen=True, kw_only=True):
     gc_max_age: Annotated[
         float | None,
         Declared(
-            "how long `cachekit store gc` keeps a record that is not used: 30d; none is no limit",
+            "how long `cachekit store gc` keeps a record that is not used: 30d; none means no limit",
             or_none(parse_age),
             option="--max-age",
             example="30d",
@@ -226,7 +232,7 @@ SETTINGS: dict[str, Declared] = {
 }
 
 
-# Variables that are no settings: what runs tell those that they start, and what our tests and benchmarks read.
+# Variables that are not settings: what runs tell those that they start, and what our tests and benchmarks read.
 OTHER_VARIABLES = frozenset({
     config_trust.KEY, "CACHEKIT_RUN", "CACHEKIT_REPORTS", "CACHEKIT_SHARED", "CACHEKIT_REAL_DIR", "CACHEKIT_LIVE_HUB",
     "CACHEKIT_AZURITE", "CACHEKIT_PEER_PYTHON", "CACHEKIT_TEST_GC_MINUTES",
@@ -240,7 +246,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     for name in sorted(os.environ if environ is None else environ):
         if name.startswith(PREFIX) and name not in known:
             near = get_close_matches(name, known - OTHER_VARIABLES, n=1, cutoff=0.7)
-            meant = f"did you mean {near[0]}?" if near else "no setting is called that"
+            meant = f"did you mean {near[0]}?" if near else "there is no such setting"
             told.append(f"the variable {name} has no effect; {meant}")
     return told
 
@@ -297,11 +303,11 @@ def load(
         cwd: Where the search for a project file starts.
 
     Raises:
-        UsageError: A file is no TOML, names an unknown setting, or a value is of the wrong kind.
+        UsageError: A file is not TOML, names an unknown setting, or a value is of the wrong kind.
         TypeError: A flag is called as no setting is.
     """
     if unknown := (flags or {}).keys() - SETTINGS.keys():
-        raise TypeError(f"no setting is called {', '.join(sorted(unknown))}")
+        raise TypeError(f"there is no setting named {', '.join(sorted(unknown))}")
     environ = os.environ if environ is None else environ
     found: dict[str, tuple[Any, str]] = {name: (default(name), "default") for name in SETTINGS}
     if (own := config_files.user_file()) and config_files.is_there(own):
@@ -342,7 +348,7 @@ def _made(found: Mapping[str, tuple[Any, str]]) -> Config:
         if name == "home" and raw is None:
             raise UsageError(
                 "there is no folder for the store: this user has no home directory",
-                cause="HOME is not set, and the system does not know this user's home directory",
+                cause=disk.no_home(),
                 hint="set CACHEKIT_HOME to a folder, or pass --home DIR",
             )
         values[name] = _read(name, raw, origin)
@@ -359,14 +365,15 @@ def _read(name: str, raw: Any, origin: str) -> Any:
     declared = SETTINGS[name]
     try:
         return declared.read(raw)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, UsageError) as error:
         shown = redact.setting(raw)
         option = declared.option if origin == "flag" else ""
         value = "" if _has_table(raw) else f" = {shown!r}"
         said = f"{option} {shown or repr(shown)}" if option else f"setting {name}{value}"
         raise UsageError(
             f"{said} is not usable",
-            cause=("" if origin == "flag" else f"from {origin}: ") + redact.address(str(error)),
+            cause=("" if origin == "flag" else f"from {origin}: ")
+            + redact.address(getattr(error, "cause", "") or str(error)),
             hint=_hint(name, declared, origin),
         ) from error
 

@@ -25,7 +25,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     """The settings in a file's text.
 
     Raises:
-        UsageError: It is no TOML.
+        UsageError: It is not TOML.
     """
     if sys.version_info >= (3, 11):
         import tomllib
@@ -47,7 +47,7 @@ def read_toml(path: Path, owners: Collection[int] = ()) -> dict[str, Any]:
         owners: Whose it may be, besides this user's and root's.
 
     Raises:
-        UsageError: It is no TOML, cannot be read, or another user of the machine can have written it.
+        UsageError: It is not TOML, cannot be read, or another user of the machine can have written it.
     """
     try:
         with files.opened(path) as source:
@@ -68,7 +68,7 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     """The project's settings file for a folder, and what it says; None where there is none.
 
     Raises:
-        UsageError: It is no TOML, cannot be read, or another user of the machine can have put it there.
+        UsageError: It is not TOML, cannot be read, or another user of the machine can have put it there.
     """
     for folder in (start, *start.parents):
         own = folder / "cachekit.toml"
@@ -131,7 +131,7 @@ def _check_place(path: Path) -> None:
         return
     raise UsageError(
         f"{path} is not read: {_WHY}",
-        cause=f"{folder} is {cache}, so the file may be of anybody who can write there",
+        cause=f"{folder} is {cache}, so anybody who can write there may have put the file there",
         hint="work in another folder; if the file is yours, move it or the cache to a folder of its own",
     )
 
@@ -192,7 +192,7 @@ def text_of(path: Path) -> str:
     """The text of a settings file; nothing where there is none.
 
     Raises:
-        UsageError: It cannot be read, or is no text.
+        UsageError: It cannot be read, or is not text.
     """
     try:
         return _decoded(files.read(path), path)
@@ -215,7 +215,7 @@ def edited(text: str, path: Path, table: Sequence[str], values: Mapping[str, Val
         wanted: The same for people.
 
     Raises:
-        UsageError: It is no TOML, or is written in a way that this cannot add to.
+        UsageError: It is not TOML, or is written in a way that this cannot add to.
     """
     text = f"{text}\n" if text and not text.endswith("\n") else text
     meant: dict[str, Any] = parse(text, path)

@@ -43,7 +43,7 @@ _REVOKED = ("keys", "records", "before")
 
 
 class SignerTable(Struct, frozen=True):
-    """A signer: the line of a public key, and from when until when it is believed, in UTC; None is no limit."""
+    """A signer: the line of a public key, and from when until when it is believed, in UTC; None means no limit."""
 
     key: str
     valid_after: datetime | None = None
@@ -174,7 +174,7 @@ def check_project(table: Any, path: Path) -> None:
             )
     if isinstance(table, dict) and "key" in table:
         raise UsageError(
-            f"{path}: trust.key is not for a project to say",
+            f"{path}: trust.key may not be set by a project",
             cause="what that key signed would be used as if you had made it, and the file may be somebody else's",
             hint=f"remove the line; `cachekit trust init --key FILE` names your key in your own settings, {KEY} "
             "for one project; to believe a teammate's key: cachekit trust add NAME FILE.pub",
@@ -193,9 +193,9 @@ def _check_days(table: Any, path: Path) -> None:
             if signer.valid_after and signer.valid_before and signer.valid_after >= signer.valid_before:
                 shown = redact.address(name)
                 raise UsageError(
-                    f"{path}: the key of {shown} would never count",
-                    cause=f"it counts from {one['valid_after']} on, and from {one['valid_before']} on no longer",
-                    hint="exchange valid_after and valid_before, or leave one of them out; to end a key: "
+                    f"{path}: the key of {shown} would never be valid",
+                    cause=f"it is valid from {one['valid_after']} on, and from {one['valid_before']} on no longer",
+                    hint="swap valid_after and valid_before, or leave one of them out; to end a key: "
                     f"cachekit trust revoke {shown}",
                 )
 
@@ -231,7 +231,7 @@ def merged(user: Any, project: Any) -> Any:
             if isinstance(mine.get(name), list) and isinstance(theirs.get(name), list):
                 both["revoked"][name] = [*mine[name], *theirs[name]]
         if "before" in mine and "before" in theirs:
-            # What is no date is refused when the whole is read.
+            # What is not a date is refused when the whole is read.
             with suppress(ValueError):
                 both["revoked"]["before"] = max(_moment(mine["before"], ""), _moment(theirs["before"], ""))
     return both
@@ -260,7 +260,7 @@ def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
     for one in known.values():
         if isinstance(key, str) and same_key(one["key"], key):
             for name, stricter in (("valid_after", max), ("valid_before", min)):
-                with suppress(ValueError):  # what is no date is refused when the whole is read
+                with suppress(ValueError):  # what is not a date is refused when the whole is read
                     times = [_moment(of[name], "") for of in (signer, one) if name in of]
                     signer = {**signer, name: stricter(times)} if times else signer
     return signer
@@ -293,7 +293,7 @@ def read(value: Any) -> TrustTable:
 
 def _signer(name: str, value: Any) -> SignerTable:
     if not name.strip() or not name.isprintable():
-        raise ValueError(f"a signer is called {name!r}: a name has letters, and all of them can be seen")
+        raise ValueError(f"a signer is called {name!r}: a name has letters, all of them visible")
     where = f"trust.signers.{redact.address(name)}"
     table = _table(value, where, _SIGNER)
     key = _word(table.get("key", ""), f"{where}.key")
@@ -326,7 +326,9 @@ def _listed(value: Any, name: str, fits: Callable[[str], bool], what: str) -> tu
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError(f"trust.revoked.{name} must be a list of {what}")
     if bad := [one for one in value if not fits(one)]:
-        raise ValueError(f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is none")
+        raise ValueError(
+            f"trust.revoked.{name} must be a list of {what}, and {redact.address(bad[0][:80])!r} is not one"
+        )
     return tuple(dict.fromkeys(value))
 
 
@@ -345,7 +347,7 @@ def _moment(value: Any, where: str) -> datetime:
 
 
 def is_later(known: Any, date: str) -> bool:
-    """Whether a date of the settings is there, and later than another one. What is no date is refused elsewhere."""
+    """Whether a date of the settings is there, and later than another one. What is not a date is refused elsewhere."""
     try:
         return known is not None and _moment(known, "") > _moment(date, "")
     except ValueError:

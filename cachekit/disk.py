@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -104,6 +105,49 @@ def file_system(path: Path, mounts: str | None = None) -> FileSystem:
 
 def _plain(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def named(text: str | Path) -> Path:
+    """The path that somebody names: `~` is this user's home directory, `~ann` that of ann.
+
+    Raises:
+        UsageError: The machine knows no such home directory.
+    """
+    user = str(text).partition("/")[0]
+    if not user.startswith("~"):
+        return Path(text)
+    with suppress(ValueError):  # of a name that no system takes
+        path = Path(os.path.expanduser(text))  # noqa: PTH111 - `Path` takes ./~ for ~
+        if path.is_absolute():
+            return path
+    if user == "~":
+        raise UsageError(f"{text} is not a path", cause=no_home(), hint="set HOME, or write the full path")
+    raise UsageError(
+        f"{text} is not a path",
+        cause=f"this machine knows no home directory of a user {user[1:]}",
+        hint=f"write the full path, or ./{text} for one here",
+    )
+
+
+def in_settings(text: str) -> Path:
+    """The path that a setting names: variables and `~` stand for what they are, and it starts at the root.
+
+    Raises:
+        UsageError: It begins with a variable that is not set, or see `named`.
+    """
+    said = os.path.expandvars(text)
+    if said.startswith("$"):
+        variable = said.partition("/")[0]
+        raise UsageError(f"{said} is not a path", cause=f"{variable} is not set", hint="write the full path")
+    return named(said).absolute()
+
+
+def no_home() -> str:
+    """Why this user has no home directory, once it is known that there is none."""
+    home = os.environ.get("HOME")
+    if home is not None:
+        return f"HOME={home!r} is not an absolute path"
+    return "HOME is not set, and the system does not know this user's home directory"
 
 
 def local_folder(text: str | Path) -> Path:

@@ -235,7 +235,7 @@ class WaitedTooLongError(CachekitError):
 
 
 class StoreError(CachekitError):
-    """The store cannot be read or written: permissions, a full disk, a path that is no folder."""
+    """The store cannot be read or written: permissions, a full disk, a path that is not a folder."""
 
     code = "store"
 

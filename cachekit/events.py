@@ -40,10 +40,10 @@ REASONS = {
     "store-damaged": "the key's record in the store, or a file of it, is damaged or missing",
     "store-schema": "only another version of cachekit can read the key's record in the store",
     "store-not-writable": "the store cannot be written: read-only, no permission, or no space",
-    "not-kept": "what compiled could not be kept",
+    "not-kept": "what was compiled could not be kept",
     "cache-dir-unusable": "the compiler cache dir cannot be used",
     "restore-refused": "the record could not be restored",
-    "module-left": "a module of the record was not restored: what lies in its place must not be touched",
+    "module-left": "a module of the record was not restored: what is in its place must not be touched",
     "remote-offline": "a remote was not asked: no connection may be opened",
     "remote-failed": "a remote could not be reached, or gave up",
     "remote-skipped": "a remote was not asked, because it had failed a moment ago",
@@ -51,8 +51,8 @@ REASONS = {
     "remote-untrusted": "a remote may hold what somebody else made, and this user did not say to trust it",
     "remote-damaged": "what a remote has for the key is damaged",
     "remote-write-only": "a remote was not asked, because the settings say only to write there",
-    "remote-read-only": "what compiled was not put on a remote, because the settings say only to read there",
-    "push-failed": "what compiled could not be put on a remote",
+    "remote-read-only": "what was compiled was not put on a remote, because the settings say only to read there",
+    "push-failed": "what was compiled could not be put on a remote",
 }
 
 

@@ -57,19 +57,6 @@ def read(path: Path | str, most: int | None = None) -> bytes:
     return raw
 
 
-def named(text: str) -> Path:
-    """The path that a setting names: variables and `~` stand for what they are, and it starts at the root.
-
-    Raises:
-        ValueError: It begins with a variable that is not set.
-        RuntimeError: It begins with the home of a user whom nobody knows.
-    """
-    said = os.path.expandvars(text)
-    if said.startswith("$"):
-        raise ValueError(f"{said.partition('/')[0]} is not set")
-    return Path(said).expanduser().absolute()
-
-
 def pieces(source: IO[bytes], most: int = sys.maxsize) -> Iterator[bytes]:
     """What is left of an open file, at most so many bytes, a piece after another."""
     while most and (piece := source.read(min(most, PIECE))):

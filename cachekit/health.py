@@ -87,7 +87,7 @@ def exposed(path: Path, variable: str) -> Finding | None:
     found = private.obstacle(path)
     if found is None:
         return None
-    said = f"{path} is not used: somebody else can change what lies there, and a compiler cache is code; {found.why}"
+    said = f"{path} is not used: somebody else can change what is there, and a compiler cache is code; {found.why}"
     return Finding("problem", said, run=found.mend or private.new_folder(variable))
 
 

@@ -216,7 +216,7 @@ def began(pid: int) -> int:
     Raises:
         ProcessLookupError: It is dead.
         PermissionError: It is another user's.
-        OverflowError: That is no number of a process.
+        OverflowError: That is not a number of a process.
     """
     if pid != os.getpid():
         os.kill(pid, 0)

@@ -70,25 +70,35 @@ _PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN
 _PEM_BEGIN, _PEM_END = rb"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY", b"-----END"
 _PEM_LINES = 200
 # A name and a password, in any address. A password may have slashes in it; a port and a path are none.
-_LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[^\s\"'<>]{1,500}(?=@)"
+_LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[^\s\"'<>]{0,500}(?=@)"
+# A token alone, as `git clone` takes it: long, and no name of words.
+_LONE = r"(?<=://)(?=[^/\s@]*\d)(?=[^/\s@]*[A-Za-z])[A-Za-z0-9_~%+-]{20,500}(?=@)"
 _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
 # Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
-    r"(\b(?:curl\b[^\n|;&]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,99}:"
-    r"|(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;&]{0,300}?\s-p[\"']?"
-    r"|sshpass\b(?:\s+-[ve]+)*\s+-p\s*[\"']?))(?![$<*{%.])[^\s\"']+"
+    (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
+    (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
+    (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
 )
+_NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user.
 _PAIR = (
-    r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:author|bcc|by|cc|contact|e?mail|from|git|image|mailto|node|npm|owner|"
-    r"scp|sender|sip|ssh|tag|to|user|xmpp):)[a-z_][\w.-]{0,63}:)"
+    r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:arch|author|bcc|by|cc|contact|cpu|device|dtype|e?mail|from|git|gpu|image|"
+    r"layer|mailto|model|module|node|npm|op|owner|param|scp|sender|sip|ssh|tag|tensor|to|user|xmpp):)[a-z_][\w.-]{0,63}:)"
     r"(?=[^\s@]*[a-z])(?=[^\s@]*[^a-z_.@-])(?![vr]?\d[\w.]*[-+]?\w*@)[^\s:/@,;\"'`<>$*{}()\[\]]{6,200}"
     r"(?=@(?!sha\d{3})(?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.-]*)(?::\d|[\s/\"',;)]|$))"
 )
-_BEARER = r"(?i)\b((?:Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{16,}=*)"
-# A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`.
-_NAMED = r"(?<![\w$%{])([A-Za-z][\w.-]{0,99})(=[\"']?|[\"']=[\"']?|\\?[\"']\s*:\s*\\?[\"']|:[ \t]+)"
+_BEARER = r"(?i)\b((Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{6,}=*)"
+# A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
+# `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`; perhaps with a header's word: `Authorization: token X`.
+_NAMED = (
+    r"(?:(?<![\w$%])(?<!\$\{)|(?<=%[0-9A-Fa-f]{2}))([A-Za-z][\w.-]{0,99})(?![\w.-])"
+    r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
+    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+)((?:(?i:basic|bearer|token|apikey)[ \t]+)?)"
+)
+_OPTION = r"(?<![\w-])--?([A-Za-z][\w.-]{0,99})([ \t]+)()"  # `--name value`, inside of one text
+_CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
@@ -97,10 +107,15 @@ _PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, a
 # Names of what holds a secret, in words: `apiKey` and `X-Api-Key` are `api key`.
 _NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
 _ALWAYS = frozenset({"password", "passwd", "passphrase", "webhook", "webhooks"})
+# What stands behind a secret's name and changes nothing: HF_TOKEN_2, TOKEN_PROD; and in variables SECRET_KEY_BASE.
+_BEHIND = frozenset("dev prod production read staging v write".split())  # noqa: SIM905
+_BEHIND_CAPITALS = _BEHIND | frozenset(
+    "admin backup base config data id json main new old pem ro rw test".split()  # noqa: SIM905
+)
 _LAST = frozenset(
     """
     secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
-    authorization bearer auth passwords cookie sas
+    authorization bearer auth passwords cookie sas jwt
     """.split()  # noqa: SIM905
 )
 _GLUED = ("password", "passwd", "apikey", "secretkey", "accesskey", "authtoken", "accesstoken", "apitoken")
@@ -116,11 +131,18 @@ _PLAIN_TOKENS = frozenset(
 _PLAIN_KEYS = frozenset(
     """
     answer answers audio batch best cache candidate caption checkpoint checkpoints choice chosen code column compile
-    content context dataset data doc document experiment experiments feature field file foreign graph group hash
+    config content context dataset data doc document experiment experiments feature field file foreign graph group hash
     history id image images index input inputs item join json label labels lookup loss mask message messages metric
     model module monitor name node option order output outputs param partition pixel primary prompt public question
-    record rejected response routing row sample score select sequence shard sort source split state store summary
-    tag target task text title tree video
+    record rejected response rng routing row sample score select sequence shard sort source split state store summary
+    tag target task text title tree video weight weights
+    """.split()  # noqa: SIM905
+)
+# Keys that open something. What another one is, its name does not say.
+_OPENING_KEYS = frozenset(
+    """
+    access account api app application auth client consumer deploy encryption hmac license master private secret
+    service signing ssh storage wandb
     """.split()  # noqa: SIM905
 )
 _FORGES = frozenset({"", "azure", "devops", "gh", "github", "gitlab"})
@@ -140,6 +162,7 @@ _SIGNATURES = frozenset(
     {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
 )
 # Values that say nothing: words for yes, no and nothing, numbers, places that wait for a value, a tokenizer's words.
+_DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~-]{10,}"  # of `tokens`, which are most often a tokenizer's
 _IDLE = (
     r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<[\w .:-]*>?|<.*>|\[[A-Z_]*\]?"
     r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
@@ -155,6 +178,20 @@ def names_secret(name: str) -> bool:
     words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
     if not words or name in _NO_SECRETS:
         return False
+    own = name.rpartition(".")[2]  # in `keys.2` a place in a list
+    short, behind = [*words], _BEHIND_CAPITALS if own.isupper() else _BEHIND
+    while len(short) > 1 and not own.isdecimal() and (short[-1] in behind or short[-1].isdecimal()):
+        short.pop()
+    return _names_secret(name, words) or (short != words and _names_secret(name, short))
+
+
+def surely_secret(name: str) -> bool:
+    """Whether a name that `names_secret` says nothing else: a key may be what something is found by."""
+    words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
+    return names_secret(name) and (name.isupper() or words[-1] != "key" or words[-2] in _OPENING_KEYS)
+
+
+def _names_secret(name: str, words: list[str]) -> bool:
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if not _ALWAYS.isdisjoint(words):
         return last not in {"file", "path", "env"}
@@ -175,8 +212,10 @@ def names_secret(name: str) -> bool:
 
 def is_secret(name: str, value: object) -> bool:
     """Whether a named value is a secret by its name. A switch, a number or a `$REFERENCE` is none."""
-    if not isinstance(value, str) or not names_secret(name):
+    if not isinstance(value, str):
         return False
+    if not names_secret(name):
+        return name.endswith("tokens") and re.fullmatch(_DRAWN, value) is not None
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 
 
@@ -259,7 +298,7 @@ def _without_addresses(text: str, hidden: str) -> str:
     """Without logins in addresses, and signatures in links."""
     if "@" in text and ":" in text:
         if "://" in text:
-            text = re.sub(_LOGIN, hidden, text)
+            text = re.sub(_LONE, hidden, re.sub(_LOGIN, hidden, text))
         text = re.sub(_PAIR, rf"\g<1>{hidden}", text)
     if "=" in text and ("?" in text or "&" in text):
         text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
@@ -308,29 +347,65 @@ def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
             text = text.replace(secret, hidden)
     text = _without_addresses(_without_forms(text, hidden), hidden)
     if "earer" in text or "asic" in text:
-        text = re.sub(_BEARER, rf"\g<1>{hidden}", text)
+        text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
     if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass")):
-        text = re.sub(_TAKEN, rf"\g<1>{hidden}", text)
-    return "".join(_without_named(text, hidden)) if "=" in text or ":" in text else text
+        for command, option in _TAKEN:
+            text = "".join(_without_taken(text, command, option, hidden))
+    if "=" in text or ":" in text or "%3" in text:
+        text = "".join(_without_named(text, _NAMED, hidden))
+    return "".join(_without_named(text, _OPTION, hidden)) if "-" in text and " " in text else text
 
 
 _hide_in_word = lru_cache(4096)(_hide)  # names, versions and users stand in many a record
 
 
-def _without_named(text: str, hidden: str) -> Iterator[str]:
+def _opens(scheme: str, value: str) -> bool:
+    """Whether what follows `Basic` or `Bearer` is a login or a token, and no word."""
+    if scheme.lower() == "bearer":
+        return len(value) >= 2 * SHORTEST and re.search(r"\d|[a-z][A-Z]", value) is not None
+    try:
+        return b":" in base64.b64decode(value, validate=True)
+    except ValueError:
+        return False
+
+
+def _without_taken(text: str, command: str, option: str, hidden: str) -> Iterator[str]:
     done = 0
-    for found in re.finditer(_NAMED, text):
-        name, joint = found[1], found[2]
-        if found.start() < done or not names_secret(name):
+    for found in re.finditer(option, text):
+        before = re.split(r"[\n|;&]", text[max(found.start() - _NEAR, 0) : found.start()])[-1]
+        value = re.compile(rf"[^{found[1]}\n]+" if found[1] else r"[^\s\"']+").match(text, found.end())
+        if found.start() >= done and value and value[0][0] not in "$<*{%." and re.search(command, before):
+            yield text[done : value.start()] + hidden
+            done = value.end()
+    yield text[done:]
+
+
+def _without_named(text: str, form: str, hidden: str) -> Iterator[str]:
+    done = 0
+    for found in re.finditer(form, text):
+        name = found[1]
+        if found.start() < done or not (names_secret(name) or name.endswith("tokens")):
             continue
         value = re.compile(_VALUE).match(text, found.end())
         if value is None or len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
             continue
-        # After a colon a sentence may begin: "unexpected token: x", "HF_TOKEN: expected a token".
-        if joint[0] != ":" or (not name.isalpha() and re.search(_UNLIKE_WORDS, value[0])):
+        if found[3] or _is_joined(name, found[2], value[0]):
             yield text[done : value.start()] + hidden
             done = value.end()
     yield text[done:]
+
+
+def _is_joined(name: str, joint: str, value: str) -> bool:
+    """Whether what follows a name is its value: after a colon a sentence may go on, and after ` = ` there may be code.
+
+    "unexpected token: x", "HF_TOKEN: expected a token"; "token = self.token".
+    """
+    if joint[0] == ":":
+        told = not name.isalpha() or (name.lower() in _ALWAYS and re.search(r"\d", value))
+        return bool(told and re.search(_UNLIKE_WORDS, value))
+    if joint.isspace() or (joint[0].isspace() and joint[-1] not in "\"'"):
+        return bool(re.search(_UNLIKE_WORDS, value)) and not re.fullmatch(_CODE_OF_PYTHON, value)
+    return True
 
 
 def holds(text: str) -> bool:

@@ -7,7 +7,7 @@ A folder is this user's own if every folder on the way to it belongs to this use
 one of them. A folder with the sticky bit (`/tmp`) may be on the way: nobody can rename there what belongs to somebody
 else. A link is followed only where it belongs to this user or root and lies in a folder that others cannot write to. A
 group that consists of this user alone, as most distributions make one for each user, is nobody else: it has no other
-member, and is no other user's first group.
+member, and is not another user's first group.
 
 A folder is a group's that this user is in, too, if its members can write there, and nobody else can. Each folder on the
 way then belongs to this user, root or a member: a group of this user's on somebody else's folder makes its owner no
@@ -221,7 +221,7 @@ def walk(
                 links += 1
                 loose = step.everybody or links > _LINKS
                 look(Step(place / name, state, step.users, step.groups, loose=loose))
-                # Whoever could replace it meanwhile is no stranger, or the walk has ended.
+                # Whoever could replace it meanwhile is not a stranger, or the walk has ended.
                 target = Path(os.readlink(name, dir_fd=handle))
                 left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))
                 if not target.is_absolute():

@@ -98,7 +98,7 @@ def test_a_flag_of_nothing_still_wins(place):
 
 
 def test_a_flag_of_no_setting_is_a_mistake_in_the_code(place):
-    with pytest.raises(TypeError, match="no setting is called kep_logs"):
+    with pytest.raises(TypeError, match="there is no setting named kep_logs"):
         place.load({"kep_logs": 0})
 
 
@@ -265,7 +265,7 @@ def test_a_variable_that_is_no_setting_is_told_with_the_name_that_was_meant():
     assert config.unknown_variables(dict.fromkeys(set_to, "x")) == [
         "the variable CACHEKIT_CACH has no effect; did you mean CACHEKIT_CACHE?",
         "the variable CACHEKIT_HOM has no effect; did you mean CACHEKIT_HOME?",
-        "the variable CACHEKIT_QUITE_ANOTHER has no effect; no setting is called that",
+        "the variable CACHEKIT_QUITE_ANOTHER has no effect; there is no such setting",
     ]
 
 

@@ -90,7 +90,7 @@ def test_a_project_does_not_say_what_signs(place, name, key):
     path = place.write(place.project / name, toml(**said))
     for environ in ({}, {"CACHEKIT_TRUST_KEY": "/mine"}):
         error = refused(place, **environ)
-        assert error.message == f"{path}: trust.key is not for a project to say"
+        assert error.message == f"{path}: trust.key may not be set by a project"
         assert "cachekit trust init --key FILE" in error.hint
 
 
@@ -143,7 +143,7 @@ def test_the_key_is_text(place):
         ({"signers": {"alice": {"key": PRIVATE}}}, "for the signer alice"),
         ({"signers": {'""': {"key": LINE}}}, "a signer is called ''"),
         ({"signers": {'" \\t"': {"key": LINE}}}, "a name has letters"),
-        ({"signers": {'"ali\\u200bce"': {"key": LINE}}}, "all of them can be seen"),
+        ({"signers": {'"ali\\u200bce"': {"key": LINE}}}, "all of them visible"),
         ({"signers": {"alice": {"key": LINE, "valid": "x"}}}, "has no valid; did you mean valid_after"),
         (
             {"signers": {"alice": {"key": LINE, "valid_after": "soon"}}},
@@ -180,7 +180,7 @@ def test_a_signer_of_a_file_counts_on_some_day(place, which):
     for before in ("2026-01-01", "2027-01-01"):
         dates = {"valid_after": "2027-01-01", "valid_before": before}
         place.write(path, toml(trust={"signers": {"alice": {"key": LINE, **dates}}}))
-        assert refused(place).message == f"{path}: the key of alice would never count"
+        assert refused(place).message == f"{path}: the key of alice would never be valid"
 
 
 @pytest.mark.feature("T5")

@@ -139,7 +139,7 @@ def test_a_folder_with_a_name_that_no_compiler_has_is_no_module(command, tmp_pat
     shutil.copytree(folder, tmp_path / "cache" / name / module_name(1))
     answer = command("store", "import", str(tmp_path / "cache"))
     assert "1 module added" in answer.out
-    assert "not of Neuron's cache" in answer.out
+    assert "not part of Neuron's cache" in answer.out
     assert harmless(answer.out)
     assert harmless(command("store", "import", str(tmp_path / "cache"), "--format", "json").out)
     assert scan(tmp_path / "cache").compilers == (COMPILER,)

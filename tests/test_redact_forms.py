@@ -92,6 +92,43 @@ def test_a_password_that_a_command_takes_is_hidden(words, value):
 
 
 @pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aws_secret_access_key = {}",
+        "[default]\napi_key = '{}'",
+        "password: {}",
+        "os.environ['API_KEY']='{}'",
+        'os.environ["API_KEY"] = "{}"',
+        "https://host/x?a=1%26token%3D{}",
+        "run --token {} on it",
+        "run '--hub-token  {}'",
+        "{{hub_token: {}, lr: 0.1}}",
+        "{{'api_key': b'{}'}}",
+        'said token=\\"{}\\"',
+        "Authorization: ApiKey {}",
+        "--tokens {}",
+    ],
+)
+def test_a_named_value_is_hidden_as_texts_have_it(text):
+    value = "hunter2xLongA1"
+    assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("text", ["Authorization=Basic {}", "'Authorization': 'Basic {}'", "said basic {} there"])
+def test_a_login_in_base64_is_hidden_however_short(text):
+    value = base64.b64encode(b"ann:pw1").decode()
+    assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("words", ["sshpass -p '{}' ssh host", "curl -u 'ann:{}' x", 'mysql -u root -p"{}" runs'])
+def test_a_password_in_quotes_is_hidden_to_its_end(words):
+    assert redact.printed(words.format("a b c")) == words.format(redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
 @given(st.data())
 def test_a_stream_hides_what_comes_in_pieces(data):
     """Wherever the pieces end; and a private key, which has many lines."""

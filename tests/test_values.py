@@ -17,6 +17,8 @@ pytest_plugins = ["tests.support.cli_session"]
 LONGER = {"training.max_seq_length": 16}
 CACHE_DIR = {"Session", "Store", "Attachment", "Attached", "Cache", "CacheCallback"}  # they hold what goes on
 
+FOUND = "2026-07-29 17:25:29.000943:  1  [INFO]: Using a cached neff at /c/neuronxcc-2.26/MODULE_1+f7f529f3/model.neff"
+
 
 def results(tmp_path):
     """One of each kind that the library answers with, and what they hold."""
@@ -36,6 +38,8 @@ def results(tmp_path):
     yield cachekit.run([sys.executable, "-c", ""])
     yield cachekit.Cache(instance="trn1.2xlarge").stats()
     yield cachekit.why_run()
+    (tmp_path / "run.log").write_text(FOUND)
+    yield cachekit.why_log(tmp_path / "run.log")
     yield team.push()
     yield team.push().pushed[0]
     yield cachekit.plan_all(["tiny.yaml", "bert"])

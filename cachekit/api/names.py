@@ -14,9 +14,9 @@ SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or mea
 
 def is_record(name: str) -> bool:
     """Whether a name is the first digits of a key, or a file with a record: anything else is a recipe's."""
-    from cachekit.verbs.why import is_file_of_one, is_record
+    from cachekit.verbs.why import file_of_one, is_record
 
-    return is_record(name) or is_file_of_one(name)
+    return is_record(name) or file_of_one(name) is not None
 
 
 def is_bundle(target: str) -> bool:

@@ -115,7 +115,7 @@ class Questions(Opened):
             new: Likewise; a recipe is taken on the machine that is meant.
 
         Raises:
-            UnknownNameError: A name is no recipe, and no record's or several records' beginning.
+            UnknownNameError: A name is not a recipe, and no record's or several records' beginning.
             UsageError: A file holds no record.
         """
         from cachekit.compilers.elsewhere import Elsewhere
@@ -132,8 +132,8 @@ class Questions(Opened):
         if isinstance(one, Record):
             return sides.of_record(one)
         named = self._variant(one)
-        if named.name and sides.is_file_of_one(named.name):
-            return sides.of_file(Path(named.name).expanduser())
+        if named.name and (file := sides.file_of_one(named.name)):
+            return sides.of_file(file)
         if named.name and sides.is_record(named.name):
             return sides.of_key(session, named.name)
         loaded = named.load()
@@ -147,9 +147,10 @@ class Questions(Opened):
         Raises:
             UsageError: It cannot be read, or no compiler knows its words.
         """
+        from cachekit.disk import named
         from cachekit.verbs.why_log import why_log
 
-        return why_log(Path(path).expanduser())
+        return why_log(named(path))
 
     def why_run(self, run: str = "last") -> RunWhy:
         """What a run compiled although the plan said hit, and why. `cachekit why --run`.
@@ -217,7 +218,7 @@ class Questions(Opened):
 
         Raises:
             UnknownNameError: There is no such run, or machine type.
-            UsageError: That is no day, no period, or no price; or a run and a day are both given.
+            UsageError: That is not a day, a period or a price; or a run and a day are both given.
         """
         from cachekit.recipe.price import machine
         from cachekit.verbs.stats import stats

@@ -173,7 +173,7 @@ class Sharing(Opened):
             dry_run: Write nothing.
 
         Raises:
-            UsageError: It is no key or no date, the name has another key, or the file cannot be written.
+            UsageError: It is not a key or a date, the name has another key, or the file cannot be written.
         """
         from cachekit.verbs import trust_settings
 

@@ -106,7 +106,7 @@ class Upkeep(Opened):
             What went, file by file, and what stayed.
 
         Raises:
-            UsageError: A limit is no size, or no time.
+            UsageError: A limit is not a size, or not a time.
             WaitedTooLongError: Somebody writes to the store all the time.
             StoreError: The store cannot be read or written.
         """
@@ -273,7 +273,7 @@ class Upkeep(Opened):
             Its `records`, each with what became of it.
 
         Raises:
-            IntegrityError: The file is no bundle, or not whole. Nothing was taken.
+            IntegrityError: The file is not a bundle, or incomplete. Nothing was taken.
             UsageError: The file cannot be read, or a later cachekit made it.
             StoreError: The store cannot be written, or has no room.
         """

@@ -46,7 +46,7 @@ def zoo_rows(
         price: What you pay for an hour: `["trn1.2xlarge=0.40"]`.
 
     Raises:
-        UsageError: There is no such topic, or that is no price.
+        UsageError: There is no such topic, or that is not a price.
     """
     from cachekit.verbs import zoo as zoo_list
 

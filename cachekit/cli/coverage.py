@@ -88,7 +88,7 @@ def _full(one: Coverage) -> list[str]:
         about = f"; the nearest record has {out.count(one.graphs, 'graph')}" if one.graphs else ""
         lines.append(f"  nothing is cached, and no run has recorded which modules are needed{about}")
     if one.basis == "trial":
-        lines.append("  what is needed was told by a trial that failed; there may be more")
+        lines.append("  what is needed was reported by a trial that failed; there may be more")
     lines += _trouble(one)
     if one.status != "covered":
         where = f" on a {one.elsewhere}" if one.elsewhere else ""

@@ -68,7 +68,9 @@ def export(
     """
     if everything + bool(names) + bool(all_of) != 1:
         raise UsageError(
-            "several answers were given to what to export" if names or everything else "nothing to export was named",
+            "only one of recipes or keys, --all and --all-of can be given"
+            if names or everything
+            else "nothing to export was named",
             hint="name recipes or keys, or give --all-of DIR, or --all",
         )
     entries, folder = options.variants(names, overrides, tiny=tiny), all_of or ""
@@ -103,7 +105,7 @@ def exported(answer: Exported) -> list[str]:
     would = "would be " if answer.dry_run else ""
     written = answer.restored + answer.replaced
     wrote = f"{out.count(written, 'module')} {would}written, {out.size(answer.bytes)}"
-    kept = f"{answer.present} there already, {answer.left} left alone"
+    kept = f"{answer.present} already there, {answer.left} left alone"
     lines = [f"{answer.folder}: {wrote}; {kept}"]
     told = [f"{item.module}: {item.outcome}, {item.reason}" for item in answer.modules if item.reason] + [
         f"{item.module}: damaged in the store, {item.reason}" for item in answer.damaged
@@ -141,11 +143,11 @@ def unbundled(answer: Unbundled) -> list[str]:
     words = {
         "added": f"{would}added",
         "merged": f"{would}added to the store's own",
-        "present": "in the store already",
-        "kept": "another build is in the store, which stays",
+        "present": "already in the store",
+        "kept": "the store has another build, and keeps it",
     }
     took = "" if answer.dry_run else f" in {out.duration(answer.seconds)}"
-    what = f"{out.count(len(answer.records), 'record')}, file size {out.size(answer.size)}, whole"
+    what = f"{out.count(len(answer.records), 'record')}, file size {out.size(answer.size)}, complete"
     refused = any(record.untrusted for record in answer.records)
     stored = "nothing would be stored" if refused else f"{out.size(answer.bytes)} {would}stored{took}"
     lines = [f"{answer.bundle}: {what}; {stored}"]
@@ -162,7 +164,7 @@ def imported(answer: Imported) -> list[str]:
     """An import of a Neuron cache for people."""
     would = "would be " if answer.dry_run else ""
     added = f"{out.count(answer.added, 'module')} {would}added, {out.size(answer.bytes)}"
-    rest = f"{answer.known} known already, {len(answer.left)} left out"
+    rest = f"{answer.known} already known, {len(answer.left)} left out"
     lines = [f"{answer.folder}: {added}; {rest}"]
     for record in answer.records:
         counts = f"{out.count(len(record.added), 'module')} {would}added, {len(record.known)} known"

@@ -69,7 +69,7 @@ def human(found: Collected) -> list[str]:
         lines = [f"{would} {what}, {out.size(found.bytes)}; {', '.join(stays)}"]
     limit = found.max_size
     if limit is not None and found.after > limit:
-        meanwhile = "" if found.dry_run else "used or published meanwhile, "
+        meanwhile = "" if found.dry_run else "used or published in the meantime, "
         lines.append(
             f"that is more than {out.size(limit)}: the rest is pinned, in use, {meanwhile}or of another compiler"
         )
@@ -81,7 +81,7 @@ def human(found: Collected) -> list[str]:
         for one in files:
             sizes[one.why] += one.bytes
         lines += [f"{out.size(sizes[why]):>9}  {out.count(counts[why], 'file')}: {why}" for why in sorted(counts)]
-    lines += [f"{one.key[:12]} stays: {one.why} meanwhile" for one in found.kept[:SHOWN]]
+    lines += [f"{one.key[:12]} is kept: {one.why} in the meantime" for one in found.kept[:SHOWN]]
     return lines
 
 

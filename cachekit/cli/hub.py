@@ -79,14 +79,14 @@ def _human(answer: Used) -> list[str]:
     who = "private" if answer.private else "PUBLIC: anybody can read it"
     made = "would make" if answer.dry_run else "made"
     lines = [
-        f"{answer.repo}: {made if answer.new else 'there already'}, {who}  {answer.url}".rstrip(),
+        f"{answer.repo}: {made if answer.new else 'already there'}, {who}  {answer.url}".rstrip(),
         f'  {answer.file} {"would have" if answer.dry_run else "has"} cache = "{answer.cache}"',
     ]
     if not (answer.owned and answer.private):
         whose = "it is public" if answer.owned else f"this one belongs to {answer.repo.partition('/')[0]}"
         lines += [
             f"  a compiler cache is code, and {whose}:",
-            "  only records that somebody signed whom you trust are used: cachekit trust add NAME KEY",
+            "  only records signed by somebody you trust are used: cachekit trust add NAME KEY",
         ]
     return lines if answer.dry_run else [*lines, "  next: cachekit warm RECIPE"]
 
@@ -102,7 +102,7 @@ def _listed(found: list[RemoteContents]) -> list[str]:
         signed = f", {one.signed} with signatures" if one.signed else ""
         lines.append(f"{one.remote}: {out.count(sum(row.records for row in one.records), 'record')}{signed}")
         if one.demands:
-            lines += out.labelled("", f"used as far as somebody whom you trust signed it: {one.demands}", 2)
+            lines += out.labelled("", f"used only if signed by somebody you trust: {one.demands}", 2)
         rows = [[row.directory, row.model_type, str(row.records)] for row in one.records]
         lines += [f"  {line}" for line in out.table(rows, ["compiler", "model", "records"])] if rows else []
     return lines

@@ -32,7 +32,7 @@ Files = Annotated[
 
 @verb(answers="list[CompiledFile]")
 def command(files: Files) -> Shown:
-    """Describe NEFFs: what they are, whether they are whole, and what they leak.
+    """Describe NEFFs: what they are, whether they are intact, and what they leak.
 
     Reads compiler, chip, cores, inputs and outputs, without Neuron. Exits 5 if one is damaged.
 
@@ -51,7 +51,7 @@ def _problem(found: Sequence[CompiledFile]) -> CachekitError | None:
     """What to raise for the files: of the worst state that one is in, with the first file in it."""
     for state, kind, said, hint in (
         ("damaged", IntegrityError, "is damaged", DELETE),
-        ("unknown", IntegrityError, "is not a NEFF that is known", NAME),
+        ("unknown", IntegrityError, "is not a known kind of NEFF", NAME),
         ("absent", UsageError, "cannot be read", NAME),
     ):
         if these := [one for one in found if one.state == state]:
@@ -76,7 +76,7 @@ def human(found: list[CompiledFile], *, whole: bool = False) -> list[str]:
 
 
 def _refused(one: CompiledFile) -> list[str]:
-    word = {"damaged": "DAMAGED: ", "unknown": "NO NEFF THAT IS KNOWN: "}.get(one.state, "")
+    word = {"damaged": "DAMAGED: ", "unknown": "NOT A KNOWN KIND OF NEFF: "}.get(one.state, "")
     lines = _field("state", word + one.reason)
     if one.module:
         lines += _field("module", one.module)
@@ -88,11 +88,11 @@ def _refused(one: CompiledFile) -> list[str]:
 def _verified(one: Graph, *, whole: bool) -> list[str]:
     packed = "" if one.compressed else ", not compressed"
     lines = _field("state", f"verified by its {one.digest}; {out.size(one.bytes)}{packed}")
-    lines += _field("compiler", f"neuronx-cc {one.compiler}" if one.compiler else "it does not say")
+    lines += _field("compiler", f"neuronx-cc {one.compiler}" if one.compiler else "not stated")
     lines += _field("target", _target(one))
     names = f" ({', '.join(one.features)})" if one.features else ""
     lines += _field("NEFF", f"{one.neff_version}, feature bits {one.feature_bits}{names}")
-    lines += _field("built", one.built[:19].replace("T", " ") + " UTC" if one.built else "it does not say")
+    lines += _field("built", one.built[:19].replace("T", " ") + " UTC" if one.built else "not stated")
     if one.module:
         lines += _field("module", one.module)
     lines += _tensors("inputs", one.inputs, whole=whole) + _tensors("outputs", one.outputs, whole=whole)
@@ -134,7 +134,7 @@ def _leaks(leaks: Leaks, *, whole: bool) -> list[str]:
     lines += [_cut(f"  {leak.path}") for leak in shown]
     lines += _more(leaks.count - len(shown))
     if not leaks.complete:
-        lines += _field("note", "too large to be looked through whole: there may be more paths")
+        lines += _field("note", "too large to be searched to its end: there may be more paths")
     return lines
 
 

@@ -116,9 +116,7 @@ def _write(pieces: Iterable[str]) -> None:
 def unwritable(error: OSError) -> UsageError:
     """What is told of a stdout that takes nothing more; from now on it leads nowhere."""
     _to_nowhere(sys.stdout)
-    return UsageError(
-        "standard output cannot be written", cause=cause_of(error), hint="check where standard output goes"
-    )
+    return UsageError("cannot write to standard output", cause=cause_of(error), hint="check where standard output goes")
 
 
 def _tell(line: str) -> None:

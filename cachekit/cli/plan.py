@@ -170,7 +170,7 @@ def _time(answer: Planned) -> list[str]:
     """How long compiling takes, how sure that is, and what it costs."""
     expected, price = answer.expected, answer.price
     if expected is None:
-        return ["  compiling takes an unknown time"]
+        return ["  no estimate of the compile time: no similar compile has been measured"]
     lines = [
         f"  compiling takes about {out.duration(expected.seconds)}: {span(expected.low, expected.high)}",
         *out.labelled("", f"{METHODS[expected.method]} {expected.source}", 4),

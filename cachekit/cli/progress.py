@@ -70,9 +70,9 @@ LINES: dict[str, Callable[[Event], str]] = {
         + (f" and {out.count(e['kernels'], 'kernel')}" if e["kernels"] else "")
         + " came from the nearest record"
     ),
-    "reuse.failed": lambda e: f"the nearest record was of no use, and everything compiles: {e['reason']}",
+    "reuse.failed": lambda e: f"nothing of the nearest record could be used, and everything compiles: {e['reason']}",
     "worker.failure-cleared": lambda e: f"{e['module']} failed before ({e['class']}); trying again",
-    "worker.failure-tried-again": lambda e: f"{e['module']} failed before, and its log does not tell why; trying again",
+    "worker.failure-tried-again": lambda e: f"{e['module']} failed before, and its log does not say why; trying again",
     "worker.note": lambda e: str(e["note"]),
     "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
     "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
@@ -86,7 +86,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "push.failed": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending",
     "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}",
     "push.unsigned": lambda e: (
-        f"{e['remote']} asks for signatures, and nobody uses what is not signed"
+        f"{e['remote']} asks for signatures, and unsigned records are not used"
         f" ({out.count(len(e['keys']), 'record')}): "
         + ("`cachekit trust sign KEY`" if e["signs"] else "`cachekit trust init`")
         + ", then `cachekit push`"
@@ -106,9 +106,9 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",
     "restore.refused": lambda e: f"the record cannot be used, and is made again: {e['reason']}",
     "worker.failed-before": lambda e: f"{e['module']} failed to compile in an earlier run, and Neuron skips it",
-    "resume.passed": lambda e: f"{e['checkpoint']} is passed over: {e['reason']}",
+    "resume.passed": lambda e: f"{e['checkpoint']} is skipped: {e['reason']}",
     "journal.lost": lambda e: f"this run's journal could not be written: {e['reason']}",
-    "train.not-kept": lambda e: f"what compiled could not be kept: {e['reason']}",
+    "train.not-kept": lambda e: f"what was compiled could not be kept: {e['reason']}",
 }
 
 
@@ -205,7 +205,7 @@ class Progress:
 
     def _on_push_tells(self, event: Event) -> None:
         for leak in event["leaks"]:
-            out.warning(f"anybody can read {event['remote']}; it tells {leak}")
+            out.warning(f"anybody can read {event['remote']}; it reveals {leak}")
 
     def _on_push_wait(self, event: Event) -> None:
         self._now(f"{event['reason']}; again in {out.duration(event['seconds'])}", rarely=event["seconds"] < 1)
@@ -269,7 +269,7 @@ class Progress:
             f"{first[side][:12]} by {event[side]['by']}, {event[side]['created'][:16]}" for side in ("ours", "theirs")
         ]
         place = "in the store" if event["where"] == "local" else f"on {event['where']}"
-        out.warning(f"{event['key'][:16]} was built twice, with other bytes: {first['name']}{more}")
+        out.warning(f"{event['key'][:16]} was built twice, with different bytes: {first['name']}{more}")
         out.warning(f"  here {made[0]}; {place} {made[1]}")
 
     def _on_reuse_restored(self, event: Event) -> None:

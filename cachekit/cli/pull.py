@@ -89,7 +89,7 @@ def human(answer: Pulls) -> list[str]:
             "fetched": f"{modules}{out.count(one.files, 'file')}, {out.size(one.bytes)} from {one.remote} "
             f"in {out.duration(one.seconds)}" + (f"; {out.size(one.present)} were here" if one.present else ""),
             "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
-            "present": f"in the store already, {out.size(one.present)}",
+            "present": f"already in the store, {out.size(one.present)}",
             "absent": "in no remote",
             "failed": f"failed: {one.error.message if one.error else ''}",
         }[one.state]

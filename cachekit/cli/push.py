@@ -62,7 +62,7 @@ def human(answer: Pushes) -> list[str]:
         if one.error:
             lines += out.labelled("", f"{one.remote}: {'nothing sent' if one.refused else one.error.message}")
             lines += _refused(one)
-            lines += [f"  would tell: {leak}" for leak in one.leaks]
+            lines += [f"  would reveal: {leak}" for leak in one.leaks]
             continue
         would = "would be " if answer.dry_run else ""
         done = []
@@ -72,11 +72,11 @@ def human(answer: Pushes) -> list[str]:
         if one.signatures:
             done.append(f"{out.count(len(one.signatures), 'record')} {would}signed")
         if one.unchanged:
-            done.append(f"{out.count(one.unchanged, 'record')} there already")
+            done.append(f"{out.count(one.unchanged, 'record')} already there")
         lines.append(f"{one.remote}: {'; '.join(done) or 'nothing to send'}")
         lines += _refused(one)
         if answer.dry_run:
-            lines += [f"  tells: {leak}" for leak in one.leaks]
+            lines += [f"  reveals: {leak}" for leak in one.leaks]
             lines += out.some([f"  {out.size(file.bytes):>9}  {file.path}" for file in one.files], SHOWN)
             lines += out.some([f"     record  {path}" for path in one.records], SHOWN)
             lines += out.some([f"  signature  {path}" for path in one.signatures], SHOWN)
@@ -87,4 +87,4 @@ def human(answer: Pushes) -> list[str]:
 def _refused(one: Pushed) -> list[str]:
     """The records that are not given to others."""
     refused = out.some([f"{it.recipe} ({it.key[:12]}): {it.reason}" for it in one.refused], SHOWN)
-    return [line for words in refused for line in out.labelled("  not given: ", words)]
+    return [line for words in refused for line in out.labelled("  held back: ", words)]

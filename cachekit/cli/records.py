@@ -87,7 +87,7 @@ def shown(answer: StoredRecord) -> list[str]:
         *out.labelled("with       ", ", ".join(f"{name} {version}" for name, version in made.toolchain.items())),
         *_origin(answer),
         *(out.labelled("refused    ", f"it is {answer.refused}") if answer.refused else ()),
-        f"bytes      {out.size(answer.bytes)}, {'whole' if answer.whole else 'DAMAGED: will compile again'}",
+        f"bytes      {out.size(answer.bytes)}, {'complete' if answer.whole else 'DAMAGED: will compile again'}",
         "modules",
         *(line for module in answer.modules for line in _module(module)),
         f"ingredients ({agrees})",
@@ -95,7 +95,7 @@ def shown(answer: StoredRecord) -> list[str]:
     width = max(map(len, (*answer.hard, *answer.soft))) + 2
     for name, value in sorted(answer.hard.items()):
         lines += out.labelled(name.ljust(width), out.value(value), 2)
-    lines.append("beside the key")
+    lines.append("not in the key")
     for name, value in sorted(answer.soft.items()):
         lines += out.labelled(name.ljust(width), out.value(value), 2)
     return lines
@@ -107,8 +107,8 @@ def _origin(answer: StoredRecord) -> list[str]:
     hows = {
         "here": "made in this store",
         "owner": "where only you, or an organisation of yours, can write",
-        "all": "taken whoever made it",
-        "": "nobody knows any more how",
+        "all": "accepted from anybody",
+        "": "how it came here is not known",
     }
 
     def words(one: Source) -> str:
@@ -120,7 +120,7 @@ def _origin(answer: StoredRecord) -> list[str]:
         lines += out.labelled("reuses     ", f"{one.key[:12]}: {words(one)}")
     for vouched in answer.vouched:
         lines += out.labelled("signed     ", f"by {', '.join(vouched.signers)} {_builder(vouched.builder)}")
-    return lines + (out.labelled("trust      ", f"not given to others: {answer.untrusted}") if answer.untrusted else [])
+    return lines + (out.labelled("trust      ", f"not shared: {answer.untrusted}") if answer.untrusted else [])
 
 
 def _builder(who: Builder) -> str:

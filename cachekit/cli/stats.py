@@ -111,7 +111,7 @@ def summary(answer: Stats) -> list[str]:
     total, last, scope = answer.total, answer.last_run, answer.scope
     if not total.runs:
         when = f" since {scope.since}" if scope.since else ""
-        return [f"no run of the store at {answer.home} is known{when}; next: cachekit warm RECIPE"]
+        return [f"the store at {answer.home} has no runs{when}; next: cachekit warm RECIPE"]
     if scope.run:
         one = f"{last.verb} " if last and last.run == scope.run else "run "
         lines = [f"{one}{scope.run}", *_columns([("", total)])]

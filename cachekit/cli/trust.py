@@ -118,7 +118,7 @@ def revoke(cache: Cache, what: What = None, before: Before = "", dry_run: option
         done,
         lambda answer: _changed(answer, "revokes"),
         _files,
-        warnings=(f"the project's settings do not say so: {done.left}",) if done.left else (),
+        warnings=(f"the project's settings were not changed: {done.left}",) if done.left else (),
     )
 
 
@@ -157,13 +157,13 @@ def _key(answer: SigningKey) -> list[str]:
     lines += out.labelled("  fingerprint  ", answer.fingerprint) if answer.fingerprint else []
     then = f"what you publish {'would be' if dry else 'is'} signed"
     if answer.hidden_by:
-        then = f"but {answer.hidden_by} is set, and as long as it is, the key there signs"
+        then = f"but {answer.hidden_by} is set, and until it is unset the key there signs"
     lines += out.labelled("  named in     ", f"{answer.file}: {then}")
     if answer.public:
         lines.append(f'  for others   cachekit trust add NAME "{answer.public}"')
     if answer.former:
         lines += out.labelled(
-            "  before       ", f"what the key before signed is used still: it is {answer.former} there"
+            "  before       ", f"what the previous key signed is still used: it is {answer.former} there"
         )
     if answer.lost:
         lines += out.labelled(
@@ -225,7 +225,7 @@ def _signed(done: list[SignedRecord]) -> list[str]:
 
 def _checked(answer: CheckedRemote) -> list[str]:
     who = answer.writers or "only you, or an organisation of yours, can write there"
-    asked = f"what lies there is used, whoever made it; {who}" if answer.mode == "all" else answer.demands or who
+    asked = f"what is there is used, whoever made it; {who}" if answer.mode == "all" else answer.demands or who
     lines = out.labelled("", f"{answer.remote}: {asked}")
     used = [one for one in answer.records if one.used]
     if not answer.records:
@@ -241,7 +241,7 @@ def _checked(answer: CheckedRemote) -> list[str]:
     for reason, found in reasons.items():
         rows = [[one.key[:12], one.recipe] for one in found]
         lines += ["", *out.labelled("", f"not used: {reason}"), *out.table(rows, ["key", "recipe"])]
-    return lines + (["there are more records, which were not looked at"] if answer.more else [])
+    return lines + (["there are more records, which were not checked"] if answer.more else [])
 
 
 def _because(one: JudgedRecord) -> str:

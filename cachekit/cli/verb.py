@@ -86,7 +86,7 @@ def verb(
         *shared: Names of `SHARED`.
         answers: What its JSON may be, for `--schema`: names of `api.answers`, with commas; `list[...]` of one.
         aside: Whether stdout is another program's with these options.
-        tells: Events that the answer tells of, so that they are no warnings.
+        tells: Events that the answer tells of, so that they are not warnings.
     """
 
     def decorate(function: Verb) -> Made:

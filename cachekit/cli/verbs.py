@@ -70,7 +70,7 @@ STORE = {
     ),
     "import": Verb("export_import", "Take a bundle, or the finished modules of a Neuron cache.", "take"),
     "lock": Verb("lock", "Write the exact artifacts of recipes into cachekit.lock."),
-    "neff": Verb("neff", "Describe NEFFs: what they are, whether they are whole, and what they leak."),
+    "neff": Verb("neff", "Describe NEFFs: what they are, whether they are intact, and what they leak."),
 }
 
 

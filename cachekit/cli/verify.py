@@ -61,7 +61,7 @@ def human(answer: Verified) -> list[str]:
         "from places of yours": came.owner,
         "signed": came.signed,
         "taken from anybody (--trust-all)": came.anybody,
-        "from nobody knows where": came.unknown,
+        "of unknown origin": came.unknown,
         "not used": len(came.refused),
     }
     if told := ", ".join(f"{count} {words}" for words, count in sources.items() if count):
@@ -71,7 +71,7 @@ def human(answer: Verified) -> list[str]:
     for other in came.refused[:SHOWN]:
         lines += out.labelled("not used    ", f"{other.key[:12]} {other.recipe}: it is {other.reason}")
     for kept in came.kept[:SHOWN]:
-        lines += out.labelled("kept        ", f"{kept.key[:12]} {kept.recipe} is not given to others: {kept.reason}")
+        lines += out.labelled("kept        ", f"{kept.key[:12]} {kept.recipe} is not shared: {kept.reason}")
     for note in answer.notes[:SHOWN]:
         lines += out.labelled("note        ", note)
     if answer.of_later_versions:

@@ -49,7 +49,7 @@ RunName = Annotated[
 
 LogFile = Annotated[
     Optional[Path],
-    typer.Option("--log", metavar="FILE", help="Show what a log tells of a run, whoever started it."),
+    typer.Option("--log", metavar="FILE", help="Show what a log says about a run, whoever started it."),
 ]
 
 
@@ -97,7 +97,7 @@ def command(
                 hint=f"cachekit why {other} {recipe} ...",
             )
         return _compared(cache.compare(recipe, Variant(other, overrides or (), tiny)))
-    if api.is_record(recipe) and not Path(recipe).expanduser().is_file():
+    if api.is_record(recipe) and not Path(recipe).suffix:
         if changed:
             raise UsageError(
                 f"--set and options like it change a recipe, and {recipe} is a key",

@@ -91,7 +91,7 @@ def _top(
                   format=format, quiet=quiet, verbose=verbose)  # fmt: skip
     if format != "human" or quiet or verbose:
         raise UsageError(
-            "options must stand after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
+            "options must come after the command", hint=f"cachekit zoo {context.invoked_subcommand} --format ..."
         )
     return 0
 
@@ -281,11 +281,11 @@ def _field(field: str, value: Any, width: int, indent: int = 2) -> list[str]:
 def _expected(expected: ZooExpected) -> list[str]:
     said = [f"{name} {value:g}" for name, value in expected.metrics.items()]
     if expected.train_seconds is not None:
-        said.append(out.duration(expected.train_seconds))
+        said.append(f"trained in {out.duration(expected.train_seconds)}")
     if expected.dollars is not None:
-        said.append(dollars(expected.dollars))
+        said.append(f"the source paid {dollars(expected.dollars)}")
     if expected.cost is not None:
-        said.append(f"{dollars(expected.cost)} at {dollars(expected.price_per_hour)} an hour")
+        said.append(f"that time costs {dollars(expected.cost)} now, at {dollars(expected.price_per_hour)} an hour")
     elif expected.price_per_hour is not None:
         said.append(f"{dollars(expected.price_per_hour)} an hour")
     source = ", ".join(part for part in (expected.source, expected.note) if part)

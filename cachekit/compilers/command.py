@@ -23,6 +23,7 @@ from cachekit.compilers.prepare import Prepared, salted
 from cachekit.errors import UsageError
 from cachekit.files import opened
 from cachekit.key.canonical import Ingredients
+from cachekit.key.hashed import hashed
 from cachekit.recipe import Recipe
 from cachekit.recipe import code as local_modules
 from cachekit.recipe import command as command_line
@@ -164,7 +165,7 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
                 raise UsageError(
-                    f"the script {command.script} is not there",
+                    f"the script {command.script} does not exist",
                     cause=f"the command would run in {cwd}",
                     hint="check the script's path, and the working directory",
                 )
@@ -199,26 +200,51 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
     """The words that count, in order and without secrets, and the names of those that were left out."""
     kept: list[str] = []
     dropped: list[str] = []
-    awaited = (
-        False  # the value of a secret's option: one that begins with a dash or has `=` in it is a group of its own
-    )
+    secret = ""  # the name whose value, or further values, may come: `--api_keys A B`, `--set hub_token A`
+    awaited = False  # a value that begins with a dash or has `=` in it is a group of its own
     for name, group in command_line.split_options(_without_passwords(words)):
-        option, equals, _ = group[0].partition("=")
-        if awaited and not option.startswith("--") and (option[:1] != "-" or len(group[0]) >= redact.SHORTEST):
-            kept += [_plain(word, cwd) for word in group[1:]]
+        option, equals, value = group[0].partition("=")
+        dashed = option[:1] == "-"
+        if awaited and not option.startswith("--") and (not dashed or len(group[0]) >= redact.SHORTEST):
+            kept += [_hidden(secret, word, cwd) for word in (group if not redact.surely_secret(secret) else group[1:])]
             awaited = False
             continue
-        awaited = False
+        if secret and not dashed and not equals:
+            kept += [_hidden(secret, word, cwd) for word in group]
+            secret = secret if secret.startswith("-") else ""
+            continue
+        secret, awaited = "", False
         if name in left or name.rpartition(".")[2] in left:
             dropped.append(name)
             # A flag takes no value: what follows `--overwrite_output_dir` may be the data.
             kept += [_plain(word, cwd) for word in group[1:]] if name.startswith("overwrite") else []
-        elif redact.names_secret(option) or (name in _LOGINS and _PAIR.fullmatch(group[-1].removeprefix(f"{option}="))):
+        elif not dashed and not equals and _names_secret(option):
+            kept.append(option)
+            secret = option
+        elif redact.surely_secret(option) or (
+            name in _LOGINS and _PAIR.fullmatch(group[-1].removeprefix(f"{option}="))
+        ):
             kept.append(f"{option}={HIDDEN}")
-            awaited = len(group) == 1 and not equals
+            secret, awaited = option, len(group) == 1 and not equals
+        elif redact.names_secret(option) or redact.is_secret(option, value or group[-1]):
+            kept.append(
+                option if len(group) == 1 and not equals else f"{option}={_hidden(option, value or group[-1], cwd)}"
+            )
+            secret, awaited = option, len(group) == 1 and not equals
         else:
             kept += [_plain(word, cwd) for word in group]
+            secret = group[1] if len(group) > 1 and _names_secret(group[1]) else ""
     return kept, dropped
+
+
+def _names_secret(word: str) -> bool:
+    """Whether a word is the name of a secret, which the next one is: `--set hub_token X`."""
+    return re.fullmatch(r"[A-Za-z][\w.-]*", word) is not None and redact.names_secret(word)
+
+
+def _hidden(name: str, word: str, cwd: Path) -> str:
+    """What a key has of a value that may be a secret and may be none: other values are other keys."""
+    return f"<secret {hashed(name, _plain(word, cwd))}>"
 
 
 def _without_passwords(words: Sequence[str]) -> list[str]:
@@ -240,7 +266,7 @@ def _plain(word: str, cwd: Path) -> str:
     for folder in dict.fromkeys((str(cwd), str(cwd.resolve()))):
         if folder.count("/") > 1:
             word = re.sub(rf"(^|[=:,]){re.escape(folder)}(?=/|$|[,:])", r"\1.", word)
-    # Bytes that are no text have no JSON form.
+    # Bytes that are not text have no JSON form.
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

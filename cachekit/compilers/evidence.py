@@ -193,8 +193,8 @@ def judged(name: str, text: str, look: Look, seen: Evidence, edit: str = "") -> 
     except UnknownError as error:
         words = str(error)
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
-        _log.exception("the look at %s failed", name)
-        words = f"the look itself failed: {type(error).__name__}: {error}"
+        _log.exception("the check of %s failed", name)
+        words = f"the check itself failed: {type(error).__name__}: {error}"
     return Verdict(name, state, text, one_line(" ".join(words.split())), edit)  # tools of others printed the words
 
 

@@ -100,7 +100,7 @@ class CompiledFile(Answer, frozen=True):
 
 
 class GraphSummary(Struct, frozen=True):
-    """The most of what a module's graph says of itself; only its state and reason where it is not whole."""
+    """The most of what a module's graph says of itself; only its state and reason where it is incomplete."""
 
     state: State
     reason: str = ""

@@ -107,7 +107,7 @@ class Keeping(Struct, frozen=True):
         try:
             with self.store.workspace() as workspace:
                 # Only what the run used beyond the record: the store has the rest, which may be gigabytes. And what a
-                # stopped compile has left is no module.
+                # stopped compile has left is not a module.
                 had = {module.name for module in self.record.modules} if self.record else set()
                 whole = self.compiler.contents(self.cache_dir.tree)
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen

@@ -98,7 +98,9 @@ def select(
     """
     name = settings_say if settings_say != "auto" else recipe_says or "auto"
     if name not in {"auto", *NAMES}:
-        raise UnknownNameError(f"no compiler is called {name!r}", hint=f"known are auto, {', '.join(NAMES)}")
+        raise UnknownNameError(
+            f"there is no compiler named {name!r}", hint=f"known compilers: auto, {', '.join(NAMES)}"
+        )
     if toolchain or instance:
         if name == "auto":
             from cachekit.recipe import zoo

@@ -105,7 +105,7 @@ def read(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(
-            f"{path} is of an unknown kind", cause=f"known are {', '.join(SUFFIXES)}", hint="convert it to csv"
+            f"{path} is of an unknown kind", cause=f"known kinds: {', '.join(SUFFIXES)}", hint="convert it to csv"
         )
     text = _text(path, encoding)
     if plain_text and suffix == ".txt" and delimiter is None:
@@ -239,7 +239,9 @@ def _text(path: Path, encoding: str) -> str:
         ) from error
     except (LookupError, ValueError) as error:
         hint = "utf-8, latin-1, cp1252, ..."
-        raise DataError(f"data.encoding: no encoding is called {encoding!r}", cause=str(error), hint=hint) from error
+        raise DataError(
+            f"data.encoding: there is no encoding named {encoding!r}", cause=str(error), hint=hint
+        ) from error
 
 
 def _sniff(header: str, wanted: list[str], suffix: str) -> str:

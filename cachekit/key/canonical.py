@@ -28,7 +28,7 @@ def canonical(value: Any) -> Any:
     keep their order, which is meaning (compiler flags).
 
     Raises:
-        ValueError: NaN, infinity, a mapping with a key that is no string, text that is no Unicode, or no JSON at all.
+        ValueError: NaN, infinity, a key of a mapping that is not a string, text that is not Unicode, or no JSON.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -54,7 +54,7 @@ _LISTS = frozenset((list, tuple))  # alike in JSON; msgspec has tuples
 
 
 def _form(value: Any) -> Any:
-    """The same as `canonical` for what is encoded right away, where text that is no Unicode is seen as well.
+    """The same as `canonical` for what is encoded right away, where text that is not Unicode is seen as well.
 
     Most of a large record are small mappings that are canonical as they are: they are not copied.
     """

@@ -125,7 +125,7 @@ def resolve(recipe: Recipe) -> Architecture:
     compared with the package's own config, and nobody else is asked for a config in its place.
 
     Raises:
-        RecipeError: The model's files are not where the recipe says, its config is no config, or a package's config is
+        RecipeError: The model's files are not where the recipe says, its config is none, or a package's config is
             another than that of `model.id`.
         UnknownNameError: Nobody knows the model.
         AuthError: The Hub gives its config only to some.
@@ -221,7 +221,7 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
     if sees != (recipe.task == "image-classification"):
         why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
     elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
-        why = f"a {found.model_type} model has no decoder beside its encoder"
+        why = f"a {found.model_type} model has an encoder but no decoder"
     elif recipe.task == "text-classification" and found.whole.get("pad_token_id", 0) is None:
         raise RecipeError(
             "model.config.pad_token_id is missing",

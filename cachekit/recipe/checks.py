@@ -85,7 +85,7 @@ def _check_data(data: Data, places: Places) -> None:
             # Its rows would be those of the Hub's split, or of the folder's file.
             place = "id" if data.id else "path"
             hint = f"say data.train_file in place of data.{place}, or remove data.{name}"
-            _fail(places, f"data.{name}", f"data.{name} is given beside data.{place}", hint)
+            _fail(places, f"data.{name}", f"data.{name} is given together with data.{place}", hint)
     labels, columns = data.labels or (), data.choices_columns or ()
     if labels and data.num_labels and len(labels) != data.num_labels:
         message = f"data.num_labels is {data.num_labels}, but data.labels has {len(labels)} names"
@@ -94,9 +94,9 @@ def _check_data(data: Data, places: Places) -> None:
         message = f"data.num_choices is {data.num_choices}, but data.choices_columns names {len(columns)}"
         _fail(places, "data.num_choices", message, "remove data.num_choices")
     if len(set(columns)) != len(columns):
-        _fail(places, "data.choices_columns", "a column stands twice in data.choices_columns", _REMOVE)
+        _fail(places, "data.choices_columns", "a column is listed twice in data.choices_columns", _REMOVE)
     if len(set(labels)) != len(labels):
-        _fail(places, "data.labels", "a label stands twice in data.labels", _REMOVE)
+        _fail(places, "data.labels", "a label is listed twice in data.labels", _REMOVE)
 
 
 def _check_steps(recipe: Recipe, places: Places) -> None:

@@ -73,7 +73,7 @@ def top_level(sources: Iterable[bytes]) -> frozenset[str]:
 
 
 def _nodes(source: bytes) -> Iterator[ast.AST]:
-    """The parts of Python code; none of what is no Python."""
+    """The parts of Python code; none of what is not Python."""
     with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         yield from ast.walk(ast.parse(source))
 

@@ -14,7 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from cachekit.calls import Calls
-from cachekit.errors import AuthError, UnknownNameError, chain_of
+from cachekit.disk import named
+from cachekit.errors import AuthError, UnknownNameError, UsageError, chain_of
 from cachekit.recipe import zoo
 from cachekit.text import first_line
 
@@ -61,12 +62,12 @@ def cached_config(model_id: str, revision: str | None) -> Path | None:
     home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
     hub = os.environ.get("HF_HUB_CACHE") or f"{home}/hub"
     try:
-        repo = Path(hub).expanduser() / f"models--{model_id.replace('/', '--')}"
+        repo = named(hub) / f"models--{model_id.replace('/', '--')}"
         ref = repo / "refs" / (revision or "main")
         commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else (revision or "")
         config = repo / "snapshots" / commit / "config.json"
         return config if commit and config.is_file() else None
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError, UsageError):
         return None
 
 

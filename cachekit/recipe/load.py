@@ -12,6 +12,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from cachekit import files
+from cachekit.disk import named
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import placeholder, yaml_text
 from cachekit.recipe.checks import check
@@ -128,9 +129,10 @@ def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
             if not isinstance(text, str) or not text or Path(text).is_absolute():
                 continue
             try:
-                place = Path(text).expanduser()
-            except RuntimeError as error:
-                raise UsageError(f"{source}: {section}.{name} {text!r} is not a path", cause=str(error)) from error
+                place = named(text)
+            except UsageError as error:
+                said = f"{source}: {section}.{name} {text!r} is not a path"
+                raise UsageError(said, cause=error.cause, hint=error.hint) from error
             # A tokenizer may be a Hub id as well as a folder: only what is there, or says so, is a folder.
             if name == "tokenizer" and not (text.startswith((".", "~")) or (base / place).is_dir()):
                 continue
@@ -146,7 +148,7 @@ def said_by(override: str) -> tuple[tuple[str, ...], Any]:
 
     Raises:
         UsageError: It is malformed.
-        RecipeError: Its value is no YAML.
+        RecipeError: Its value is not YAML.
     """
     name, equals, text = override.partition("=")
     path = tuple(name.strip().split("."))

@@ -48,7 +48,7 @@ def read(path: Path) -> list[MatrixEntry]:
     """
     document, _ = yaml_text.parse(read_text(path, LARGEST, "list of recipes"), str(path))
     if not isinstance(document, list) or not document:
-        raise RecipeError(f"{path} holds no list of recipes", hint=COMPARE)
+        raise RecipeError(f"{path} is not a list of recipes", hint=COMPARE)
     return [_entry(item, f"{path}, entry {number}", path) for number, item in enumerate(document, 1)]
 
 

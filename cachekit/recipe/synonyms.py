@@ -12,7 +12,7 @@ from typing import Any
 from cachekit.errors import RecipeError
 from cachekit.recipe.yaml_text import Path
 
-# Names of other tools whose values are other ones, so that they are no synonyms: an error points to the field.
+# Names of other tools whose values are other ones, so that they are not synonyms: an error points to the field.
 MEANT: dict[str, dict[str, str]] = {
     "training": {"precision": "bf16", "mixed_precision": "bf16", "dtype": "bf16"},
 }

@@ -42,7 +42,7 @@ def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
         The plain value, and for the path of each field and item the line (from 1) where it stands.
 
     Raises:
-        RecipeError: The text is no YAML, holds a name twice, has tags, nests names that are no words, or is too deep or
+        RecipeError: The text is not YAML, holds a name twice, has tags, nests names that are no words, is too deep or
             too large to be meant.
     """
     builder = _Builder(source)
@@ -60,7 +60,7 @@ def scalar(text: str, source: str = "--set") -> Any:
     """Read a value on the command line as YAML would: numbers, true/false, lists, else words.
 
     Raises:
-        RecipeError: The text is no YAML value.
+        RecipeError: The text is not a YAML value.
     """
     return parse(text, source)[0]
 
@@ -140,7 +140,7 @@ class _Builder:
             here = (*path, name)
             if name in value:
                 self._fail(
-                    key, f"{dotted(here)} stands twice", f"first on line {self.lines[here]}", "remove one of them"
+                    key, f"{dotted(here)} appears twice", f"first on line {self.lines[here]}", "remove one of them"
                 )
             self.lines[here] = key.start_mark.line + 1
             value[name] = self._value(next(events), events, here)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cachekit.disk import named
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
@@ -144,7 +145,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
         install: How its packages are installed; None where another release's line is the one to use.
         packages: Versions, with their `+<commit>` where it is known.
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
-            A key that is made from such a toolchain is no host's.
+            A key that is made from such a toolchain is not a host's.
         targets: What it compiles for.
     """
 
@@ -188,9 +189,9 @@ def recipe_path(name: str) -> Path:
     """
     known = recipes()
     try:
-        path = Path(name).expanduser()
+        path = named(name)
         is_file, is_there = path.is_file(), bool(name) and path.exists()
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UnknownNameError(
             f"{name[:80]!r} is not a path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
         ) from error
@@ -204,7 +205,7 @@ def recipe_path(name: str) -> Path:
         return known[name]
     near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
     raise UnknownNameError(
-        f"no recipe is called {name!r}",
+        f"there is no recipe named {name!r}",
         cause=f"it is neither a file nor one of the {len(known)} recipes of the zoo",
         hint=f"did you mean {near[0]}?" if near else "give a path, or see `cachekit zoo`",
     )
@@ -342,4 +343,4 @@ def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
         return known[name]
     near = get_close_matches(name, known, 1, 0.5)
     meant = f"did you mean {near[0]}? " if near else ""
-    raise UnknownNameError(f"no {what} is called {name!r}", hint=f"{meant}`{where}` lists them")
+    raise UnknownNameError(f"there is no {what} named {name!r}", hint=f"{meant}`{where}` lists them")

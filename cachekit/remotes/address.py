@@ -124,7 +124,7 @@ def make(link: Link) -> Storage:
     if unknown:
         raise UsageError(
             f"remote {link.name}: unknown setting {unknown[0]!r}",
-            cause=f"{link.address} takes {', '.join(kind.options) or 'no settings beside url'}",
+            cause=f"{link.address} takes {', '.join(kind.options) or 'no settings but url'}",
             hint="remove the line",
         )
     if missing := [name for name in kind.needs if not link.options.get(name)]:
@@ -132,7 +132,7 @@ def make(link: Link) -> Storage:
         raise UsageError(
             f"remote {link.name}: {missing[0]} is missing",
             cause=f"{kind.example} is found by its {' and '.join(kind.needs)}",
-            hint=f'add {missing[0]} = "…" beside url in [remotes.{table}] of cachekit.toml',
+            hint=f'add {missing[0]} = "…" next to url in [remotes.{table}] of cachekit.toml',
         )
     made: Storage = importlib.import_module(kind.module).opened(link.address, link.options)
     return made
@@ -220,7 +220,7 @@ def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) 
             known = ", ".join(sorted({LOCAL, *tables}))
             raise UsageError(
                 f"there is no remote named {name!r}",
-                cause=f"known are {known}, and addresses: {', '.join(kind.example for kind in KINDS)}",
+                cause=f"known remotes: {known}; addresses: {', '.join(kind.example for kind in KINDS)}",
                 hint=f'add [remotes.{name}] with url = "…" to cachekit.toml, or run `cachekit hub use OWNER/NAME`',
             )
         called = name

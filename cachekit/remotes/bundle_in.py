@@ -98,7 +98,7 @@ def read_bundle(
 
     Raises:
         UntrustedError: A record of it may not be used. Nothing was taken.
-        IntegrityError: It is no bundle, or not whole. Nothing was taken.
+        IntegrityError: It is not a bundle, or incomplete. Nothing was taken.
         UsageError: A later cachekit made it, or it cannot be read.
         StoreError: The store cannot be written, or has no room.
     """
@@ -172,7 +172,7 @@ def _judge(name: str, taken: _Taken) -> None:
     """Find out which records may be used, before a file of one is taken.
 
     Raises:
-        UntrustedError: One may not, and this is no dry run.
+        UntrustedError: One may not, and this is not a dry run.
     """
     from cachekit.trust import envelope
 

@@ -155,7 +155,7 @@ def _check(path: Path | None) -> None:
         return
     known = header(INDEX, 0)[: len(INDEX) + 1]
     try:
-        with opened(path) as source:  # what is no file, a device for example, has no room for one either
+        with opened(path) as source:  # what is not a file, a device for example, has no room for one either
             ours = source.read(BLOCK).startswith(known) or not path.stat().st_size
     except OSError as error:
         raise UsageError(f"{path} cannot be written", cause=cause_of(error), hint="name another file") from error
@@ -178,7 +178,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             # What waits to be written would fail once more while Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise UsageError(
-                "standard output cannot be written", cause=cause_of(error), hint="see who reads it"
+                "cannot write to standard output", cause=cause_of(error), hint="see who reads it"
             ) from error
         return
     _sweep(path.parent)

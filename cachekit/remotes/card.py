@@ -89,7 +89,7 @@ def _row(record: Record) -> tuple[str, ...]:
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    """The cells of a row; none where the line is no row of records."""
+    """The cells of a row; none where the line is not a row of records."""
     cells = tuple(line[2:-2].split(" | ")) if line.startswith("| ") and len(line) <= LONGEST else ()
     is_record = len(cells) == len(COLUMNS) and re.fullmatch("[0-9a-f]{16}", cells[KEY])
     return cells if is_record else ()

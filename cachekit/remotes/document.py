@@ -78,7 +78,7 @@ def read(raw: bytes) -> Shared | None:
         The record with its tiny files; None where its schema is another, which is a miss.
 
     Raises:
-        DamagedRecordError: It is no record, or a tiny file is not what the record says, or a place is no path.
+        DamagedRecordError: It is not a record, or a tiny file is not what the record says, or a place is not a path.
     """
     document = parse(raw)
     inline, places = document.pop("inline", {}), document.pop("places", {})
@@ -91,12 +91,12 @@ def read(raw: bytes) -> Shared | None:
     for sha256, path in places.items():
         # Only one place is ever given, and it follows from the digest: a path of somebody's choice is never read.
         if sha256 not in sizes or path != layout.blob_path(sha256):
-            raise DamagedRecordError("it names a place where no file may lie")
+            raise DamagedRecordError("it names a place where no file may be")
     return Shared(record, _inline(inline, sizes), places)
 
 
 def listed(storage: Storage, path: str, revision: str, limit: int = LARGEST) -> Shared | None:
-    """The record at a path where a remote lists one; None where that is no record of this path, which a fetch reports.
+    """The record at a path where a remote lists one; None where it is not a record of this path, as a fetch reports.
 
     Args:
         storage: The remote.

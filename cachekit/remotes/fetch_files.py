@@ -20,7 +20,7 @@ from cachekit.store.partial import Partial, receiving
 LANES = 8  # files at once
 TRIES = 4  # without a single byte in between
 RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0)
-SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is no speed to wait for
+SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is not a speed to wait for
 
 
 class WantedFile(Struct, frozen=True):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NAME = 80  # characters of a stranger's name that are shown
 _CODE = "a compiler cache is code, which runs on this machine"
 _TABLE = (
-    'put trust = "all" beside its url ([remotes.NAME] in cachekit.toml; trust = "owner" for a bucket that only your '
+    'put trust = "all" next to its url ([remotes.NAME] in cachekit.toml; trust = "owner" for a bucket that only your '
     "own people can write to), or pass --trust-all"
 )
 HINT = (
@@ -134,11 +134,11 @@ class Trust(Struct, frozen=True):
             if lacking and self._signed(record, beside(record)) is None:
                 lacks = " and not signed, which --trust signed asks for"
                 if self.only == "owner":
-                    lacks = ", no place of yours, and not signed: --trust owner asks for one of the two"
+                    lacks = ", not a place of yours, and not signed: --trust owner asks for one of the two"
                 return Refused(f"from {lacking[0]}{lacks}", revoked=False)
         believed = origin.how != "signed" or self.everything or self.policy.believes(origin.signers)
         if not believed and self._signed(record, beside(record)) is None:
-            return Refused(f"from {origin.remote}, signed by nobody you trust any more", revoked=False)
+            return Refused(f"from {origin.remote}, no longer signed by anybody you trust", revoked=False)
         return None
 
     def unpublishable(self, record: Record, beside: Beside) -> str:
@@ -174,9 +174,9 @@ class Trust(Struct, frozen=True):
         sources |= {f"{one.key[:12]}, which it reuses,": (one.remote, one.how) for one in origin.reused}
         for what, (remote, how) in sources.items():
             if not how:
-                return f"nobody knows where {what} came from"
+                return f"it is not known where {what} came from"
             if how == "all" and self.said.get(remote) != "all":
-                return f"{what} came from {remote}, and nobody asked who made it there"
+                return f"{what} came from {remote}, where nobody checked who made it"
         return ""
 
 
@@ -264,7 +264,7 @@ def untrusted(remote: str, record: Record, reason: str, demands: str) -> Untrust
         reason: Words that go on after "there, but".
         demands: Why it needs a signature; empty where only what is revoked counts.
     """
-    cause = f"it is there, but {reason}" + (f"; {demands}" if demands else "")
+    cause = f"a record of this key is there, but it is {reason}" + (f"; {demands}" if demands else "")
     return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=HINT)
 
 

@@ -220,6 +220,14 @@ class Storage(Protocol):
         """What names the place itself, however its address was typed: what is remembered against a place goes by it."""
         return self.name
 
+    def check(self, paths: Sequence[str]) -> None:
+        """See whose files are, without reading them, where each may be somebody else's: then reading it would fail.
+
+        Raises:
+            UntrustedError: `stranger` found that all is theirs to whom the place belongs, and one of these is not.
+        """
+        return None  # noqa: RET501 - not abstract
+
     @abstractmethod
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist, in as few requests as the remote allows, however many are asked for.

@@ -90,7 +90,7 @@ def publish(
             if offers and storage.public and not (public or dry_run):
                 raise UsageError(
                     f"anybody can read {storage.name}",
-                    cause="what is pushed there tells who made it, and where",
+                    cause="what is pushed there reveals who made it, and where",
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` pushes it anyway",
                 )
             todo = compared.draft(revision)
@@ -146,7 +146,7 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
             if path == layout.blob_path(files[0].sha256):  # there is no other place
                 raise RemoteError(
                     f"{storage.name} is damaged",
-                    cause=f"{path} has other bytes than its name says",
+                    cause=f"{path} does not have the bytes that its name says",
                     hint="remove that file there, and push again",
                 ) from None
             taken.add(path)

@@ -120,7 +120,7 @@ def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
     damaged = store.lacking(record.files)
     if damaged:
         raise IntegrityError(
-            f"record {record.key[:16]} is not whole",
+            f"record {record.key[:16]} is incomplete",
             cause=f"{damaged[0].path} is missing or damaged",
             hint="warm it again",
         )
@@ -267,7 +267,7 @@ def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
         return error
     if reason := remote.trust.unpublishable(record, offered.beside):
         return UntrustedError(
-            f"{record.recipe} ({record.key[:12]}) is not given to {remote.name}",
+            f"{record.recipe} ({record.key[:12]}) is not shared with {remote.name}",
             cause=reason,
             hint=OWN,
         )

@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
 
 class UnsafeArchiveError(ValueError):
-    """An archive that would write outside its folder, make links or devices, or is no archive."""
+    """An archive that would write outside its folder, make links or devices, or is not an archive."""
 
 
 class _Digesting(io.RawIOBase):
@@ -107,7 +107,7 @@ def unpack(archive: Path, folder: Path, read: Callable[[Sink], None] | None = No
 
     Raises:
         UnsafeArchiveError: A member is a link, a device, sparse, has a path that leaves the folder, stands twice, or
-            the file is no tar. Nothing was unpacked then, or only a part; the caller throws the folder away.
+            the file is not a tar. Nothing was unpacked then, or only a part; the caller throws the folder away.
         OSError: Reading or writing failed.
     """
     try:
@@ -220,7 +220,7 @@ def headers(source: Headers, errors: str = "surrogateescape") -> Iterator[tarfil
         errors: What becomes of names that are not UTF-8.
 
     Raises:
-        tarfile.TarError: It is no tar, or broken; and what else tarfile raises: ValueError, LookupError, EOFError.
+        tarfile.TarError: It is not a tar, or broken; and what else tarfile raises: ValueError, LookupError, EOFError.
     """
     with tarfile.open(fileobj=cast("IO[bytes]", source), mode="r:", encoding="utf-8", errors=errors) as tar:
         while (member := tar.next()) is not None:

@@ -114,7 +114,7 @@ class Reader:
         members: What the index says; `each` gives their bytes.
 
     Raises:
-        IntegrityError: It is no bundle, or its index is damaged.
+        IntegrityError: It is not a bundle, or its index is damaged.
         UsageError: A later cachekit made it.
         OSError: It cannot be read.
     """
@@ -138,7 +138,7 @@ class Reader:
         """
         for member in self.members:
             if self._take(len(expected := header(member.path, member.size))) != expected:
-                raise self.damaged(f"{member.path} is not where it must be, or no plain file")
+                raise self.damaged(f"{member.path} is not where it must be, or is not a regular file")
             chunks = self._chunks(member)
             yield member, chunks
             for _ in chunks:

@@ -40,13 +40,11 @@ def store(config: Config) -> Iterator[Finding]:
         found.append(Finding("problem", f"{whose.why}: {copied}", "" if whose.mend else REPAIR, whose.mend))
     system = file_system(home)
     if system.network:
-        said = f"{home} lies on {system.network}: two machines would both compile, locks are the kernel's"
+        said = f"{home} is on {system.network}: two machines would both compile, locks are the kernel's"
         found.append(Finding("problem", said, f"{REPAIR}, and name this one as a remote: --cache local:rw,{home}:rw"))
     if system.poor:
         found.append(
-            Finding(
-                "problem", f"{home} lies on {system.kind}, which has no hard links or ignores case in names", REPAIR
-            )
+            Finding("problem", f"{home} is on {system.kind}, which has no hard links or ignores case in names", REPAIR)
         )
     words = [system.kind, f"shared with a group, {copied}" if whose.whose == "group" else ""]
     said = "; ".join(filter(None, words))
@@ -59,7 +57,7 @@ def cache_dirs(config: Config) -> Iterator[Finding]:
     system = file_system(place)
     if system.network:
         repair = f"set {CACHE_DIRS} to a folder on a local disk"
-        found.append(Finding("problem", f"{place} lies on {system.network}: compilers need a local disk", repair))
+        found.append(Finding("problem", f"{place} is on {system.network}: compilers need a local disk", repair))
     if place != Layout(config.home).cache_dirs and (wrong := trouble(place, CACHE_DIRS)):
         found.append(wrong)
     elif theirs := exposed(place, CACHE_DIRS):

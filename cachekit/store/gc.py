@@ -36,8 +36,8 @@ class Keep(Struct, frozen=True):
     """What may stay.
 
     Attributes:
-        max_size: Bytes of the whole store; None is no limit.
-        max_age: Seconds since a record was used last; None is no limit.
+        max_size: Bytes of the whole store; None means no limit.
+        max_age: Seconds since a record was used last; None means no limit.
         compiler: Only records of compilers' folders, or of versions in their names, that fit this pattern go; all of
             them where no limit is given. Empty means all compilers.
     """
@@ -228,7 +228,7 @@ class _Plan:
         return not (self.garbage or self.orphans or self.victims)
 
     def reasons(self) -> dict[str, str]:
-        """Why each file that is no record's goes, by path, but for the orphans."""
+        """Why each file that is not a record's goes, by path, but for the orphans."""
         return {str(one.path): one.why for one in self.garbage}
 
     def kept(self, removed: Removed) -> tuple[Stayed, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import re
-import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -54,9 +54,11 @@ NOBODIES = frozenset({"", "root", "nobody", "nogroup", "wheel"})
 BINARY = (".bin", ".npy")
 # How what is packed begins: RFC 1952, a member of a zip, RFC 8878; RFC 1950, of the levels that zlib has.
 GZIP, ZIP, ZSTANDARD = b"\x1f\x8b\x08", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
-ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+ZLIB = rb"\x78[\x01\x5e\x9c\xda]"  # a pattern, as it has four
 FIRST = 4 << 10  # bytes that are tried first: most of what looks packed is not
 INFLATED = 16 << 30  # bytes that are unpacked of one file: as many as of a NEFF
+LAYERS = 3  # of what is packed in something packed
+NESTED = 32 << 20  # bytes of each that are looked through for the next layer
 _PUBLIC = re.compile(r"^/usr/|/site-packages/|/dist-packages/")
 
 
@@ -214,34 +216,50 @@ def holds(path: Path, wanted: Mapping[str, bytes]) -> set[str]:
     Raises:
         OSError: It cannot be read.
     """
+    search = _Search(wanted)
     with path.open("rb") as stream:
-        if not wanted or not path.stat().st_size:
-            return set()
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-            found = {name for name, value in wanted.items() if raw.find(value) >= 0}
-            tail, longest = b"", max(map(len, wanted.values()))
-            for piece in _unpacked(raw):
-                window = tail + piece
-                found.update(name for name, value in wanted.items() if value in window)
-                tail = window[-longest:]
-    return found
+        if wanted and path.stat().st_size:
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+                search.through(raw, LAYERS)
+    return search.found
 
 
-def _unpacked(raw: mmap.mmap) -> Iterator[bytes]:
-    """What a file has in it that is packed, in pieces. What only looks like it ends with its first bytes."""
-    left = INFLATED
-    for begins, unpack in _PACKED:
-        at = raw.find(begins)
-        while at >= 0 and left > 0:
-            for piece in unpack(raw, at):
-                left -= len(piece)
-                yield piece
-                if left <= 0:
-                    break
-            at = raw.find(begins, at + 1)
+class _Search:
+    """Looks for texts in what a file has in it, packed or not. What only looks packed ends with its first bytes.
+
+    Args:
+        wanted: See `holds`.
+    """
+
+    def __init__(self, wanted: Mapping[str, bytes]) -> None:
+        self.found: set[str] = set()
+        self._wanted = wanted
+        self._left = INFLATED
+
+    def through(self, raw: mmap.mmap | bytes, layers: int) -> None:
+        """Look through bytes, and through what is packed in them, so many layers deep."""
+        self.found.update(name for name, value in self._wanted.items() if raw.find(value) >= 0)
+        for begins, unpack in _PACKED if layers else ():
+            for found in re.finditer(begins, raw):
+                if self._left <= 0:
+                    return
+                self._through_pieces(unpack(raw, found.start()), layers - 1)
+
+    def _through_pieces(self, unpacked: Iterator[bytes], layers: int) -> None:
+        kept, tail, longest = bytearray(), b"", max(map(len, self._wanted.values()))
+        for piece in unpacked:
+            window = tail + piece
+            self.found.update(name for name, value in self._wanted.items() if value in window)
+            tail = window[-longest:]
+            kept += piece[: NESTED - len(kept)]
+            self._left -= len(piece)
+            if self._left <= 0:
+                break
+        if kept:
+            self.through(bytes(kept), layers)
 
 
-def _inflated(raw: mmap.mmap, at: int, form: int) -> Iterator[bytes]:
+def _inflated(raw: mmap.mmap | bytes, at: int, form: int) -> Iterator[bytes]:
     inflater, held, length = zlib.decompressobj(form), b"", FIRST
     with suppress(zlib.error):
         while not inflater.eof and (held or at < len(raw)):
@@ -251,33 +269,29 @@ def _inflated(raw: mmap.mmap, at: int, form: int) -> Iterator[bytes]:
             held = inflater.unconsumed_tail
 
 
-def _entry(raw: mmap.mmap, at: int) -> Iterator[bytes]:
-    """A file that zlib packed, as JAX packs its own: only where one can begin in a tar, as two bytes are anywhere."""
-    return _inflated(raw, at, zlib.MAX_WBITS) if at % tarfile.BLOCKSIZE == 0 else iter(())
-
-
-def _member(raw: mmap.mmap, at: int) -> Iterator[bytes]:
+def _member(raw: mmap.mmap | bytes, at: int) -> Iterator[bytes]:
     """A member of a zip, behind its header [APPNOTE.TXT 4.3.7]."""
     sizes = raw[at + 26 : at + 30]
     start = at + 30 + int.from_bytes(sizes[:2], "little") + int.from_bytes(sizes[2:], "little")
     return _inflated(raw, start, -zlib.MAX_WBITS)
 
 
-def _zstandard(raw: mmap.mmap, at: int) -> Iterator[bytes]:
+def _zstandard(raw: mmap.mmap | bytes, at: int) -> Iterator[bytes]:
     try:
         import zstandard  # whoever packed it has it in this environment
     except ImportError:
         return
-    raw.seek(at)
-    reader = zstandard.ZstdDecompressor().stream_reader(raw, closefd=False)
+    source = raw if isinstance(raw, mmap.mmap) else io.BytesIO(raw)
+    source.seek(at)
+    reader = zstandard.ZstdDecompressor().stream_reader(source, closefd=False)
     with suppress(zstandard.ZstdError):
         while piece := reader.read(PIECE):
             yield piece
 
 
-_PACKED: tuple[tuple[bytes, Callable[[mmap.mmap, int], Iterator[bytes]]], ...] = (
-    (GZIP, partial(_inflated, form=zlib.MAX_WBITS | 16)),  # zlib's word for gzip
-    *((begins, _entry) for begins in ZLIB),
-    (ZIP, _member),
-    (ZSTANDARD, _zstandard),
+_PACKED: tuple[tuple[bytes, Callable[[mmap.mmap | bytes, int], Iterator[bytes]]], ...] = (
+    (re.escape(GZIP), partial(_inflated, form=zlib.MAX_WBITS | 16)),  # zlib's word for gzip
+    (ZLIB, partial(_inflated, form=zlib.MAX_WBITS)),
+    (re.escape(ZIP), _member),
+    (re.escape(ZSTANDARD), _zstandard),
 )

@@ -36,7 +36,7 @@ _STEP = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f\x7f-\x9f]{1,1024}")
 
 
 class DamagedRecordError(ValueError):
-    """A document that is no record, or not the one that was written."""
+    """A document that is not a record, or not the one that was written."""
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,14 +197,14 @@ def check_shareable(record: Record) -> None:
         variables = [field.rpartition(".")[2] for field in found if "environment." in field]  # it is in one already
         without = f"without {variables[0]}" if variables else "with the secret in an environment variable alone"
         raise SecretError(
-            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            f"{record.recipe} ({record.key[:12]}) is not shared",
             cause=f"its record holds a secret in {', '.join(found[:3])}",
             hint=f"cachekit store rm {record.key[:12]}, then run it again {without}",
         )
     # The name of the variable only, which need not be set here: what stands in a file cannot be taken out of it.
     if named := record.soft.get(TELLS):
         raise SecretError(
-            f"{record.recipe} ({record.key[:12]}) is not given to others",
+            f"{record.recipe} ({record.key[:12]}) is not shared",
             cause=f"it holds the value of {named}, or its files do",
             hint=f"unset {str(named).partition(',')[0]} where it is compiled, then warm or run it again with --recache",
         )
@@ -259,7 +259,7 @@ def unsealed(name: str, document: Mapping[str, Any]) -> Any:
 
     Raises:
         DamagedRecordError: The digest is that of another body.
-        KeyError, TypeError, ValueError: It is no such document.
+        KeyError, TypeError, ValueError: It is not such a document.
     """
     body = document[name]
     if document != sealed(name, body):

@@ -196,7 +196,7 @@ def verify(store: Store, cache_dirs: Path, depth: Depth, examine: Callable[[str]
     told = all(row.state for row in index.flawed())
     for found in scanned(layout, index):
         orphans += found.orphans.values() if told else []
-        notes += [f"{path} is no blob, and lies among them" for path in sorted(found.unknown)]
+        notes += [f"{path} is not a blob, but is among them" for path in sorted(found.unknown)]
     done = Verified(
         depth == "there",
         records=len(keys),

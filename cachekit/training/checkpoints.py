@@ -52,7 +52,7 @@ def checkpoint(resume: str, output_dir: Path, journal: Journal) -> str:
         raise UsageError(f"{output_dir} cannot be read", cause=cause_of(error)) from error
     if passed:
         raise UsageError(
-            f"no checkpoint in {output_dir} is whole",
+            f"no checkpoint in {output_dir} is complete",
             cause="; ".join(f"{path.name}: {why}" for path, why in passed[:3]),
             hint="leave --resume out to start over",
         )
@@ -71,7 +71,7 @@ def _named(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise UsageError(f"{str(path)[:200]} is not a checkpoint", cause=str(error)[:200], hint=hint) from error
     if reason:
-        raise UsageError(f"the checkpoint {path} is not whole", cause=reason, hint="say --resume auto, or another one")
+        raise UsageError(f"the checkpoint {path} is incomplete", cause=reason, hint="say --resume auto, or another one")
     return str(path.absolute())
 
 
@@ -107,7 +107,7 @@ def _flaws(checkpoint: Path) -> Iterator[str]:
     if state is None:
         yield f"it has no {STATE}"
     elif not isinstance(state.get("global_step"), int):
-        yield f"{STATE} is cut off"
+        yield f"{STATE} is truncated"
     yield from _weights(checkpoint)
     # One of each, or one a rank with the rank in its name. What `torch.save` writes is a zip archive, whose table
     # stands at its end.
@@ -117,7 +117,7 @@ def _flaws(checkpoint: Path) -> Iterator[str]:
             yield f"it has no {what}"
         for file in files:
             if file.suffix in {".pt", ".pth"} and not zipfile.is_zipfile(file):
-                yield f"{file.name} is cut off"
+                yield f"{file.name} is truncated"
 
 
 def _weights(checkpoint: Path) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _weights(checkpoint: Path) -> Iterator[str]:
             shards = index.get("weight_map")
             names = sorted(set(shards.values())) if isinstance(shards, dict) else []
             if not names:
-                yield f"{name}.index.json is cut off"
+                yield f"{name}.index.json is truncated"
         elif (checkpoint / name).is_file():
             names = [name]
         else:
@@ -137,7 +137,7 @@ def _weights(checkpoint: Path) -> Iterator[str]:
             if not file.is_file():
                 yield f"it has no {shard}"
             elif not (_tensors(file) if file.suffix == ".safetensors" else zipfile.is_zipfile(file)):
-                yield f"{shard} is cut off"
+                yield f"{shard} is truncated"
         return
     yield "it has no weights"
 

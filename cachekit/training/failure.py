@@ -81,7 +81,7 @@ def of_death(code: int, log: Path, printed: int, folders: Iterable[Path]) -> Cac
     """
     place = full_disk([*folders, log.parent])
     if place is not None:
-        return _disk(place, "the worker died of it")
+        return _disk(place, "it killed the worker")
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     hint = f"see {log}"
     if code == -signal.SIGKILL:

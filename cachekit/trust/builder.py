@@ -80,5 +80,5 @@ def ci_run(environ: Mapping[str, str]) -> CiRun | None:
     }
     found = {name: next((said(one, "") for one in names if said(one)), "") for name, names in first.items()}
     return CiRun(
-        "ci", **{name: redact.printed(value) for name, value in found.items()}
+        "ci", **{name: redact.address(redact.printed(value)) for name, value in found.items()}
     )  # a clone's address has a login

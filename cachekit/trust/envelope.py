@@ -25,7 +25,7 @@ LARGEST = 96 << 20  # bytes of a document
 
 
 class MalformedError(ValueError):
-    """Bytes that are no envelope, no signature or no statement."""
+    """Bytes that are not an envelope, a signature or a statement."""
 
 
 class Signature(Struct, frozen=True):
@@ -100,7 +100,7 @@ def decode(raw: bytes) -> tuple[Envelope, ...]:
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise MalformedError(f"no signatures: {error}") from error
+        raise MalformedError(f"not signatures: {error}") from error
     return from_document(document)
 
 
@@ -147,17 +147,17 @@ def _signature(value: object) -> Signature:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > _TYPE or not value.isascii():
-        raise MalformedError("a type or a name of a key is no short text")
+        raise MalformedError("the payload type, or the name of a key, is not a short text")
     return value
 
 
 def _bytes(value: object, most: int) -> bytes:
     """Bytes in base64 of either alphabet, as DSSE asks of readers; nothing that is not base64 is passed over."""
     if not isinstance(value, str) or len(value) > most * 4 // 3 + 4:
-        raise MalformedError("a payload or a signature is no base64, or too long")
+        raise MalformedError("a payload or a signature is not base64, or is too long")
     if not ("+" in value or "/" in value):
         value = value.replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise MalformedError("a payload or a signature is no base64") from error
+        raise MalformedError("a payload or a signature is not base64") from error

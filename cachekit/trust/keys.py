@@ -61,7 +61,7 @@ def public_key(line: str) -> PublicKey:
     """The key in a line of a `.pub` file: its kind, its bytes in base64, perhaps a comment.
 
     Raises:
-        ValueError: It is no such line, of a kind that is not taken, or its bytes are no key of that kind.
+        ValueError: It is not such a line, of a kind that is not taken, or its bytes are not a key of that kind.
     """
     words = line.split()
     if "\n" in line.strip() or len(words) < 2:  # noqa: PLR2004
@@ -69,7 +69,7 @@ def public_key(line: str) -> PublicKey:
     try:
         blob = base64.b64decode(words[1], validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError(f"what follows {words[0][:40]} is no base64") from None
+        raise ValueError(f"what follows {words[0][:40]} is not base64") from None
     return key_of_blob(blob, words[0])
 
 
@@ -90,14 +90,14 @@ def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
     if kind and found != kind:
         raise ValueError(f"the line says {kind[:40]}, and its bytes {found[:40]!r}")
     if found not in _FIELDS:
-        raise ValueError(f"keys of the kind {found[:40]!r} are not taken; those that are: {', '.join(KINDS)}")
+        raise ValueError(f"keys of the kind {found[:40]!r} are not accepted; those that are: {', '.join(KINDS)}")
     lengths = _FIELDS[found]
     if len(fields) != len(lengths) or any(
         wanted not in {0, len(field)} for field, wanted in zip(fields, lengths, strict=True)
     ):
-        raise ValueError(f"its bytes are no {found} key")
+        raise ValueError(f"its bytes are not a key of the kind {found}")
     if found == "ssh-rsa" and int.from_bytes(fields[1], "big").bit_length() < _RSA_BITS:
-        raise ValueError(f"RSA keys of less than {_RSA_BITS} bits are not taken")
+        raise ValueError(f"RSA keys of less than {_RSA_BITS} bits are not accepted")
     return PublicKey(found, blob)
 
 
@@ -107,9 +107,9 @@ def _strings(blob: bytes) -> list[bytes]:
     while at < len(blob):
         end = at + 4 + int.from_bytes(blob[at : at + 4], "big")
         if len(blob) < at + 4 or end > len(blob):
-            raise ValueError("its bytes are no key")
+            raise ValueError("its bytes are not a key")
         found.append(blob[at + 4 : end])
         at = end
     if not found:
-        raise ValueError("its bytes are no key")
+        raise ValueError("its bytes are not a key")
     return found

@@ -142,7 +142,7 @@ class Policy(Struct, frozen=True):
         """
         gone = self.table.revoked
         if gone.before and _time(record.provenance.created) < gone.before:
-            return f"made before {gone.before:%Y-%m-%d %H:%M} UTC, and all of that is revoked"
+            return f"made before {gone.before:%Y-%m-%d %H:%M} UTC, and everything made before then is revoked"
         if gone.records and record.digest in gone.records:
             return "revoked by its digest"
         if origin is None:
@@ -189,11 +189,13 @@ class Policy(Struct, frozen=True):
         self, record: Record, envelope: Envelope, blob: bytes, now: datetime, spent: Counter[str]
     ) -> _Checked:
         if envelope.payload_type != PAYLOAD_TYPE:
-            return _Checked(reason=f"signed as {redact.address(envelope.payload_type[:80])!r}, which is no statement")
+            return _Checked(
+                reason=f"signed as {redact.address(envelope.payload_type[:80])!r}, which is not a statement"
+            )
         try:
             key = sshsig.parse(blob).key
         except MalformedError as error:
-            return _Checked(reason=f"its signature is not usable: {error}")
+            return _Checked(reason=f"its signature cannot be used: {error}")
         print_ = key.fingerprint
         if print_ in self.table.revoked.keys:
             return _Checked(reason=f"signed with {print_}, which is revoked", revoked=True)
@@ -209,22 +211,25 @@ class Policy(Struct, frozen=True):
             return _Checked(reason=f"more than {CHECKS} signatures there say that they are {name}'s")
         try:
             if not holds(key, blob, envelope.message):
-                return _Checked(reason=f"{name}'s signature does not hold")
+                return _Checked(reason=f"{name}'s signature is not valid")
             statement = read_statement(envelope.payload)
             created = moment(statement.predicate.created)
         except UsageError as error:
             return _Checked(reason=f"{error.message}: {error.cause}; {error.hint}")
         except ValueError as error:
-            return _Checked(reason=f"what {name} signed is not usable: {error}")
+            return _Checked(reason=f"what {name} signed cannot be used: {error}")
         if created > now + _SKEW:
             return _Checked(reason=f"signed by {name} at a time that has not come yet")
         if not _valid(known, created):
             return _Checked(reason=f"signed by {name} when that key was not valid")
         before = self.table.revoked.before
         if before and created < before:
-            return _Checked(reason=f"signed before {before:%Y-%m-%d %H:%M} UTC, and that is revoked", revoked=True)
+            return _Checked(
+                reason=f"signed before {before:%Y-%m-%d %H:%M} UTC, and everything signed before then is revoked",
+                revoked=True,
+            )
         if not is_about(statement, record):
-            return _Checked(reason=f"what {name} signed is another record")
+            return _Checked(reason=f"what {name} signed is a different record")
         if reason := self._revoked_reuse(statement.predicate.reused):
             return _Checked(reason=reason, revoked=True)
         return _Checked(print_, statement)
@@ -246,7 +251,7 @@ def policy_of(table: TrustTable, origin: str = "") -> Policy:
             signers.append(KnownSigner(name, public_key(one.key), one.valid_after, one.valid_before))
         except ValueError as error:
             raise UsageError(
-                f"[trust.signers.{redact.address(name)}]: its key is not usable",
+                f"[trust.signers.{redact.address(name)}]: its key cannot be used",
                 cause=f"{f'from {origin}: ' if origin else ''}{error}",
                 hint=f"`cachekit trust add {redact.address(name)} FILE.pub` writes it",
             ) from error

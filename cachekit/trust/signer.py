@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from cachekit import files
 from cachekit.config_trust import hide, is_inline
+from cachekit.disk import in_settings
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
 from cachekit.trust import sshsig
@@ -94,7 +95,7 @@ def key_of(setting: str) -> PublicKey:
         found = _inside(text)
         if found is None and path is not None:  # an old format, which hides it
             found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
@@ -118,7 +119,7 @@ def make_key(path: Path, comment: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            done = _run(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)], b"", ())
+            done = _run(["-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)], ())
         except _UselessError as useless:
             _make_by_cryptography(path, comment, useless)
             return
@@ -184,9 +185,9 @@ class _Keyed(Struct, frozen=True):
 def _sign_by_ssh_keygen(key: PublicKey, setting: str, message: bytes) -> bytes:
     """A signature by ssh-keygen, and so by agents and hardware keys."""
     path = _path(setting)
-    with _shown(*([setting.strip().encode() + b"\n"] if path is None else [])) as (shown, handles):
-        place = str(path) if path is not None else shown[0]
-        done = _run(["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE], message, handles)
+    with _shown(message, *([setting.strip().encode() + b"\n"] if path is None else [])) as (shown, handles):
+        place = str(path) if path is not None else shown[1]
+        done = _run(["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE], handles)
     if done is None:
         raise _refused(setting, _last_words(done), "unlock it")
     try:
@@ -244,9 +245,9 @@ def _ask_ssh_keygen(key: PublicKey, blob: bytes, message: bytes) -> bool:
         _UselessError: It said neither that the signature holds nor that it does not.
     """
     allowed = f'signer namespaces="{sshsig.NAMESPACE}" {key.line}\n'.encode()
-    with _shown(allowed, sshsig.armor(blob).encode()) as ((known, signature), handles):
+    with _shown(message, allowed, sshsig.armor(blob).encode()) as ((_, known, signature), handles):
         command = ["-Y", "verify", "-f", known, "-I", "signer", "-n", sshsig.NAMESPACE, "-s", signature]
-        done = _run(command, message, handles)
+        done = _run(command, handles)
     if done is None:
         raise _UselessError(_last_words(done), INSTALL)
     if done.returncode and _DOES_NOT_HOLD not in done.stdout:
@@ -286,8 +287,13 @@ def _neither(useless: _UselessError) -> str:
     return f"{useless}, and the cryptography package is not installed"
 
 
-def _run(command: list[str], message: bytes, handles: tuple[int, ...]) -> subprocess.CompletedProcess[bytes] | None:
+def _run(command: list[str], handles: tuple[int, ...]) -> subprocess.CompletedProcess[bytes] | None:
     """What became of ssh-keygen; None where it did not end in time.
+
+    Args:
+        command: Its arguments.
+        handles: Of the files that it may read. The first is its standard input: through a pipe, the megabytes of a
+            statement about 10,000 files would take longer than all else.
 
     Raises:
         _UselessError: There is none, it is too old, or it does not work for this user.
@@ -298,7 +304,12 @@ def _run(command: list[str], message: bytes, handles: tuple[int, ...]) -> subpro
         raise _UselessError("there is no ssh-keygen", INSTALL)
     try:
         done = subprocess.run(
-            [_PROGRAM, *command], input=message, capture_output=True, check=False, pass_fds=handles, timeout=_SECONDS
+            [_PROGRAM, *command],
+            stdin=handles[0] if handles else subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            pass_fds=handles,
+            timeout=_SECONDS,
         )
     except subprocess.TimeoutExpired:
         return None
@@ -331,21 +342,22 @@ def _shown(*contents: bytes) -> Iterator[tuple[list[str], tuple[int, ...]]]:
                 handle = os.memfd_create("cachekit")
                 stack.callback(os.close, handle)
                 os.fchmod(handle, 0o600)  # ssh-keygen takes no private key that others may read
-                handles.append(handle)
                 paths.append(f"/proc/self/fd/{handle}")
             else:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cachekit-"))
                 paths.append(str(Path(folder) / str(number)))
-                handle = os.open(paths[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                handle = os.open(paths[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                 stack.callback(os.close, handle)
+            handles.append(handle)
             with os.fdopen(handle, "wb", closefd=False) as target:
                 target.write(data)
+            os.lseek(handle, 0, os.SEEK_SET)
         yield paths, tuple(handles)
 
 
 def _path(setting: str) -> Path | None:
     """Where the key lies; None where the setting is the key."""
-    return None if is_inline(setting) else files.named(setting)
+    return None if is_inline(setting) else in_settings(setting)
 
 
 def _private(path: Path) -> bytes:
@@ -361,7 +373,7 @@ def _guarded(path: Path) -> bytes:
         mode = os.fstat(source.fileno()).st_mode
         text = source.read(LARGEST_FILE)
         if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(f"others may read it (mode {stat.S_IMODE(mode):o})")
+            raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
         return text
 
 

@@ -4,7 +4,7 @@
     blob    = "SSHSIG" uint32(1) string(key) string(namespace) string("") string(hash) string(signature)
 
 What ssh-keygen prints is the blob in base64 between two lines. ssh-keygen passes over what stands after the last of
-them, so that a text is no identity: only the blob is kept, and it is read whole or refused.
+them, so that a text is not an identity: only the blob is kept, and it is read whole or refused.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ def parse(blob: bytes) -> Parsed:
         raise MalformedError(f"{len(blob):,} bytes are too many for a signature")
     source = _Reader(blob)
     if source.take(len(_MAGIC)) != _MAGIC or int.from_bytes(source.take(4), "big") != _VERSION:
-        raise MalformedError("it is no signature of ssh-keygen of version 1")
+        raise MalformedError("it is not a version 1 signature of ssh-keygen")
     try:
         key = key_of_blob(source.string())
     except ValueError as error:
-        raise MalformedError(f"the key in it is not usable: {error}") from error
+        raise MalformedError(f"the key in it cannot be used: {error}") from error
     namespace, reserved, hash_name = source.string(), source.string(), source.string().decode("ascii", "replace")
     inner = _Reader(source.string())
     source.end()
     if namespace != NAMESPACE.encode():
         raise MalformedError(f"it was made for {namespace[:80].decode('ascii', 'replace')!r}, not for {NAMESPACE!r}")
     if reserved or hash_name not in _HASHES:
-        raise MalformedError("its message was hashed in a way that is not taken")
+        raise MalformedError("its message was hashed in a way that is not accepted")
     algorithm = inner.string().decode("ascii", "replace")
     if algorithm not in _ALGORITHMS.get(key.kind, (key.kind,)):
         raise MalformedError(f"{algorithm[:40]!r} is not how a {key.kind} key signs")
@@ -115,7 +115,7 @@ def dearmor(text: str) -> bytes:
     try:
         return base64.b64decode(found[1].replace("\n", "") if found else "!", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise MalformedError("it is no signature of ssh-keygen") from error
+        raise MalformedError("it is not a signature of ssh-keygen") from error
 
 
 class _Reader:
@@ -136,4 +136,4 @@ class _Reader:
 
     def end(self) -> None:
         if self._at != len(self._data):
-            raise MalformedError("there is something after its end")
+            raise MalformedError("something follows its end")

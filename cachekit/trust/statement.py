@@ -162,13 +162,13 @@ def read_statement(payload: bytes) -> Statement:
     """The statement in a payload whose signature holds.
 
     Raises:
-        MalformedError: It is no statement about a record, or names a file twice.
+        MalformedError: It is not a statement about a record, or names a file twice.
     """
     try:
         document = msgspec.json.decode(payload, type=_Document)
         _check_names(payload, document)
     except (DamagedRecordError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise MalformedError(f"it is no statement about a record: {error}") from error
+        raise MalformedError(f"it is not a statement about a record: {error}") from error
     subjects = {one.name: one.digest.sha256 for one in document.subject}
     if len(subjects) < len(document.subject):
         raise MalformedError("it names a file twice")
@@ -201,7 +201,7 @@ def moment(created: str) -> datetime:
             return found.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         pass
-    raise MalformedError(f"{created[:40]!r} is no time")
+    raise MalformedError(f"{created[:40]!r} is not a time")
 
 
 def is_about(statement: Statement, record: Record) -> bool:

@@ -73,8 +73,8 @@ class Attachment:
         self._strict, self._replaces = require_warm, recache
         if not session.compiler.guest:
             raise UsageError(
-                f"{session.compiler.name} has no cache for a process that runs already",
-                cause="it reads where its cache lies before the process can say so",
+                f"{session.compiler.name} cannot attach to a process that is already running",
+                cause="it reads where its cache is before the process can set it",
                 hint="cachekit run -- python train.py gives the cache to a command from outside",
             )
         self._guest: Guest = import_module(session.compiler.guest)
@@ -106,7 +106,7 @@ class Attachment:
         """
         if os.environ.get(ATTENDED):
             self._state = "attended"
-            self._notes.append("the cache is in hand already: of `cachekit run`, or attached earlier in this process")
+            self._notes.append("the cache is already in use: by `cachekit run`, or attached earlier in this process")
             return
         self._plan = planned = plan(self._prepared, self._session.store, self._session.remotes, anew=True)
         if self._strict and not ready(planned):

@@ -104,7 +104,7 @@ def _findings(check: Check, config: Config) -> list[Finding]:
         return [Finding("unknown", f"it cannot be looked at: {error}")]
     except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other checks
         _log.exception("the check %s failed", check.name)
-        return [Finding("unknown", f"this check failed itself: {type(error).__name__}: {error}")]
+        return [Finding("unknown", f"the check itself failed: {type(error).__name__}: {error}")]
 
 
 def _said(error: CachekitError) -> Finding:
@@ -216,7 +216,7 @@ def proxies(_: Config) -> Iterator[Finding]:
                 yield Finding("problem", f"{key} is not a URL: it has no scheme", run=run)
         if len(set(values.values())) > 1:
             wrong = True
-            said = f"{name} and {name.upper()} name two proxies: programs differ in which they take"
+            said = f"{name} and {name.upper()} name two proxies: programs differ in which one they use"
             yield Finding("problem", said, run=f"unset {name.upper()}")
     if not wrong:
         yield Finding("ok", ", ".join(key for key in os.environ if key.lower() in PROXIES) or "none are set")

@@ -48,7 +48,7 @@ class Named(Struct, frozen=True):
 
 
 def named(variant: Variant, machine: Elsewhere, salt: str) -> Named:
-    """The key of a recipe; a name that is no recipe's is taken for the beginning of a key.
+    """The key of a recipe; a name that is not a recipe's is taken for the beginning of a key.
 
     Args:
         variant: The recipe, or the key.

@@ -77,7 +77,7 @@ class Exported(Answer, frozen=True):
         return UsageError(
             f"none of {len(self.modules)} modules could be put into {self.folder}",
             cause=f"{self.modules[0].module}: {self.modules[0].reason}",
-            hint="see what stands there, or name another folder",
+            hint="see what is there, or name another folder",
         )
 
 

@@ -196,5 +196,5 @@ def _others(before: Callable[[Prepared], Sequence[Prepared]], prepared: Prepared
         return before(prepared)
     except InterruptedRunError:
         raise
-    except CachekitError:  # it is no recipe for those toolchains
+    except CachekitError:  # it is not a recipe for those toolchains
         return ()

@@ -84,7 +84,7 @@ def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = 
         place = setup(ADDRESS).create(repo, kind=kind, private=not public)
     if not place.private and not public:
         raise UsageError(
-            f"{repo} is there already, and anybody can read it",
+            f"{repo} already exists, and anybody can read it",
             hint=f"make it private at {place.url}, choose another name, or say --public",
         )
     return _used(place, folder / FILE, "rw" if place.owned else "r", dry_run=dry_run)
@@ -130,7 +130,7 @@ def check_settings(path: Path, repo: str, *, kind: str, may: str) -> str:
     """What a settings file says with this cache named in it: its other lines stay. Nothing is written.
 
     Raises:
-        UsageError: It has a `cache` or a remote of that name already, is no TOML, or would hide a project's settings.
+        UsageError: It has a `cache` or a remote of that name already, is not TOML, or would hide a project's settings.
     """
     address = setup(ADDRESS).place_of(repo, kind)
     wanted = f'cache = "local:rw,{NAME}:{may}", and [remotes.{NAME}] with url = "{address}"'

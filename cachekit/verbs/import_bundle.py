@@ -92,7 +92,7 @@ def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bo
 
     Raises:
         UntrustedError: A record of it is signed by nobody whom the settings name. Nothing was taken.
-        IntegrityError: It is no bundle, or not whole. Nothing was taken.
+        IntegrityError: It is not a bundle, or incomplete. Nothing was taken.
         UsageError: A later cachekit made it, or it cannot be read.
         StoreError: The store cannot be written, or has no room.
     """

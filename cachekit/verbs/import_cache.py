@@ -58,7 +58,7 @@ class UnfitModule(Struct, frozen=True):
 
 
 class UnknownFile(Struct, frozen=True):
-    """Something in a cache that is no module."""
+    """Something in a cache that is not a module."""
 
     path: Path
     reason: str

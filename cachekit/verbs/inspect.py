@@ -141,7 +141,7 @@ def _found(store: Store, name: str, trust: Trust) -> tuple[Record, str]:
         if aside is None or store.by_prefix(name):
             raise
         reason = trust.policy.revoked(aside, store.origins.of(aside).origin)
-        return aside, f"{reason or 'refused before'}; it lies in quarantine"
+        return aside, f"{reason or 'refused before'}; it is in quarantine"
     with suppress(OSError):  # it was removed meanwhile
         asking = Store(store.layout.home, store.journal, trust.asked)
         refused = asking.refusal.judged(record)

@@ -183,7 +183,7 @@ def _miss(
 ) -> Plan:
     place, hard = prepared.place, prepared.ingredients.hard
     refused = store.refusal.reason(place.key)
-    here = [f"{LOCAL}: it is there, but {refused}"] if refused else []
+    here = [f"{LOCAL}: a record of this key is there, but it is {refused}"] if refused else []
     wanted = Wanted(place, hard, prepared.foreign, reuse_bytes)
     around = store.around(hard)
     found = search(wanted, store, remotes if everywhere or reuse_bytes else None, around=around)

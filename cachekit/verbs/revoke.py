@@ -70,7 +70,7 @@ def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], str]:
     """What is revoked by a word of the command line: a key's fingerprint, or a record's digest; raises as `revoke`."""
     signers = session.config.trust.signers
     if one in signers:
-        policy_of(session.config.trust)  # or the line is no key, and there is nothing to revoke by
+        policy_of(session.config.trust)  # or the line is not a key, and there is nothing to revoke by
         return "key", public_key(signers[one].key).fingerprint
     if config_trust.is_fingerprint(one):
         return "key", one
@@ -82,7 +82,7 @@ def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], str]:
         return "record", find(session.store, one).digest
     others = "a key's fingerprint, a record's digest, or a record of the store by its key"
     raise UsageError(
-        f"no signer is called {one!r}",
+        f"there is no signer named {one!r}",
         cause=f"the settings name {', '.join(signers) or 'no signers'}",
         hint=f"name one of these, {others}" if signers else f"name {others}",
     )

@@ -58,7 +58,7 @@ class Ran(Answer, frozen=True, kw_only=True):
         found: Graphs.
         built: Machine-code files, or modules, that are new.
         kept: What compiled is in the store now.
-        problem: Why what compiled could not be kept; empty where it was.
+        problem: Why what was compiled could not be kept; empty where it was.
         modules: Of the record that the store has now for the key; so for `bytes`.
         restored_bytes: What the command was given.
         saved_seconds: What compiling took less than it did when the record was made.

@@ -111,7 +111,7 @@ class Session(Struct, frozen=True):
             fetched: The run's record comes from a remote: as it was it need not go there.
 
         Returns:
-            The record that there is now, None where there is none; and why what compiled could not be kept.
+            The record that there is now, None where there is none; and why what was compiled could not be kept.
         """
         kept, problem = keeping.keep(seen)
         if kept is None or problem or (kept == keeping.record and fetched):

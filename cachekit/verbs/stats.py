@@ -139,7 +139,7 @@ def stats(
 
     Raises:
         UnknownNameError: There is no such run.
-        UsageError: That is no day, or no period; or both a run and a day were given.
+        UsageError: That is not a day or a period; or both a run and a day were given.
     """
     if by not in PERIODS:
         raise UsageError(f"--by {by[:40]} is not a period", hint=f"one of {', '.join(PERIODS)}")
@@ -178,7 +178,7 @@ def _period(day: str, by: str) -> str:
 
 
 def week_of(day: str) -> str:
-    """The week of a day, ISO 8601: of 2026-11-21 it is 2026-W47, of 2027-01-03 2026-W53; empty for what is no day."""
+    """The week of a day, ISO 8601: 2026-W47 for 2026-11-21, 2026-W53 for 2027-01-03; empty for what is not a day."""
     try:
         year, week, _ = date.fromisoformat(day).isocalendar()
     except ValueError:  # a journal may be called anything
@@ -240,7 +240,7 @@ def one_run(names: Sequence[str], wanted: str) -> str:
         )
     recent = ", ".join(names[:-4:-1])
     raise UnknownNameError(
-        f"no run is called {wanted[:80]!r}",
+        f"there is no run named {wanted[:80]!r}",
         cause=f"the last ones are {recent}" if recent else "the store has no journal",
         hint="give the whole name, or --run last",
     )

@@ -15,7 +15,7 @@ from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
-from cachekit.disk import existing
+from cachekit.disk import existing, named
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.events import bypassed
 from cachekit.recipe import Recipe
@@ -218,8 +218,12 @@ def _add(
 
 
 def output_folder(recipe: Recipe, said: str | Path | None) -> Path:
-    """Where a training's model goes: as said, as the recipe says, or below the working directory."""
-    return Path(said or recipe.training.output_dir or Path("runs") / recipe.name).expanduser().absolute()
+    """Where a training's model goes: as said, as the recipe says, or below the working directory.
+
+    Raises:
+        UsageError: It is in a home directory that is not known.
+    """
+    return named(said or recipe.training.output_dir or Path("runs") / recipe.name).absolute()
 
 
 def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str) -> str:

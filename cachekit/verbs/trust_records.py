@@ -153,7 +153,7 @@ def _writers(remote: Remote, memory: Path) -> str:
     try:
         said = remote.storage.stranger(memory) or remote.storage.untold
     except (RemoteError, AuthError) as error:  # where no answer is needed, none is no failure
-        return f"nobody knows who can write there: {error.message}"
+        return f"it is not known who can write there: {error.message}"
     if said and said == remote.storage.untold and remote.trust.vouches(remote.name):
         return f"{said}; the settings say that only your own people may"
     return said
@@ -190,7 +190,7 @@ def _remote(session: Session, name: str) -> Remote:
     if len(found) != 1:
         names = ", ".join(one.name for one in readable)
         raise UsageError(
-            f"no remote is called {name!r}" if name else "several remotes are configured",
+            f"there is no remote named {name!r}" if name else "several remotes are configured",
             cause=f"there are {names}",
             hint="name one of them",
         )

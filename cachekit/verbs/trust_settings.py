@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit import config_files, config_trust, files
+from cachekit.disk import in_settings, named
 from cachekit.errors import UsageError
 from cachekit.process import user_name
 from cachekit.text import cause_of
@@ -87,7 +88,7 @@ class Signers(Answer, frozen=True):
         signers: Those whom the settings name.
         revoked_keys: Fingerprints.
         revoked_records: Digests of records.
-        revoked_before: What was made or signed before is not used; empty is no date.
+        revoked_before: What was made or signed before is not used; empty means no date.
         remotes: What each remote's records must have.
         file: Where the settings were read.
     """
@@ -139,11 +140,11 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     hidden_by = config_trust.KEY if config.trust.key != own.key else ""
     if not key and hidden_by:
         raise UsageError(
-            f"{config_trust.KEY} says which key signs already",
+            f"{config_trust.KEY} already says which key signs",
             cause="what is published is signed with it",
             hint=f"unset {config_trust.KEY}, or use it as it is; --key FILE names a key for when it is not set",
         )
-    path = _key_path(key or own.key or str(file.parent / KEY_FILE))
+    path = in_settings(key or own.key or str(file.parent / KEY_FILE))
     before, lost = _former(own)
     new = not path.exists()
     if new and key:
@@ -170,20 +171,6 @@ def init(config: Config, key: str = "", *, dry_run: bool = False) -> SigningKey:
     if not dry_run:
         config_files.write(file, text)
     return SigningKey(str(path), public.line, public.fingerprint, file, new, dry_run, former, hidden_by, lost)
-
-
-def _key_path(said: str) -> Path:
-    """Where a key lies that a command or the settings name.
-
-    Raises:
-        UsageError: They name it by what is not set, or nobody's home.
-    """
-    try:
-        return files.named(said)
-    except (ValueError, RuntimeError) as error:
-        raise UsageError(
-            f"the signing key {said} cannot be found", cause=str(error), hint="name it by its path: --key FILE"
-        ) from error
 
 
 def _own_table(file: Path, text: str) -> config_trust.TrustTable:
@@ -216,7 +203,7 @@ def add(
         dry_run: Write nothing.
 
     Raises:
-        UsageError: It is no key, no date, or the file names another key so, or cannot be written.
+        UsageError: It is not a key or a date, or the file names another key so, or cannot be written.
     """
     public = _given(key)
     values = {"key": public.line, "valid_after": valid_after, "valid_before": valid_before}
@@ -227,8 +214,8 @@ def add(
     known = table.get("signers", {}).get(name) if isinstance(table, dict) else None
     if isinstance(known, dict) and not config_trust.same_key(known.get("key", ""), public.line):
         raise UsageError(
-            f"{file} knows another key of {name}",
-            cause=f"a new key is a new signer: what {name} signed with the old one stays good, or is revoked",
+            f"{file} already has another key for {name}",
+            cause=f"a new key is a new signer: what {name} signed with the old one stays valid until it is revoked",
             hint=f"choose another name, or remove [trust.signers.{name}]",
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
@@ -335,8 +322,8 @@ def _given(key: str) -> PublicKey:
     try:
         if any(key.startswith(kind) for kind in ("ssh-", "sk-", "ecdsa-")):
             return public_key(key)
-        return public_key(files.read(Path(key).expanduser(), LARGEST_FILE).decode("ascii"))
-    except (OSError, ValueError, RuntimeError) as error:  # the last one: nobody is called so, in ~nobody
+        return public_key(files.read(named(key), LARGEST_FILE).decode("ascii"))
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"{key[:80]} is not a public key",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
+from cachekit.disk import named
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.files import opened
 from cachekit.key.canonical import difference, key_of
@@ -168,7 +169,7 @@ def compare(old: Side, new: Side) -> Compared:
 
 
 def is_record(name: str) -> bool:
-    """Whether a name can be the beginning of a key, and is no recipe's."""
+    """Whether a name can be the beginning of a key, and is not a recipe's."""
     try:
         zoo.recipe_path(name)
     except UnknownNameError:
@@ -271,10 +272,14 @@ def _strange(path: Path, cause: str) -> UsageError:
     )
 
 
-def is_file_of_one(name: str) -> bool:
-    """Whether a name is a file that holds a record or a plan, and no recipe."""
-    path = Path(name).expanduser()
+def file_of_one(name: str) -> Path | None:
+    """The file that a name means, where it may hold a record or a plan; None where it means something else.
+
+    Raises:
+        UsageError: It is in a home directory that is not known.
+    """
+    path = named(name)
     try:
-        return path.suffix == ".json" and path.is_file()
+        return path if path.suffix == ".json" and path.is_file() else None
     except OSError:
-        return False
+        return None

@@ -32,7 +32,7 @@ def why_log(path: Path) -> LogWhy:
     """Read a log, by whichever compiler's words are in it.
 
     Raises:
-        UsageError: It cannot be read, is no regular file, or no compiler knows its words.
+        UsageError: It cannot be read, is not a regular file, or no compiler knows its words.
     """
     try:
         for adapter in registry.every():
@@ -46,7 +46,7 @@ def why_log(path: Path) -> LogWhy:
             hint=SAVE,
         ) from error
     raise UsageError(
-        f"{path} tells nothing of a compile",
+        f"{path} says nothing about a compile",
         cause="no line is one of a compiler's, or of its cache's, that cachekit reads",
         hint=f"{SAVE}; or give the compiler's own log",
     )

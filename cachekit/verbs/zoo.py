@@ -181,7 +181,7 @@ def rows(topic: str, wanted: Filter) -> Sequence[ZooRow]:
         if value not in {"", None} and name not in FILTERS[topic]:
             option = "--" + name.replace("_", "-")
             able = ", ".join(other for other, names in FILTERS.items() if name in names)
-            raise UsageError(f"{topic} have nothing that {option} could choose by", hint=f"it chooses among {able}")
+            raise UsageError(f"{topic} cannot be chosen with {option}", hint=f"it chooses among {able}")
     if wanted.task and wanted.task not in TASKS:
         near = get_close_matches(wanted.task, TASKS, 1, 0.6)
         raise UsageError(f"there is no task {wanted.task!r}", hint=f"one of {', '.join(near or TASKS)}")
@@ -308,7 +308,7 @@ def show(name: str, wanted: Filter) -> ZooEntry:
         name = path.stem
     near = get_close_matches(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()], 1, 0.5)
     raise UnknownNameError(
-        f"the zoo has nothing that is called {said!r}",
+        f"the zoo has nothing named {said!r}",
         cause="it has recipes, models, instances and toolchains",
         hint=f"did you mean {near[0]}?"
         if near

@@ -53,7 +53,7 @@ class Checked(Answer, frozen=True):
 
     @property
     def wrong(self) -> tuple[ZooFinding, ...]:
-        """The findings that are no mere notes."""
+        """The findings that are not mere notes."""
         return tuple(finding for finding in self.findings if not finding.note)
 
     def error(self) -> RecipeError | None:
@@ -148,7 +148,7 @@ def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
     found = architecture.resolve(loaded)
     architecture.check(loaded, found)
     if entry is not None and loaded.task not in entry.tasks:
-        # Of somebody's own it is no mistake: Transformers has more than what the registry says people use.
+        # Of somebody's own it is not a mistake: Transformers has more than what the registry says people use.
         able = ", ".join(entry.tasks)
         problem = f"the registry does not name {loaded.task} among what model.id {loaded.model.id} is for"
         yield ZooFinding(where, problem, f"it names {able}", note=not name)

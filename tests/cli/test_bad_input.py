@@ -17,7 +17,13 @@ BAD_INPUT = {
     "no such recipe file": ("plan missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
     "no such recipe": ("plan bret", 2, "unknown-name", "'bret'", "", "did you mean bert?"),
     "empty name": ("plan ''", 2, "unknown-name", "''", "", "cachekit zoo"),
-    "nobody's home": ("plan ~nobody-here/x.yaml", 2, "unknown-name", "~nobody-here", "home", ""),
+    "nobody's home": ("plan ~nobody-here/x.yaml", 2, "usage", "~nobody-here", "home", "./~nobody-here/x.yaml"),
+    "nobody's home, of an output": (
+        "train tiny.yaml --dry-run --output-dir ~nobody-here/o", 2, "usage", "~nobody-here", "home", "./",
+    ),
+    "nobody's home, of a remote": ("plan tiny.yaml --cache local:rw,~nobody-here/r:r", 2, "usage", "", "home", "./"),
+    "nobody's home, of a record": ("why ~nobody-here/r.json tiny.yaml", 2, "usage", "~nobody-here", "home", "./"),
+    "nobody's home, of a log": ("why --log ~nobody-here/run.log", 2, "usage", "~nobody-here", "home", "./"),
     "a folder": ("plan data", 2, "bad-recipe", "data is a folder", "", "YAML file"),
     "a folder's name like a recipe's": ("plan folder.yaml", 2, "bad-recipe", "folder.yaml is a folder", "", "YAML"),
     "bad YAML": ("plan broken.yaml", 2, "bad-recipe", "broken.yaml, line 3: not valid YAML", "expected", ""),
@@ -75,7 +81,7 @@ BAD_INPUT = {
     "neuron by the recipe": (
         "warm tiny.yaml --set compiler.name=neuron", 1, "compiler-unavailable", "Neuron", "", "--compiler inductor",
     ),
-    "a wait that is no time": ("warm tiny.yaml --wait soon", 2, "usage", "--wait soon", "a time like", "--wait 10m"),
+    "a wait that is not a time": ("warm tiny.yaml --wait soon", 2, "usage", "--wait soon", "a time like", "--wait 10m"),
     "a wait without end": ("train tiny.yaml --wait nan", 2, "usage", "--wait", "0 or more", ""),
     "warm and not warm": (
         "warm tiny.yaml --require-warm --recache", 2, "usage", "--require-warm and --recache", "forbids", "leave one",
@@ -98,7 +104,7 @@ BAD_INPUT = {
     ),
     "a short key": ("store show abc", 2, "unknown-name", "'abc' is too short", "", "4 digits"),
     "a short key, where recipes have names": (
-        "store rm abc", 2, "unknown-name", "no recipe is called 'abc'", "", "4 digits"
+        "store rm abc", 2, "unknown-name", "there is no recipe named 'abc'", "", "4 digits"
     ),
     "nothing warmed here": ("train", 2, "usage", "no recipe was named", "", "cachekit warm RECIPE"),
     "output in a file's place": (
@@ -132,7 +138,7 @@ BAD_INPUT = {
     "no such verb": ("trian tiny.yaml", 2, "usage", "trian", "", "cachekit --help"),
     "a verb of the store": ("ls", 2, "usage", "'ls'", "", "cachekit store ls"),
     "a verb of the last edition": ("env", 2, "usage", "'env'", "", "cachekit doctor"),
-    "neither a recipe nor a key": ("store rm zzz", 2, "unknown-name", "no recipe is called 'zzz'", "of a key", "zoo"),
+    "neither a recipe nor a key": ("store rm zzz", 2, "unknown-name", "no recipe named 'zzz'", "of a key", "zoo"),
     "no program, predicted": ("run --dry-run -- nosuchcmd", 2, "usage", "nosuchcmd was not found", "PATH", "run --"),
     "a bundle from a pipe": (
         "store import pipe.csv --dry-run", 2, "usage", "pipe.csv cannot be read", "not a regular file", "standard",
@@ -140,10 +146,10 @@ BAD_INPUT = {
     "nothing to import": ("store import nofile", 2, "usage", "nofile cannot be read", "No such file", "name a bundle"),
     "nobody to revoke": ("trust revoke nobody", 2, "usage", "'nobody'", "no signers", "name a key's fingerprint"),
     "a home without a name": ("config --home=", 2, "usage", "--home '' is not usable", "path of a folder", "~/"),
-    "no run": ("why --run nope", 2, "unknown-name", "no run is called 'nope'", "", "last"),
+    "no run": ("why --run nope", 2, "unknown-name", "there is no run named 'nope'", "", "last"),
     "no log": ("why --log nowhere.log", 2, "usage", "nowhere.log cannot be read", "No such file", "tee run.log"),
     "a pipe as a log": ("why --log pipe.csv", 2, "usage", "pipe.csv cannot be read", "", "tee run.log"),
-    "a log of something else": ("why --log header.csv", 2, "usage", "header.csv tells", "no line", "tee run.log"),
+    "a log of something else": ("why --log header.csv", 2, "usage", "csv says nothing", "no line", "tee run.log"),
     "two of why": ("why --log header.csv --run last", 2, "usage", "--run and --log were both given", "", "leave one"),
     "no last run": ("why --run last", 2, "unknown-name", "no run of warm, train or run", "", "cachekit warm"),
     "no remote": ("hub ls", 2, "usage", "no remote is configured", "", "cachekit hub use"),

@@ -88,7 +88,7 @@ def test_what_programs_read(neff):
         (["/dev/null"], 2, "cause: it is not a regular file\n"),
         (["whole.neff", "damaged.neff"], 5, "damaged.neff is damaged\n"),
         (["missing.neff", "short.neff", "whole.neff"], 5, "short.neff is damaged\n"),
-        (["words.neff"], 5, "words.neff is not a NEFF that is known\n"),
+        (["words.neff"], 5, "words.neff is not a known kind of NEFF\n"),
     ],
 )
 def test_exit_codes(neff, files, code, error):

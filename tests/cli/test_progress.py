@@ -52,8 +52,8 @@ WARNINGS = [
     ({**DAMAGE, "kept": True, "quarantine": "/q"}, "/store/blob is damaged (its digest does not match)"),
     ({**DAMAGE, "reason": "it is missing", "quarantine": ""}, "/store/blob is missing"),
     (
-        {"event": "resume.passed", "checkpoint": "/runs/x/checkpoint-9", "reason": "optimizer.pt is cut off"},
-        "/runs/x/checkpoint-9 is passed over: optimizer.pt is cut off",
+        {"event": "resume.passed", "checkpoint": "/runs/x/checkpoint-9", "reason": "optimizer.pt is truncated"},
+        "/runs/x/checkpoint-9 is skipped: optimizer.pt is truncated",
     ),
     (
         {"event": "train.compiled", "graphs": 2, "built": 5, "when": ["evaluation or saving"]},
@@ -64,10 +64,10 @@ WARNINGS = [
         "1 graph and 1 binary compiled; they are added to the record",
     ),
     (
-        {"event": "restore.left", "module": "MODULE_1", "reason": "a link stands there"},
-        "MODULE_1 was left as it is, and not restored: a link stands there",
+        {"event": "restore.left", "module": "MODULE_1", "reason": "there is a link in its place"},
+        "MODULE_1 was left as it is, and not restored: there is a link in its place",
     ),
-    ({"event": "train.not-kept", "reason": "disk full"}, "what compiled could not be kept: disk full"),
+    ({"event": "train.not-kept", "reason": "disk full"}, "what was compiled could not be kept: disk full"),
 ]
 
 

@@ -136,7 +136,7 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     warmed = ann("warm", "tiny.yaml")
     assert "anybody can read" in warmed.err
     shown = ann("push", "--dry-run")
-    assert "tells: who made them" in shown.out
+    assert "reveals: who made them" in shown.out
     dry = ann("push", "--dry-run", "--format", "json").json["pushed"][0]
     refused = ann("push", code=2)
     the_error(refused, before=1)
@@ -144,7 +144,7 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     assert len(list(repo.history(repo.head))) == 1  # no lease either, which would tell who compiles
     assert [path for path in repo.files() if path.startswith("cachekit/v1/records")] == []
     told = ann("push", "--public").err
-    assert told.index("it tells who made them") < told.index("pushed 1 file")
+    assert told.index("it reveals who made them") < told.index("pushed 1 file")
     # The dry run listed what went, and all of it.
     listed = {*dry["records"], *(file["path"] for file in dry["files"]), dry["card"]}
     assert listed == {path for path in repo.files() if path != ".gitattributes"}

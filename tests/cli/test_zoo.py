@@ -107,7 +107,7 @@ def test_a_recipe_in_full(command):
     assert (first["price_per_hour"], first["cost"]) == (1.34, 0.06)
     text = command("zoo", "show", "bert").out
     assert RECIPES["bert"].read_text().strip() in text, "in full"
-    assert "$0.06 at $1.34 an hour" in text
+    assert "$0.06 now, at $1.34 an hour" in text
 
 
 def test_what_it_costs_at_a_price_of_ones_own(command):
@@ -249,8 +249,8 @@ def test_a_compile_time_of_what_the_zoo_has_not_is_wrong(command, copy):
     (copy / "registry" / "compile_times.yaml").write_text("".join(times % one for one in wrong))
     said = json.dumps(command("zoo", "check", "-f", "json", code=2).json["findings"])
     for words in (
-        "no recipe is called 'berd'",
-        "no instance is called 'trn9.large'",
+        "there is no recipe named 'berd'",
+        "there is no instance named 'trn9.large'",
         "the least first",
         "training.none",
     ):

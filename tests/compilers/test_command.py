@@ -188,6 +188,50 @@ def test_a_password_on_a_command_line_is_not_in_its_key(place, words):
 
 
 @pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--api_keys", "hush1hush", "hush2hush"),
+        ("--set", "hub_token", "hush1hush", "--lr", "1"),
+        ("--passphrase", "correct", "hushhorse"),
+        ("--auth", "ann", "hush"),
+        ("--tokens", "hushA1bCd2Ef"),
+        ("--config", "{hub_token: hush1hush}"),
+        ("--license_key_of", "x", "--unheard_key", "hush1"),
+        ("--unheard_key", "-hush1=x"),
+    ],
+)
+def test_no_value_of_a_secret_is_in_the_key_of_a_command(place, words):
+    said = f"{prepared('python', 'train.py', *words).ingredients} {shown(read(('python', 'train.py', *words)))}"
+    assert "hush" not in said
+    assert "<secret" in said
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--rng_key={}",),
+        ("--weight_key", "{}"),
+        ("--unheard_key", "{}"),
+        ("--unheard_key={}",),
+        ("--hub_token", "hush1hush", "{}"),
+        ("--columns", "text", "password", "{}"),
+        ("--set", "hub_token", "{}"),
+    ],
+)
+def test_two_commands_have_two_keys_though_a_word_may_be_a_secret(place, words):
+    """Or the one is told that what it needs is there, and compiles."""
+    keys = {prepared("python", "train.py", *(word.format(one) for word in words)).key for one in ("w1x", "w2x")}
+    assert len(keys) == 2
+
+
+def test_members_of_a_team_with_tokens_of_their_own_share_a_key(place):
+    keys = {prepared("python", "train.py", "--hub_token", one, "--api_key", one).key for one in ("hush1", "hush2")}
+    assert len(keys) == 1
+
+
+@pytest.mark.feature("T7")
 def test_of_a_watched_variable_with_a_secret_in_it_the_key_has_a_hash(place, monkeypatch):
     found = {}
     for said in ("plain", "https://ann:hush@host/x", "https://ann:hush@host/y"):

@@ -52,7 +52,7 @@ def test_numbers_of_classes_whose_names_are_numbers(classes):
     """Once 0 and 1 were one class, and the last class never occurred."""
     found, told = classes(STARS, train=[0, 1, 2, 3, 4], validation=[4, 0])
     assert found == {"train": [0, 1, 2, 3, 4], "validation": [4, 0]}
-    assert told == ["the labels 0, 1, 2, 3, 4 are read as numbers of classes, 0 for '1': '0' is no name of data.labels"]
+    assert told == ["the labels 0, 1, 2, 3, 4 are read as numbers of classes, 0 for '1': '0' is not one of data.labels"]
 
 
 def test_one_split_decides_for_all(classes):

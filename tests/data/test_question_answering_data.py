@@ -91,8 +91,8 @@ def test_answers_that_stand_elsewhere(tmp_path):
     astray = {**GOOD, "answers": {"text": ["Ada"], "answer_start": [3]}}
     told = []
     read(rows_job(tmp_path / "a", TASK, {"train": [GOOD, GOOD, astray]}), told.append)
-    assert told == ["1 of 3 answers do not stand in the text where answer_start says, first in train row 3"]
-    with pytest.raises(DataError, match="2 of 2 answers do not stand"):
+    assert told == ["1 of 3 answers are not in the text where answer_start says, first in train row 3"]
+    with pytest.raises(DataError, match="2 of 2 answers are not in the text"):
         read(rows_job(tmp_path / "b", TASK, {"train": [astray, astray]}))
 
 

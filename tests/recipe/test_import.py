@@ -60,7 +60,7 @@ def test_a_shell_script_around_run_glue(tmp_path):
     assert "do_train" not in left, "what a training does in any case"
     for secret in ("sEcReT123", "hf_abcdefghijklmnopqrstuvwxyz"):
         assert secret not in found.text + left
-    assert "# - --weird a b: no field of a recipe stands for it" in found.text
+    assert "# - --weird a b: a recipe has no field for it" in found.text
 
 
 # As the READMEs of examples/pytorch have them.
@@ -276,12 +276,12 @@ def test_zoo_new_takes_a_command_line_or_a_file(command):
 def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
     (work / "train.sh").write_text(textwrap.dedent(GLUE))
     told = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml")
-    assert "not carried over: --weird a b: no field of a recipe stands for it" in told.err
+    assert "not carried over: --weird a b: a recipe has no field for it" in told.err
     assert "next: cachekit plan mine.yaml" in told.out
     assert load(work / "mine.yaml").data.config == "mrpc"
     document = command("zoo", "new", "--from", "train.sh", "-f", "json").json
     assert load_text(document["text"]).name == document["recipe"]["name"] == "train"
-    lost = {"what": "--weird a b", "why": "no field of a recipe stands for it", "todo": False}
+    lost = {"what": "--weird a b", "why": "a recipe has no field for it", "todo": False}
     assert lost in document["notes"]
     assert load_text(command("zoo", "new", "--from", "train.sh").out).task == "text-classification"
     refused = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2)

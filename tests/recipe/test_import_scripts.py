@@ -78,7 +78,7 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
     (RTE + "--seed 7 --seed=8", {"training.seed": 8}, ["--seed: given twice"], []),
     # A token of a text is no secret.
     (START.format("translation") + "--train_file a --forced_bos_token deu_Latn --hub_token something", {},
-     ["--forced_bos_token deu_Latn: no field", "--hub_token: a secret"], []),
+     ["--forced_bos_token deu_Latn: a recipe has no field", "--hub_token: a secret"], []),
     # Launchers: precision; workers are counted a node.
     (f"accelerate launch --mixed_precision bf16 {RTE}", {"training.bf16": True}, [], ["--mixed_precision"]),
     (f"accelerate launch --mixed_precision no {RTE}", {"training.bf16": False}, [], ["--mixed_precision"]),
@@ -160,7 +160,7 @@ def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
     assert "label_names" in whats(found)
 
 
-@pytest.mark.parametrize("name", ["lost.json", "~nobody-here/lost.json", "x" * 300 + "lost.json"])
+@pytest.mark.parametrize("name", ["lost.json", "x" * 300 + "lost.json"])
 def test_a_file_of_arguments_that_is_not_there_is_asked_for(tmp_path, name):
     with pytest.raises(RecipeError, match=r"takes its arguments from .*lost\.json") as caught:
         made(tmp_path, f"python run_glue.py {name}")

@@ -24,10 +24,10 @@ def matrix(tmp_path, document, name="list.json"):
 @pytest.mark.parametrize(
     "document, said",
     [
-        ({"bert": {"bert-base-uncased": {"default": {"batch_size": 8}}}}, "holds no list"),
-        ({}, "holds no list"),
-        ([], "holds no list"),
-        ("bert", "holds no list"),
+        ({"bert": {"bert-base-uncased": {"default": {"batch_size": 8}}}}, "is not a list"),
+        ({}, "is not a list"),
+        ([], "is not a list"),
+        ("bert", "is not a list"),
         ([{"set": {}}], "entry 1"),
         ([{"recipe": "bert", "sets": {}}], "entry 1"),
         ([{"recipe": "bert"}, {"recipe": "bert", "set": ["seed"]}], "entry 2: set has 'seed'"),

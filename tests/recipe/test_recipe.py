@@ -245,7 +245,7 @@ def test_a_file_that_nobody_would_read_is_refused(place, name):
     text, line = with_section("data", place, f"{name}: mine.csv")
     error = refused(text)
     assert error.message.startswith(
-        f"r.yaml, line {line + 1}: data.{name} is given beside data.{place.partition(':')[0]}"
+        f"r.yaml, line {line + 1}: data.{name} is given together with data.{place.partition(':')[0]}"
     )
     assert "data.train_file" in error.hint
     assert read(with_section("data", "train_file: a.csv", f"{name}: mine.csv")[0])

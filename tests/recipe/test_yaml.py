@@ -70,7 +70,7 @@ def test_what_is_not_finite_is_refused_where_it_stands(value):
 )
 def test_a_name_that_stands_twice_is_refused(text, line, name):
     error = refused(text)
-    assert error.message == f"r.yaml, line {line}: {name} stands twice"
+    assert error.message == f"r.yaml, line {line}: {name} appears twice"
     assert "first on line" in error.cause
 
 

@@ -114,7 +114,7 @@ def test_a_path_outside_the_zoo_stays_a_path():
 
 def test_an_unknown_recipe_name_gives_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UnknownNameError, match="no recipe is called 'brt'") as caught:
+    with pytest.raises(UnknownNameError, match="there is no recipe named 'brt'") as caught:
         zoo.recipe_path("brt")
     assert "bert" in caught.value.hint
     assert "neither a file nor one of the" in caught.value.cause
@@ -173,7 +173,7 @@ def test_architecture_defaults_that_do_not_fit_are_refused(copy):
 
 def test_a_name_that_stands_twice_is_refused(copy):
     edit(copy / BERT, "config:\n", "config:\n  vocab_size: 1\n")
-    with pytest.raises(RecipeError, match="vocab_size stands twice"):
+    with pytest.raises(RecipeError, match="vocab_size appears twice"):
         zoo.model("bert-base-uncased")
 
 

@@ -70,7 +70,7 @@ class MemoryRemote:
             with self._lock:
                 there = self._files.setdefault(file.path, (data, str(next(self._numbers))))[0]
             if there != data:
-                raise ConflictError(f"other bytes lie at {file.path}")
+                raise ConflictError(f"there are different bytes at {file.path}")
             tell(file.size)
 
     def commit(self, change, revision):
@@ -80,7 +80,7 @@ class MemoryRemote:
                 raise ConflictError("somebody else wrote meanwhile")
             for write in change.writes if self.compares else ():
                 if self._files.get(write.path, (b"", ABSENT))[1] != write.token:
-                    raise ConflictError(f"{write.path} was changed meanwhile")
+                    raise ConflictError(f"{write.path} was changed in the meantime")
             for write in change.writes:
                 if write.data is None:
                     self._files.pop(write.path, None)

@@ -56,9 +56,9 @@ def test_no_spelling_lifts_what_the_users_file_asks_of_a_place(url, other, said)
     for mine, theirs in ((url, other), (other, url)):
         user = {"x": {"url": mine, "trust": "signed"}}
         project = {"y": {"url": theirs, **({"trust": said} if said else {})}}
-        assert parse(["local:rw", "y:r"], project, user)[1].trust == "signed"
-        assert parse(["local:rw", f"{theirs}:r"], project, user)[1].trust == "signed"
-        assert parse(["local:rw", f"{theirs}:r"], {}, user)[1].trust == "signed"
+        assert parse(["local:rw", "y:r"], project, [user])[1].trust == "signed"
+        assert parse(["local:rw", f"{theirs}:r"], project, [user])[1].trust == "signed"
+        assert parse(["local:rw", f"{theirs}:r"], {}, [user])[1].trust == "signed"
 
 
 def test_a_folder_behind_a_link_is_the_same_place(tmp_path):
@@ -67,13 +67,13 @@ def test_a_folder_behind_a_link_is_the_same_place(tmp_path):
     straight, linked = str(tmp_path / "place" / "cache"), str(tmp_path / "link" / "cache")
     for mine, theirs in ((straight, linked), (linked, straight)):
         (_, link) = parse(
-            ["local:rw", "y"], {"y": {"url": theirs, "trust": "all"}}, {"x": {"url": mine, "trust": "signed"}}
+            ["local:rw", "y"], {"y": {"url": theirs, "trust": "all"}}, [{"x": {"url": mine, "trust": "signed"}}]
         )
         assert link.trust == "signed"
     (tmp_path / "cache").mkdir()
     above = str(tmp_path / "link" / ".." / "place" / "cache")
     assert (
-        parse(["local:rw", "y"], {"y": {"url": above}}, {"x": {"url": straight, "trust": "signed"}})[1].trust
+        parse(["local:rw", "y"], {"y": {"url": above}}, [{"x": {"url": straight, "trust": "signed"}}])[1].trust
         == "signed"
     )
     (tmp_path / "far" / "cache").mkdir(parents=True)
@@ -81,17 +81,17 @@ def test_a_folder_behind_a_link_is_the_same_place(tmp_path):
     (tmp_path / "away").symlink_to(tmp_path / "far" / "below")
     above = str(tmp_path / "away" / ".." / "cache")  # in `far`, for whoever opens it
     for mine, asked in ((tmp_path / "far" / "cache", "signed"), (tmp_path / "cache", "")):
-        (_, link) = parse(["local:rw", "y"], {"y": {"url": above}}, {"x": {"url": str(mine), "trust": "signed"}})
+        (_, link) = parse(["local:rw", "y"], {"y": {"url": above}}, [{"x": {"url": str(mine), "trust": "signed"}}])
         assert link.trust == asked
     other = {"x": {"url": str(tmp_path / "place"), "trust": "signed"}}
-    assert parse(["local:rw", "y"], {"y": {"url": linked, "trust": "all"}}, other)[1].trust == "all"
+    assert parse(["local:rw", "y"], {"y": {"url": linked, "trust": "all"}}, [other])[1].trust == "all"
 
 
 @pytest.mark.parametrize("state", ["@v1", "@0123456789abcdef0123456789abcdef01234567", "@refs/pr/1"])
 def test_signatures_that_are_asked_of_a_repo_are_asked_of_all_its_states(state):
     user = {"x": {"url": "hf://team/cache", "trust": "signed"}}
     project = {"y": {"url": f"hf://Team/cache{state}", "trust": "all"}}
-    assert parse(["local:rw", "y:r"], project, user)[1].trust == "signed"
+    assert parse(["local:rw", "y:r"], project, [user])[1].trust == "signed"
     assert parse(["local:rw", f"hf://team/cache{state}:r"], user)[1].trust == "signed"
     trusting = {"x": {"url": "hf://team/cache", "trust": "all"}}
     assert parse(["local:rw", f"hf://team/cache{state}:r"], trusting)[1].trust == ""
@@ -119,14 +119,14 @@ def test_of_the_users_word_and_the_projects_the_stricter_one_counts(user, projec
     def table(said):
         return {"url": "s3://bucket/p", **({"trust": said} if said else {})}
 
-    (_, link) = parse(["local:rw", "y"], {"y": table(project)}, {"x": table(user)})
+    (_, link) = parse(["local:rw", "y"], {"y": table(project)}, [{"x": table(user)}])
     assert link.trust == counts
 
 
 def test_the_users_word_vouches_for_no_other_server():
     user = {"x": {"url": "s3://bucket", "endpoint": "https://minio.example", "trust": "owner"}}
-    assert parse(["local:rw", "y"], {"y": {"url": "s3://bucket"}}, user)[1].trust == ""
-    assert parse(["local:rw", "y"], {"y": {"url": "s3://bucket", "trust": "all"}}, user)[1].trust == "owner"
+    assert parse(["local:rw", "y"], {"y": {"url": "s3://bucket"}}, [user])[1].trust == ""
+    assert parse(["local:rw", "y"], {"y": {"url": "s3://bucket", "trust": "all"}}, [user])[1].trust == "owner"
 
 
 def test_of_several_tables_of_one_place_the_one_that_asks_most_counts():

@@ -183,7 +183,7 @@ def test_a_clock_that_nobody_tells(late_server, monkeypatch, begins):
         with socket.create_server(("127.0.0.1", 0)) as closed:
             address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setenv("HF_ENDPOINT", address)
-    assert unknown("remote-clocks", cache="local:rw,hf://team/cache:r") == f"{address} did not tell the time"
+    assert unknown("remote-clocks", cache="local:rw,hf://team/cache:r") == f"{address} did not give the time"
 
 
 @pytest.mark.feature("U1")

@@ -76,7 +76,7 @@ def test_an_option_that_a_kind_needs_is_asked_for(monkeypatch):
     ):
         with pytest.raises(UsageError, match="endpoint is missing") as raised:
             make(parse(remotes, tables)[1])
-        assert raised.value.hint == f'add endpoint = "…" beside url in [remotes.{table}] of cachekit.toml'
+        assert raised.value.hint == f'add endpoint = "…" next to url in [remotes.{table}] of cachekit.toml'
 
 
 @pytest.mark.parametrize(

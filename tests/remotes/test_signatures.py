@@ -55,7 +55,10 @@ def test_a_record_and_its_signature_are_one_commit(hub_storage, tmp_path):
     carol = member(tmp_path, "carol", hub_storage(), trust(BOB))
     assert carol.session.remotes.find(record.place) is None
     assert carol.session.remotes.untrusted(record.key) == (
-        f"{remote.name}: it is there, but signed by nobody you trust ({key(ALICE).fingerprint}); it is public",
+        (
+            f"{remote.name}: a record of this key is there, but it is "
+            f"signed by nobody you trust ({key(ALICE).fingerprint}); it is public"
+        ),
     )
 
 

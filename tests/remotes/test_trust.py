@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 
 import pytest
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, layout
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.remote import Remote
+from cachekit.store.record import file_path
 from cachekit.verbs.import_bundle import import_bundle
 from cachekit.verbs.plan import plan
 from cachekit.verbs.pull import pull_recipe
@@ -275,6 +278,35 @@ def test_what_a_stranger_puts_into_a_bucket_is_not_used_and_pushing_there_is_all
         assert plan(ann.prepare(), ann.store, ann.session.remotes).hit
 
 
+# A folder
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_strangers_file_in_ones_own_folder_is_no_hit(tmp_path, monkeypatch):
+    """It is told before anything is fetched, with what keeps it from being used."""
+    monkeypatch.setattr("cachekit.remotes.push.TINY", 0)
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(folder), "rw")])
+    record = warm(ann.session, ann.prepare()).record
+    paths = [folder / file_path(module, file) for module in record.modules for file in module.files]
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(folder), "r")])
+    assert plan(bob.prepare(), bob.store, bob.session.remotes).hit
+    os.chown(paths[-1], 65534, 65534)
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(folder), "r")])
+    seen = plan(bob.prepare(), bob.store, bob.session.remotes)
+    assert not seen.hit
+    assert f"{paths[-1]} belongs to another user (" in seen.untrusted[0]
+    with pytest.raises(UntrustedError):
+        warm(bob.session, bob.prepare(), require_warm=True)
+    paths[-1].unlink()
+    paths[-1].symlink_to("/etc/passwd")
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(folder), "r")])
+    assert warm(bob.session, bob.prepare()).compiled, "what is not there is no reason to leave the remote"
+    assert bob.session.remotes.readable[0].usable()
+
+
 # Imports
 
 
@@ -315,7 +347,9 @@ def test_the_command_line_says_it(command, machine, work, tmp_path):
     shared.chmod(0o777)
     answer = command("plan", "tiny.yaml", "--cache", cache)
     assert answer.out.startswith("tiny: miss")
-    assert "it is there, but not signed; every user of this machine" in " ".join(answer.out.split())
+    assert "a record of this key is there, but it is not signed; every user of this machine" in " ".join(
+        answer.out.split()
+    )
     assert "a compiler cache is code" not in " ".join(answer.err.split()), "the warning is one sentence"
     code, message, _, hint = the_error(command("pull", "tiny.yaml", "--cache", cache, code=5), before=1)
     assert code == "untrusted"

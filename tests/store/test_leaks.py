@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import pickle
 import tarfile
 import zipfile
 import zlib
@@ -14,11 +15,11 @@ WANTED = {"HF_TOKEN": b"hf_0123456789abcdef", "OTHER": b"not there"}
 TEXT = b"a" * 3000 + WANTED["HF_TOKEN"] + b"b" * 3000
 
 
-def zipped(kind):
+def zipped(kind, text=TEXT):
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", kind) as made:
         made.writestr("first.txt", b"nothing")
-        made.writestr("folder/second.json", TEXT)
+        made.writestr("folder/second.json", text)
     return target.getvalue()
 
 
@@ -40,13 +41,18 @@ FILES = {
     "the second of two streams": gzip.compress(b"nothing") + gzip.compress(TEXT),
     "after what only looks packed": leaks.GZIP * 3
     + leaks.ZIP * 3
-    + leaks.ZLIB[2] * 3
+    + b"\x78\x9c" * 3
     + leaks.ZSTANDARD
     + gzip.compress(TEXT),
     "over the edge of a piece": gzip.compress(b"x" * (leaks.PIECE - 5) + TEXT[3000:]),
     "zlib, as JAX's entries": tarred(zlib.compress(TEXT)),
     "zip": zipped(zipfile.ZIP_DEFLATED),
     "zip that stores": zipped(zipfile.ZIP_STORED),
+    "zlib in a pickle": pickle.dumps({"name": zlib.compress(TEXT)}),
+    "zlib after what only looks so": b"\x78\x9c" * 5000 + zlib.compress(TEXT),
+    "gzip in gzip": gzip.compress(gzip.compress(TEXT)),
+    "gzip in a tar in gzip": gzip.compress(tarred(gzip.compress(TEXT))),
+    "zip in zip": zipped(zipfile.ZIP_DEFLATED, zipped(zipfile.ZIP_DEFLATED)),
     "cut off": gzip.compress(TEXT, 0)[:-8],
 }
 

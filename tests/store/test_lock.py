@@ -270,7 +270,7 @@ def test_the_command_line(command, machine, home, work):
         command("pull", "--locked", "--home", box, *remotes, "--format", "json").json["pulled"][0]["state"] == "fetched"
     )
     assert command("plan", "tiny.yaml", "--home", box).out.startswith("tiny: hit")
-    assert "in the store already" in command("pull", "tiny.yaml", "--locked", "--home", box).out
+    assert "already in the store" in command("pull", "tiny.yaml", "--locked", "--home", box).out
 
 
 @pytest.mark.feature("F5")
@@ -312,7 +312,7 @@ def test_a_recipe_of_the_file_is_found_from_every_folder_of_the_project(command,
     command("store", "lock")
     command("store", "lock", "../tiny.yaml")
     assert [entry.recipe for entry in lock_file.read(work / lock_file.NAME)] == ["tiny.yaml"]
-    assert "in the store already" in command("pull", "--locked", "../tiny.yaml").out
+    assert "already in the store" in command("pull", "--locked", "../tiny.yaml").out
     text = (work / "tiny.yaml").read_text()
     (work / "tiny.yaml").write_text(text.replace("max_seq_length: 8", "max_seq_length: 16"))
     assert (

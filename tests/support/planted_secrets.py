@@ -84,6 +84,9 @@ VALUES: dict[str, Callable[[Random], tuple[str, str]]] = {
     "session token": _form("https://b.s3.amazonaws.com/k?X-Amz-Security-Token=IQoJ", ALNUM + "%", 80),
     "shared access": _form("https://b.blob.core.windows.net/c/k?sp=r&sig=a", ALNUM + "%", 44),
     "bearer": _form("Authorization: Bearer ", ALNUM, 40),
+    "token as user": _form("https://7", HEX, 40, "@dev.azure.com/org/project"),
+    "token as user, no password": _form("https://7", HEX, 40, ":@github.com/team/model"),
+    "authorization": _form("Authorization: token 7", HEX, 39),
     "connection": _form("AccountName=team;AccountKey=", ALNUM + "+/", 86, "==;EndpointSuffix=core.windows.net"),
 }
 SECRET_NAMES = [
@@ -94,7 +97,9 @@ SECRET_NAMES = [
     "COMET_API_KEY", "SSH_PASSPHRASE", "API_KEYS", "CLIENT_SECRET", "MY_SECRETS", "APIKEY", "hub_token", "api_key",
     "apiKey", "X-Api-Key", "secretAccessKey", "password", "trainer.hub_token", "aws_secret_access_key", "auth_token",
     "SERVICE_CREDENTIALS", "signing_key", "use_auth_token", "pw", "DB_PW", "MYPW", "ROOT_PASS", "CREDS", "AUTH_HEADER",
-    "OTP", "CARD_PIN", "secret_access", "secret-access",
+    "OTP", "CARD_PIN", "secret_access", "secret-access", "HF_TOKEN_2", "HF_TOKEN_WRITE", "OPENAI_API_KEY_PROD",
+    "API_KEY_2", "API_KEY2", "SECRET_1", "SECRET_KEY_BASE", "VAULT_SECRET_ID", "CI_JOB_JWT", "CI_JOB_JWT_V2",
+    "DOCKER_AUTH_CONFIG", "PRIVATE_KEY_PEM", "hub_token_2", "api_key_prod",
 ]  # fmt: skip
 PLAIN_NAMES = [
     "pad_token_id", "pad_token", "bos_token", "eos_token", "forced_bos_token", "mask_token", "unk_token",
@@ -106,6 +111,8 @@ PLAIN_NAMES = [
     "tokenize",
     "decoder_start_token_id", "num_passes", "forward_pass", "secretary", "model_url", "base_url", "HF_ENDPOINT",
     "patience", "pin", "pin_memory", "spin", "PINNED", "otp", "HTTP_HEADER",
+    "rng_key", "weight_key", "best_config_key", "token_ids", "token_id", "auth_config", "pad_token_2", "PAD_TOKEN_ID",
+    "TOKENS_2",
     "dispatch_batches", "keypoints", "key_padding_mask", "per_token", "authors", "nopass", "id",
 ]  # fmt: skip
 PLAIN_WORDS = [
@@ -125,6 +132,11 @@ PLAIN_WORDS = [
     "set HF_TOKEN, or run `hf auth login`", "DATABASE_URL is not set", "password: ", "sha256:" + "ab" * 32,
     "mailto:ann2026@example.org", "Reviewed-by:ann92@example.org", "To: ann92@example.org", "12:30@host", "host:8080@x",
     "trainer:v2.1-rc1@main", "python:3.11.4@x", "trainer:build2026@sha256:" + "0f" * 32, "npm:left-pad2@latest",
+    "model:gpt2xl@v1.2.3", "cpu:x86_64@node1", "layer:attn_1@module.self", "basic configuration_of_the_module_path",
+    "best_config_key: abcd1234", "mysqldump -port3306 db", "token = tokens[0]", "auth_token = os.environ['X1']",
+    "password = getpass()", "secret = config.vault2", "hub_token = None", "--token TOKEN", "--hub_token <str>",
+    "--api-key TEXT  The key", "invalid password: must have 8 characters", "unexpected token: abc123",
+    "https://a-user-with-a-long-name@host/x", "bearer of_all_news_in_the_module", "--tokens 4096", "tokens=int8",
     "ssh -p 2222 host", "sshpass -p $PW ssh host", "sshpass -f file", "local:rw,team/cache@v2:r",
     "inductor-2.13.0/x86_64-avx2-0a1b2c3d/" + "0123456789abcdef" * 4 + ".tar", "c" * 40,
 ]  # fmt: skip

@@ -58,7 +58,7 @@ def test_one_whose_file_is_cut_off(output, cut, left):
     file = make(output / "checkpoint-99") / cut
     raw = file.read_bytes()
     file.write_bytes(raw[: int(len(raw) * left)])
-    assert found(output) == ("checkpoint-4", [("checkpoint-99", f"{cut} is cut off")])
+    assert found(output) == ("checkpoint-4", [("checkpoint-99", f"{cut} is truncated")])
 
 
 def test_one_of_several_files_and_ranks(output):
@@ -79,7 +79,7 @@ def test_weights_of_torch(output):
 def test_none_is_whole(output):
     for step in (2, 4):
         (output / f"checkpoint-{step}" / "optimizer.pt").unlink()
-    with pytest.raises(UsageError, match=r"no checkpoint in .* is whole") as caught:
+    with pytest.raises(UsageError, match=r"no checkpoint in .* is complete") as caught:
         found(output)
     assert caught.value.cause == "checkpoint-4: it has no optimizer.pt; checkpoint-2: it has no optimizer.pt"
 
@@ -87,9 +87,9 @@ def test_none_is_whole(output):
 def test_one_that_was_named_must_be_whole(output):
     assert found(output, str(output / "checkpoint-2")) == ("checkpoint-2", [])
     (output / "checkpoint-2" / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UsageError, match="checkpoint-2 is not whole") as caught:
+    with pytest.raises(UsageError, match="checkpoint-2 is incomplete") as caught:
         found(output, str(output / "checkpoint-2"))
-    assert caught.value.cause == "model.safetensors is cut off"
+    assert caught.value.cause == "model.safetensors is truncated"
 
 
 @pytest.mark.parametrize("name", ["nowhere", "x" * 5000, "a\0b"])

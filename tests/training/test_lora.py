@@ -97,7 +97,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, 
     assert again.metrics["test"]["loss"] == pytest.approx(whole.metrics["test"]["loss"], abs=1e-5)
     adapter = first / "adapter_model.safetensors"
     adapter.write_bytes(adapter.read_bytes()[:-1])
-    assert checkpoints.flaw(first) == "adapter_model.safetensors is cut off"
+    assert checkpoints.flaw(first) == "adapter_model.safetensors is truncated"
     adapter.unlink()
     assert checkpoints.flaw(first) == "it has no weights"
 

@@ -28,8 +28,8 @@ from tests.trust.flow_cases import ALICE, BOB, EVE, alice, place, planned, put, 
 from tests.trust.trust_cases import key, line
 
 pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T4")]
-BROKEN = "signer0's signature does not hold"
-OTHER = "what signer0 signed is another record"
+BROKEN = "signer0's signature is not valid"
+OTHER = "what signer0 signed is a different record"
 NOBODY = "signed by nobody you trust"
 UNSIGNED = "not signed"
 
@@ -92,7 +92,7 @@ def takes_a_signature_over_another_record(attacker, alice):
 def takes_a_signature_that_was_made_for_another_type(attacker, alice):
     payload = statement(attacker.publish())
     attacker.sign(signed(ALICE, payload, kind="application/vnd.in-toto+json "))
-    return "which is no statement"
+    return "which is not a statement"
 
 
 def takes_a_signature_that_was_made_for_a_commit(attacker, alice):
@@ -105,7 +105,7 @@ def adds_bytes_after_a_signature(attacker, alice):
     payload = statement(attacker.publish())
     (own,) = decode(attacker.signed)
     attacker.sign(signed(ALICE, payload, blob_of=own.signatures[0].sig + b"more"))
-    return "there is something after its end"
+    return "something follows its end"
 
 
 def breaks_all_of_several(attacker, alice):
@@ -283,7 +283,7 @@ def test_bytes_that_were_swapped_after_the_check_of_the_signature(alice, victim,
 
 STOLEN = [
     ({"revoked": {"keys": [key(ALICE).fingerprint]}}, "which is revoked"),
-    ({"revoked": {"before": "2026-11-24"}}, "and all of that is revoked"),
+    ({"revoked": {"before": "2026-11-24"}}, "and everything made before then is revoked"),
     ({"signers": {"signer0": {"key": line(ALICE), "valid_before": "2026-11-22"}}}, "whose key is not valid today"),
     ({"signers": {"signer0": {"key": line(ALICE), "valid_after": "2026-11-22"}}}, "when that key was not valid"),
 ]

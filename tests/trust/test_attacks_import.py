@@ -104,7 +104,7 @@ def known(request, signed):
         (trust(ALICE, revoked={"keys": [KEY]}), f"signed with {KEY}, which is revoked"),
         (trust(ALICE, revoked={"before": "2100-01-01"}), "made before 2100-01-01"),
         (trust(ALICE, revoked={"keys": [KEY]}, everything=True), "is revoked"),
-        (trust(), "signed by nobody you trust any more"),
+        (trust(), "no longer signed by anybody you trust"),
     ],
 )
 def test_what_is_revoked_does_not_come_back(user, tmp_path, folder, said, reason):
@@ -156,7 +156,7 @@ def test_what_anybody_made_does_not_become_ones_own(user, place, tmp_path, folde
     (record,) = bob.store.records()
     origin = bob.store.origins.of(record).origin
     assert [(one.remote, one.how) for one in origin.reused] == [(str(place), "all")]
-    assert "nobody asked who made it there" in bob.session.remotes.trust.unpublishable(record, Beside(origin))
+    assert "where nobody checked who made it" in bob.session.remotes.trust.unpublishable(record, Beside(origin))
 
 
 def test_what_one_made_stays_ones_own(user, near, tmp_path):

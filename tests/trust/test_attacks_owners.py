@@ -142,7 +142,7 @@ def test_who_removes_the_note_makes_nothing_this_users(user, tmp_path):
     mine.store.layout.origin(record.place).unlink()
     assert mine.store.read(record.place) == record, "this user said so of that record"
     assert mine.store.origins.of(record) == UNKNOWN
-    assert [one.reason for one in pushed(mine, record).refused] == ["nobody knows where it came from"]
+    assert [one.reason for one in pushed(mine, record).refused] == ["it is not known where it came from"]
     publish(mine.store, make_record())
     assert mine.store.origins.of(record) == UNKNOWN, "nor does who publishes it again"
 

@@ -163,7 +163,7 @@ def test_a_planted_note_stops_nothing_and_signs_nothing(alice, user, place, tmp_
     other.mkdir()
     again = user("alice", trust(key=ALICE), where=other)
     told = planned(again)
-    assert told.hit or told.untrusted[0].endswith("signed by nobody you trust any more")
+    assert told.hit or told.untrusted[0].endswith("no longer signed by anybody you trust")
     (pushed,) = push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False)
     assert pushed.error is None or isinstance(pushed.error, UntrustedError)
     assert len(pushed.records) + len(pushed.refused) == told.hit

@@ -54,6 +54,10 @@ GITLAB = {
             {"CI": "true", "GIT_URL": "https://me:secret@host/x", "GIT_COMMIT": "c", "JOB_NAME": "j", "BUILD_URL": "b"},
             CiRun("ci", "https://***@host/x", "j", "c", "b"),
         ),
+        (
+            {"CI": "true", "GIT_URL": f"https://{'0a' * 20}@host/x", "BUILD_URL": "https://ci/x?token=abcd"},
+            CiRun("ci", "https://***@host/x", run="https://ci/x?***"),
+        ),
         ({"CI": "false"}, None),
         ({}, None),
     ],

@@ -57,7 +57,7 @@ def test_one_who_knows_nobody_compiles_and_is_told_why(alice, user, place):
     carol = user("carol", trust())
     found = planned(carol)
     sentence = (
-        f"{place}: it is there, but signed by nobody you trust ({key(ALICE).fingerprint}); "
+        f"{place}: a record of this key is there, but it is signed by nobody you trust ({key(ALICE).fingerprint}); "
         f"every user of this machine can write to {place} (mode 777)"
     )
     assert (found.hit, found.untrusted) == (False, (sentence,))
@@ -199,7 +199,7 @@ def test_what_came_by_trust_all_is_not_given_to_others(alice, user, place, tmp_p
     found = list(bob.store.records())
     (done,) = push_records(bob.session, found, public=False, replaces=False, dry_run=False)
     assert (done.records, done.error.exit_code) == ((), 5)
-    assert done.refused[0].reason == f"it came from {place}, and nobody asked who made it there"
+    assert done.refused[0].reason == f"it came from {place}, where nobody checked who made it"
     assert [told["cause"] for told in bob.told("push.refused")] == [done.refused[0].reason]
     assert list(other.iterdir()) == []
     made = warm(bob.session, bob.prepare(recipe(16))).record

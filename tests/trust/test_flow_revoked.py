@@ -34,7 +34,7 @@ def test_on_a_remote_and_in_the_store(alice, user, place, way):
     bob = user("bob", trust(ALICE, revoked=revoked), may="")
     found = planned(bob)
     assert not found.hit
-    assert found.untrusted[0].startswith(f"local: it is there, but {reason}")
+    assert found.untrusted[0].startswith(f"local: a record of this key is there, but it is {reason}")
     assert (type(miss_error(found)), miss_error(found).exit_code) == (UntrustedError, 5)
     (told,) = bob.told("store.refused")
     assert told["key"] == alice.record.key
@@ -83,7 +83,7 @@ def test_a_reuse_from_before_a_date_is_known_by_its_time(alice, user, place):
     (why,) = planned(user("bob", wary, may=""), recipe(16)).untrusted
     assert f"by reuse of {alice.record.key[:12]}" in why
     (why,) = planned(user("carol", wary), recipe(16)).untrusted
-    assert why.startswith(f"{place}: it is there, but made by reuse of {alice.record.key[:12]}")
+    assert why.startswith(f"{place}: a record of this key is there, but it is made by reuse of {alice.record.key[:12]}")
 
 
 def test_what_reuses_it_is_a_miss_by_itself(alice, user, place):
@@ -94,7 +94,7 @@ def test_what_reuses_it_is_a_miss_by_itself(alice, user, place):
     (why,) = planned(wary, recipe(16)).untrusted
     assert "made by reuse of" in why
     (why,) = planned(user("carol", trust(BOB, revoked=revoked)), recipe(16)).untrusted
-    assert why.startswith(f"{place}: it is there, but made by reuse of")
+    assert why.startswith(f"{place}: a record of this key is there, but it is made by reuse of")
 
 
 def test_a_revoked_record_is_not_given_on(alice, user, tmp_path):
@@ -123,7 +123,7 @@ def test_nothing_is_remembered_of_a_distrust(alice, user, place):
     bob = user("bob", trust(ALICE))
     pull_recipe(bob.session, bob.prepare())
     (why,) = planned(user("bob", trust(BOB), may="")).untrusted
-    assert why == f"local: it is there, but from {place}, signed by nobody you trust any more"
+    assert why == f"local: a record of this key is there, but it is from {place}, no longer signed by anybody you trust"
     ended = {"signers": {"alice": {"key": line(ALICE), "valid_before": "2026-01-01"}}}
     assert not planned(user("bob", trust(**ended), may="")).hit
     assert planned(user("bob", trust(ALICE), may="")).hit, "it stays where it is"
@@ -135,11 +135,11 @@ def test_trust_signed_does_not_take_from_the_store_what_came_unsigned(alice, use
     pull_recipe(bob.session, bob.prepare())
     said = {
         "signed": " and not signed, which --trust signed asks for",
-        "owner": ", no place of yours, and not signed: --trust owner asks for one of the two",
+        "owner": ", not a place of yours, and not signed: --trust owner asks for one of the two",
     }
     for only, why in said.items():
         strict = user("bob", trust(only=only), may="")
-        assert planned(strict).untrusted == (f"local: it is there, but from {place}{why}",)
+        assert planned(strict).untrusted == (f"local: a record of this key is there, but it is from {place}{why}",)
     assert planned(user("bob", trust(), may="")).hit, "it stays where it is, and somebody said so of it"
 
 

@@ -57,13 +57,13 @@ def test_show_tells_of_a_record_that_is_refused(alice, user, place):
     pull_recipe(bob.session, bob.prepare())
     wanted = alice.record.key
     answer = show(bob.store, wanted, trust(BOB))
-    assert answer.refused == f"from {place}, signed by nobody you trust any more"
+    assert answer.refused == f"from {place}, no longer signed by anybody you trust"
     assert "refused it is from" in " ".join(" ".join(shown(answer)).split())
     assert show(bob.store, wanted, trust(ALICE)).refused == ""
     gone = trust(ALICE, revoked={"keys": [key(ALICE).fingerprint]})
     assert not planned(user("bob", gone, may="")).hit
     answer = show(bob.store, wanted[:12], gone)
-    assert answer.refused.endswith("; it lies in quarantine")
+    assert answer.refused.endswith("; it is in quarantine")
     assert (answer.key, answer.whole) == (wanted, True)
 
 
@@ -73,7 +73,7 @@ def test_a_record_that_is_refused_is_no_record_that_is_damaged(alice, user):
     strict = user("bob", trust(BOB), may="")
     with pytest.raises(UntrustedError, match="is not used") as error:
         find(strict.store, alice.record.key[:8])
-    assert "signed by nobody you trust any more" in error.value.cause
+    assert "no longer signed by anybody you trust" in error.value.cause
     assert [one.key for one in remove(strict.session, [alice.record.key[:8]])] == [alice.record.key]
 
 

@@ -102,16 +102,16 @@ def test_the_users_own_key_is_believed(tmp_path):
     "bad, why",
     [
         (lambda: envelope(1), NOBODY),
-        (lambda: structs.replace(envelope(), payload=envelope().payload + b" "), "does not hold"),
-        (lambda: structs.replace(envelope(), payload_type="application/json"), "no statement"),
-        (lambda: envelope(kind="application/json"), "no statement"),
-        (lambda: structs.replace(envelope(), signatures=(Signature(ALICE, b""),)), "not usable"),
+        (lambda: structs.replace(envelope(), payload=envelope().payload + b" "), "is not valid"),
+        (lambda: structs.replace(envelope(), payload_type="application/json"), "not a statement"),
+        (lambda: envelope(kind="application/json"), "not a statement"),
+        (lambda: structs.replace(envelope(), signatures=(Signature(ALICE, b""),)), "cannot be used"),
         (lambda: structs.replace(envelope(), signatures=envelope(1).signatures), NOBODY),
         (lambda: structs.replace(envelope(), signatures=(Signature(ALICE, envelope(1).signatures[0].sig),)), NOBODY),
-        (lambda: envelope(about=record(graphs=5)), "another record"),
-        (lambda: envelope(about=record(hard={"other": 1})), "another record"),
-        (lambda: envelope(payload=b"{}"), "not usable"),
-        (lambda: envelope(payload=b"\xff"), "not usable"),
+        (lambda: envelope(about=record(graphs=5)), "a different record"),
+        (lambda: envelope(about=record(hard={"other": 1})), "a different record"),
+        (lambda: envelope(payload=b"{}"), "cannot be used"),
+        (lambda: envelope(payload=b"\xff"), "cannot be used"),
         (lambda: envelope(created="2026-11-25T00:00:00Z"), "not come yet"),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_signature_that_does_not_count(bad, why):
 
 
 def test_the_reason_says_what_a_known_signers_signature_lacks():
-    assert "another record" in refused(policy(), [envelope(1), envelope(about=record(graphs=5)), envelope(1)])
+    assert "a different record" in refused(policy(), [envelope(1), envelope(about=record(graphs=5)), envelope(1)])
 
 
 @needs_ssh_keygen
@@ -256,7 +256,7 @@ def test_false_signatures_in_a_known_name_are_checked_a_few_times(monkeypatch):
         monkeypatch.setattr(f"cachekit.trust.{module}.holds", lambda *_: bool(asked.append(1)))
     one = Signature(ALICE, envelope().signatures[0].sig)
     many = [structs.replace(envelope(), payload=b"%d" % turn, signatures=(one,) * 4) for turn in range(16)]
-    assert "more than 8 signatures" in refused(policy(), many) or "does not hold" in refused(policy(), many)
+    assert "more than 8 signatures" in refused(policy(), many) or "is not valid" in refused(policy(), many)
     assert len(asked) <= 16
     asked.clear()
     assert not [*holding(record(), many)]

@@ -47,6 +47,25 @@ def test_both_make_the_same_signature_of_a_known_key(tool, tmp_path):
 
 
 @needs_ssh_keygen
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_megabytes_are_read_from_a_file_and_not_through_a_pipe(tmp_path, monkeypatch, on_disk):
+    """Through a pipe, in pieces of 4 kB, they took longer than the check itself."""
+    if on_disk:  # as where the system has no files without a name
+        monkeypatch.delattr("os.memfd_create", raising=False)
+    message, read = os.urandom(1 << 20), []
+
+    def run(command, **how):
+        read.append((how.get("input"), os.fstat(how["stdin"]).st_size))
+        return plain(command, **how)
+
+    plain = subprocess.run
+    monkeypatch.setattr(subprocess, "run", run)
+    made = signer_of(str(key_file(tmp_path))).sign(message)
+    assert holds(key(0), made, message)
+    assert read == [(None, len(message))] * 2
+
+
+@needs_ssh_keygen
 @pytest.mark.parametrize("hash_name", ["sha512", "sha256"])
 def test_each_takes_what_the_other_made(tmp_path, monkeypatch, hash_name):
     command = [

@@ -170,7 +170,7 @@ def test_a_remote_that_is_not_trusted_is_said_to_be_not_used(tmp_path):
     found = coverage(bob.session, bob.prepare())
     (note,) = found.notes
     assert (found.untrusted, of_all(found).miss().exit_code) == ((note,), 5)
-    assert "it is there, but not signed; every user of this machine can write to " in note
+    assert "a record of this key is there, but it is not signed; every user of this machine can write to " in note
 
 
 # A trial that failed

@@ -127,11 +127,11 @@ def test_remembered_failures_are_explained(root, quiet_host):
 def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {root} nfs4 rw 0 0\n")
     (found,) = problems("neuron-root")
-    assert "lies on NFS (EFS, FSx)" in found["said"]
+    assert "is on NFS (EFS, FSx)" in found["said"]
     home = load().home
     disk.MOUNTS.write_text(f"/dev/nvme0n1p1 / ext4 rw 0 0\nfs-1.efs:/ {home} nfs4 rw 0 0\n")
     (found,) = problems("compiler-cache-dir")
-    assert "lies on NFS (EFS, FSx)" in found["said"]
+    assert "is on NFS (EFS, FSx)" in found["said"]
     assert "CACHEKIT_COMPILER_CACHE_DIR" in found["repair"]
 
 

@@ -146,7 +146,7 @@ def test_a_compiler_that_is_not_that_of_this_environment(neuron, tmp_path, monke
     program(tmp_path / "venv", "neuronx-cc")
     other = program(tmp_path / "other", "neuronx-cc")
     monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin")
-    assert f"neuronx-cc on PATH is {other}, that of another environment" in the_problem("neuron-path")["said"]
+    assert f"neuronx-cc on PATH is {other}, of a different environment" in the_problem("neuron-path")["said"]
     monkeypatch.setenv("PATH", f"{tmp_path}/venv:{other.parent}")
     assert fine("neuron-path")
 
@@ -261,9 +261,7 @@ def test_a_part_of_the_store_that_is_another_users(public):
 
 
 @pytest.mark.feature("U1")
-@pytest.mark.parametrize(
-    "kind, said", [("nfs4", "lies on NFS"), ("vfat", "has no hard links or ignores case in names")]
-)
+@pytest.mark.parametrize("kind, said", [("nfs4", "is on NFS"), ("vfat", "has no hard links or ignores case in names")])
 def test_a_store_on_a_file_system_that_does_not_do(tmp_path, monkeypatch, kind, said):
     table = tmp_path / "mounts"
     table.write_text(f"/dev/x / ext4 rw 0 0\nx {tmp_path}/home {kind} rw 0 0\n")

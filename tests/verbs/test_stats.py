@@ -168,7 +168,7 @@ def test_one_run_by_its_name(tmp_path):
     assert stats(layout, run=second[:22]).total.unfinished == 1
     with pytest.raises(UnknownNameError, match="2 runs begin with"):
         stats(layout, run=first[:10])
-    with pytest.raises(UnknownNameError, match="no run is called"):
+    with pytest.raises(UnknownNameError, match="there is no run named"):
         stats(layout, run="nobody")
     with pytest.raises(UsageError):
         stats(layout, run="last", since="7d")

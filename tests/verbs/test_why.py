@@ -128,9 +128,9 @@ def test_what_is_not_trusted_is_told_once_and_never_as_what_is_not_there(command
         ("plan", "tiny.yaml", "demo"),
     ):
         answer = command(*words, *there)
-        assert "it is there, but not signed" in " ".join(answer.out.split())
+        assert "a record of this key is there, but it is not signed" in " ".join(answer.out.split())
         assert "warning" not in answer.err
-    assert "it is there, but not signed" in " ".join(
+    assert "a record of this key is there, but it is not signed" in " ".join(
         command("plan", "tiny.yaml", *there, "--format", "quiet").err.split()
     )
     assert the_error(command("why", record.key[:12], *there, code=5))[0] == "untrusted"
@@ -142,7 +142,7 @@ def test_a_record_nearby_that_is_not_trusted_is_told_of(command, home, machine, 
     shared.chmod(0o777)
     text = " ".join(command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r").out.split())
     assert "there is no record to compare with in the store or" in text
-    assert "is not used: it is there, but" in text
+    assert "is not used: a record of this key is there, but it is" in text
 
 
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):

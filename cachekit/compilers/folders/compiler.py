@@ -24,7 +24,7 @@ class FolderCompiler(TreeCompiler):
     """A declared cache on this machine."""
 
     # Commands have no layers or batches that anybody knows of.
-    growth = Growth(layers=0.0, tokens=0.0, width=0.0, source="a command's time is its own earlier one")
+    growth = Growth(layers=0.0, tokens=0.0, width=0.0, source="the estimate is the command's own earlier time")
 
     def __init__(self, declared: Declaration) -> None:
         self.declared = declared

@@ -41,7 +41,7 @@ class InductorAdapter(Adapter):
         refused = max(counters.get("fxgraph_cache_bypass", 0), counters.get("autograd_cache_bypass", 0))
         said = []
         if missed:
-            said.append(f"Inductor looked for {missed} and had none: another shape or other code than in the trial run")
+            said.append(f"Inductor looked for {missed} and had none: its shape or code differs from the trial run's")
         if refused:
             said.append(f"Inductor refused to cache {refused}: they compile in every run")
         return said

@@ -112,7 +112,7 @@ def _joined(parts: list[bytes]) -> bytes:
 
 
 def _pickle(raw: bytes) -> bytes:
-    """A pickle's opcodes with their arguments, in a normal form; the bytes themselves if they are no pickle."""
+    """A pickle's opcodes with their arguments, in a normal form; the bytes themselves if they are not a pickle."""
     digest = hashlib.sha256()
     memo: list[Any] = []
     end = 0

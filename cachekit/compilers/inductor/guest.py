@@ -48,6 +48,6 @@ def counters() -> dict[str, int]:
 
 def compile_seconds() -> float:
     utils = sys.modules.get("torch._dynamo.utils")
-    with suppress(Exception):  # torch's own account of it, which is no public interface
+    with suppress(Exception):  # torch's own account of it, which is not a public interface
         return round(float(utils.calculate_time_spent()["total_wall_time"]), 3) if utils is not None else 0.0
     return 0.0

@@ -231,7 +231,7 @@ class NativeAdapter(_Neuron):
         (packed,) = module.files
         folder, _, name = module.name.partition("/")
         if name != f"{packed.sha256}.tar":
-            return Judged(harm="its bytes are not those that it is called after")
+            return Judged(harm="its bytes do not match the digest in its name")
         return native.judge(path(packed), folder)
 
 

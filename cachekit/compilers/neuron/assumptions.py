@@ -74,7 +74,7 @@ def hard(step: Step, name: str) -> str:
     """An ingredient of a warm's key."""
     ingredients = step.answer.get("ingredients")
     if not isinstance(ingredients, Mapping) or name not in ingredients.get("hard", {}):
-        raise UnknownError(f"the warm's answer does not tell {name}")
+        raise UnknownError(f"the warm's answer has no {name}")
     return str(ingredients["hard"][name])
 
 
@@ -109,7 +109,7 @@ def _module_files(seen: Evidence) -> Observation:
 def _flags_file(seen: Evidence) -> Observation:
     entry = _warmed(seen)[0]
     words = flags.read_flags(entry.path / facts.FLAGS_FILE) or []
-    return Observation(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "no list of words")
+    return Observation(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "not a list of words")
 
 
 def _flags_hash(seen: Evidence) -> Observation:
@@ -171,13 +171,15 @@ def _told(told: set[str], step: Step, wanted: set[str] | None = None) -> Observa
     wanted = _names(step) if wanted is None else wanted
     lines = [line for line in f"{step.log}\n{step.said}".splitlines() if facts.MODULE_PREFIX in line]
     sample = "" if told >= wanted else f"; a line that names one: {lines[0][:300]}" if lines else "; no line names one"
-    return Observation(bool(wanted) and told >= wanted, f"{len(told & wanted)} of {len(wanted)} modules told{sample}")
+    return Observation(
+        bool(wanted) and told >= wanted, f"{len(told & wanted)} of {len(wanted)} modules reported{sample}"
+    )
 
 
 def _log_header(seen: Evidence) -> Observation:
     hits = [event for event in _events(seen.good("train").log) if event.kind == "hit"]
     if not hits:
-        raise UnknownError("no hit was told")
+        raise UnknownError("no hit was reported")
     return Observation(
         all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}"
     )
@@ -219,7 +221,7 @@ def _failure_class(seen: Evidence) -> Observation:
 
 
 ROWS = (
-    Assumption("compiler-directory", "modules lie in {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit",
+    Assumption("compiler-directory", "modules are in {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit",
                ("COMPILER_DIRECTORY_PREFIX", "COMPILER_DIRECTORY"), _compiler_directory),
     Assumption("module-name", "modules are MODULE_<decimal of 64 bits>+<{FLAGS_HASH_DIGITS} hex digits>",
                ("MODULE_DIRECTORY", "FLAGS_HASH_DIGITS"), _module_name),
@@ -233,12 +235,12 @@ ROWS = (
                ("TARGETS", "TARGET_FAMILIES", "host.target_of"), _target_is_known),
     Assumption("neff-digest", "a NEFF has its header of {NEFF_HEADER_SIZE} bytes, and the digest of all that follows",
                ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _neff_digest),
-    Assumption("neff-contents", "a NEFF tells its compiler, with commit, its chip by the names of NEFF_TARGETS, and in "
+    Assumption("neff-contents", "a NEFF names its compiler, with commit, its chip by the names of NEFF_TARGETS, and in "
                "its name its module", ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NEFF_MODULE"), _neff_contents),
-    Assumption("extraction-line", "a trial tells every graph that it extracts", ("LOG_WORDS", "EXTRACT_ONLY"),
+    Assumption("extraction-line", "a trial reports every graph that it extracts", ("LOG_WORDS", "EXTRACT_ONLY"),
                _extraction_line),
-    Assumption("log-compiled", "a compile in the run itself is told", ("LOG_WORDS",), _log_compiled),
-    Assumption("log-hit", "every module that is found is told", ("LOG_WORDS",), _log_hit),
+    Assumption("log-compiled", "a compile in the run itself is reported", ("LOG_WORDS",), _log_compiled),
+    Assumption("log-hit", "every module that is found is reported", ("LOG_WORDS",), _log_hit),
     Assumption("log-header", "lines of the log begin with their time and process",
                ("LOG_HEADER", "LOG_FRACTION_IS_MILLISECONDS"), _log_header),
     Assumption("compiler-process", "while a graph compiles, one of {COMPILER_PROCESSES} runs below the command",

@@ -144,7 +144,7 @@ class GraphCache:
             version, reason = _compiled_by(folder / name)
             above, inside = native.split(name)
             if not reason and above and above != native.directory(version):
-                reason = f"{version} compiled it, and it lies in {above}"
+                reason = f"{version} compiled it, and it is in {above}"
             if reason:
                 left.append(Unfit(name, folder / name, reason))
             else:

@@ -91,7 +91,7 @@ def complete(
     failures |= _compile_all(todo, jobs, timeout, tell, running)
     starved = [entry for entry in todo if entry.module in failures and failures[entry.module].kind is HOST_OOM]
     if starved and jobs > 1:
-        tell({"event": "retry", "graphs": len(starved), "reason": "out of memory beside others"})
+        tell({"event": "retry", "graphs": len(starved), "reason": "out of memory when compiled alongside others"})
         for entry in starved:
             del failures[entry.module]
         failures |= _compile_all(starved, 1, timeout, tell, running)

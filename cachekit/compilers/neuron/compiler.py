@@ -202,13 +202,13 @@ class Neuron(OnNeuron):
                 # To close a root that has somebody else's programs in it would only hide them.
                 mend = "" if root.stranger(folder) else whose.mend
                 raise UsageError(
-                    f"Neuron's {name} {folder} is not used: somebody else can change what lies there",
+                    f"Neuron's {name} {folder} is not used: somebody else can change what is there",
                     cause=whose.why,
                     hint=mend or new_folder(variable),
                 )
         if why := root.stranger(found.path):
             raise UsageError(
-                f"Neuron's cache root {found.path} is not used: somebody else made, or can change, what lies there",
+                f"Neuron's cache root {found.path} is not used: somebody else made, or can change, what is there",
                 cause=why,
                 hint=new_folder(facts.CACHE_URL),
             )
@@ -244,7 +244,7 @@ class Neuron(OnNeuron):
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """What Neuron is told, it is told by variables; here is what trains a split model."""
-        return split.settings(recipe)
+        return split.settings(recipe, self.machine.packages)
 
     def contents(self, cache_dir: Path) -> frozenset[str]:
         """Names of finished modules."""

@@ -23,7 +23,7 @@ from cachekit.text import cause_of
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _START = re.compile(r"^[\[{]", re.MULTILINE)
-# What begins so and is no JSON is a damaged list, and no line of a log (`[WARN] …`).
+# What begins so and is not JSON is a damaged list, and no line of a log (`[WARN] …`).
 _CERTAIN = re.compile(r"\[\s*[\[{]|\{\s*\"")
 _MOST_CORES = 4096  # of one device, in a range of their numbers
 
@@ -198,7 +198,8 @@ def _table(text: str) -> list[dict[str, Any]]:
             break  # whatever comes after the table
         if not line.startswith("|"):
             continue
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        # A device's further processes stand in rows of their own, whose first cells are blank [SDK: neuron-ls].
+        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
         if cells[0].isdigit():
             if len(cells) < len(names) or not line.endswith("|"):
                 raise DeviceListError(f"a damaged table of Neuron devices: {line[:80]!r}")

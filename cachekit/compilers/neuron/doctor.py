@@ -88,7 +88,7 @@ def path(_: Config) -> Iterator[Finding]:
     if found is None:
         yield Finding("problem", f"{facts.COMPILER_PACKAGE} is not on PATH", run=run)
     elif not of_this_environment(Path(found)):
-        said = f"{facts.COMPILER_PACKAGE} on PATH is {found}, that of another environment than {sys.executable}"
+        said = f"{facts.COMPILER_PACKAGE} on PATH is {found}, of a different environment than {sys.executable}"
         yield Finding("problem", said, run=run)
     else:
         yield Finding("ok", found)
@@ -121,7 +121,9 @@ def devices(config: Config) -> Iterator[Finding]:
             "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo ls instances` lists those"
         )
     elif found.cores and found.cores != known.cores:
-        yield Finding("problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: tell us")
+        yield Finding(
+            "problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: please report it"
+        )
     else:
         yield Finding("ok", words)
 

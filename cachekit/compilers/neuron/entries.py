@@ -67,7 +67,7 @@ class CacheEntry(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """Something in a cache that is no module."""
+    """Something in a cache that is not a module."""
 
     path: Path  # where it lies
     reason: str  # what it is, or why it was not looked at
@@ -128,7 +128,7 @@ def scan(root: Path) -> Scan:
         elif name.startswith(facts.MODULE_PREFIX):
             unknown.append(Unknown(Path(item.path), "a module outside of a compiler's folder"))
         else:
-            unknown.append(Unknown(Path(item.path), "not of Neuron's cache"))
+            unknown.append(Unknown(Path(item.path), "not part of Neuron's cache"))
     entries.sort(key=lambda entry: (entry.compiler, entry.name))
     unknown.sort(key=lambda one: one.path)
     return Scan(root, tuple(entries), tuple(unknown), tuple(sorted(compilers)))
@@ -154,7 +154,7 @@ def _scan_compiler(folder: str, compiler: str, entries: list[CacheEntry], unknow
         if name.startswith(".") or name in {facts.ROOT_LOCK, facts.REGISTRY_DIRECTORY}:
             continue
         if not name.startswith(facts.MODULE_PREFIX):
-            unknown.append(Unknown(Path(item.path), "not of Neuron's cache"))
+            unknown.append(Unknown(Path(item.path), "not part of Neuron's cache"))
         elif not item.is_dir(follow_symlinks=False):
             unknown.append(Unknown(Path(item.path), _what(item, " where a module's folder is expected")))
         elif facts.MODULE_DIRECTORY.fullmatch(name) is None:
@@ -213,4 +213,4 @@ def _is_file(item: os.DirEntry[str]) -> bool:
 def _what(item: os.DirEntry[str], where: str = "") -> str:
     if item.is_symlink():
         return "a link, not followed"
-    return ("a file" if item.is_file(follow_symlinks=False) else "neither file nor folder") + where
+    return ("a file" if item.is_file(follow_symlinks=False) else "neither a file nor a folder") + where

@@ -93,7 +93,7 @@ def _one_option(name: str, left: list[Option], right: list[Option], one: str, tw
         return [f"only {one} has {shown[0]}{leak}"]
     if set(values) == set(others):
         counts = f"{_times(len(left))} in {one} and {_times(len(right))} in {two}"
-        return [f"`{name or values[0]}` stands {counts}: repeats are in the key{leak}"]
+        return [f"`{name or values[0]}` appears {counts}: repeats are in the key{leak}"]
     if name == facts.TARGET_OPTION:
         return [f"the target is {', '.join(values)} in {one} and {', '.join(others)} in {two}"]
     return [f"{one} has {shown[0]}, {two} has {shown[1]}{leak}"]

@@ -42,7 +42,13 @@ FIRST_RELEASES = {
 SPLITTER, FIRST_SPLITTER = "optimum-neuron", "0.4"
 SPLIT_PACKAGES = (SPLITTER, "neuronx-distributed")
 LORA_PACKAGE = "peft"
-SPLIT_INSTALL = "pip install 'optimum-neuron[neuronx,training]==0.4.5', with AWS's package index"
+# For SDK 2.26.1 and Python before 3.12 (its extra pins neuronx-cc 2.21 and torch-neuronx 2.8, and would take those of a
+# later SDK away) [ON 0.4.5: pyproject.toml]; and beside torch-neuronx 2.9, as NeuronTrainer ran there [LOG: pip list].
+SPLIT_INSTALL_OLD = "pip install --extra-index-url https://pip.repos.neuron.amazonaws.com \
+'optimum-neuron[neuronx,training]==0.4.5'"
+SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaws.com optimum-neuron==0.4.3 \
+neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
+SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages that are reported to fail together: from these on each, why, and what to install.
 BROKEN_TOGETHER = (
@@ -162,8 +168,9 @@ WRAPPER_OPTIONS = {
 TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines are missing, which npc reads too [SDK]
 
 # --- the cache of native TorchNeuron, on disk -----------------------------------------------------------------------
-# TorchNeuron is torch-neuronx without XLA. [TN] is an unofficial copy of its source of April 2026, [SDK: torch] AWS's
-# own pages of October 2026. Nobody here has run any of it: check it first on a real instance.
+# TorchNeuron is torch-neuronx without XLA: a public beta since SDK 2.33 (2.13.3.0, 2.14.3.0), 2.10 to 2.12 were private
+# ones. [TN] is an unofficial copy of its source of April 2026, [SDK: torch] AWS's own pages of October 2026. Nobody
+# here has run any of it: check it first on a real instance.
 NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
 NATIVE_CHIPS = frozenset({"trn2", "trn3"})  # [SDK: torch]
 NATIVE_PACKAGES = (COMPILER_PACKAGE, FRAMEWORK_PACKAGE)  # it needs no libneuronxla [TN]
@@ -187,12 +194,19 @@ NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
 NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
-# Folders of what are no NEFFs, by default shared by all processes of a host [SDK: torch; TN].
+# Folders of what are not NEFFs, by default shared by all processes of a host [SDK: torch; TN].
 NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
+# A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
+# default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
+NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
+# NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
+# earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
+NKI_NO_TRACE_CACHE = {"NKI_ENABLE_TRACE_CACHE": "0", "NKI_DISABLE_TRACE_CACHE": "1"}
+NKI_COMPILE_CACHE = "NKI_COMPILE_CACHE_URL"  # its folder of compiled kernels, by default one for all compilers
 # Variables of its own that reach no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
 NATIVE_QUIET = frozenset({
-    NATIVE_ROOT_VARIABLE, NATIVE_LOCAL, *NATIVE_DISABLE, NATIVE_METRICS, *NATIVE_BESIDE,
+    NATIVE_ROOT_VARIABLE, NATIVE_LOCAL, *NATIVE_DISABLE, NATIVE_METRICS, *NATIVE_BESIDE, NATIVE_NO_FALLBACK,
     "TORCH_NEURONX_ENABLED_METRIC_TABLES", "TORCH_NEURONX_LOG_LEVEL", "TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT",
     "TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS",
 })  # fmt: skip

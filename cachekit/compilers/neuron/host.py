@@ -140,7 +140,7 @@ def fault(required: Sequence[str]) -> Fault | None:
         way = install.way(target)
         return _fault(
             f"{', '.join(half)} cannot be used",
-            "half-installed: the package's metadata tells no version",
+            "half-installed: the package's metadata has no version",
             structs.replace(way, run=f"{way.run} --force-reinstall") if way.run.startswith("pip ") else way,
         )
     if facts.LITE_PACKAGE in found and facts.FRAMEWORK_PACKAGE not in found:

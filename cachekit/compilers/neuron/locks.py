@@ -82,7 +82,7 @@ def judge(lock: Lock, host: Snapshot, system: FileSystem) -> LockState:
         return LockState(lock, "maybe", f"it holds {lock.size} bytes, and Neuron's locks are empty", wait)
     if not system.local:
         where = system.network or "a file system of unknown kind"
-        return LockState(lock, "maybe", f"it lies on {where}: another host may hold it", wait)
+        return LockState(lock, "maybe", f"it is on {where}: another host may hold it", wait)
     if host.boot is not None and lock.modified / 1e9 < host.boot - CLOCK_SLACK:
         return LockState(lock, "stale", "it is older than this host's last start", "clear it")
     if host.container and system.kind not in PRIVATE:
@@ -183,7 +183,7 @@ def remove(path: Path, inode: int, modified: int) -> str:
     try:
         status = path.lstat()
         if (status.st_ino, status.st_mtime_ns) != (inode, modified):
-            return "it is another one than was judged"
+            return "it is not the lock that was judged"
         path.unlink()
     except FileNotFoundError:
         return ""

@@ -216,7 +216,7 @@ def check_module(module: Module) -> tuple[str, str]:
     """The compiler's folder and the module's, of a module that may be put into a compiler cache dir.
 
     Raises:
-        UnsafeArchiveError: It is no module of this compiler's cache, is not whole, or has a file that must not be.
+        UnsafeArchiveError: It is not a module of this compiler's cache, is not whole, or has a file that must not be.
     """
     compiler, separator, name = module.name.partition("/")
     if not separator or facts.COMPILER_DIRECTORY.fullmatch(compiler) is None:
@@ -225,7 +225,7 @@ def check_module(module: Module) -> tuple[str, str]:
         raise UnsafeArchiveError(f"{module.name!r} is not a module's name")
     names = [file.path for file in module.files]
     if len(set(names)) < len(names):
-        raise UnsafeArchiveError(f"{module.name}: a file stands twice")
+        raise UnsafeArchiveError(f"{module.name}: a file is listed twice")
     for path in names:
         if path not in facts.MODULE_FILES:
             raise UnsafeArchiveError(f"{module.name}: {path!r} is not one of a finished module's files")

@@ -33,7 +33,7 @@ def directory(version: str) -> str:
     """The folder of a compiler's version: below the compiler cache dir, and for records and modules.
 
     Raises:
-        ValueError: It is no version.
+        ValueError: It is not a version.
     """
     if VERSION.fullmatch(version) is None or ".." in version:
         raise ValueError(f"{version!r} is not a version")
@@ -92,7 +92,7 @@ def judge(packed: Path, folder: str) -> Judged:
         for stored in archive.members(packed):
             name = PurePosixPath(stored.name)
             if name in seen or not is_graph(str(name)):
-                harm.append(f"{stored.name!r} {'stands twice' if name in seen else 'is not a NEFF'}")
+                harm.append(f"{stored.name!r} {'is listed twice' if name in seen else 'is not a NEFF'}")
                 break
             seen.add(name)
             try:
@@ -130,7 +130,7 @@ def restore(
     are checked here where it is left out. Gives the bytes that were written.
 
     Raises:
-        UnsafeArchiveError: It is no such archive, is of another compiler version, or holds something else than NEFFs.
+        UnsafeArchiveError: It is not such an archive, is of another compiler version, or holds more than NEFFs.
         IntegrityError: The bytes are not those of the module, or a NEFF is damaged. Nothing was put anywhere.
         OSError: The root cannot be written.
     """

@@ -111,13 +111,13 @@ def _failure(seen: Evidence) -> Observation:
 
 
 ROWS = (
-    Assumption("native-names", "a graph lies in ab/cd/ by the first digits of its name, {NATIVE_NAME.pattern}",
+    Assumption("native-names", "a graph is in ab/cd/ by the first digits of its name, {NATIVE_NAME.pattern}",
                ("NATIVE_NAME", "NATIVE_ROOT_VARIABLE", "NATIVE_SUFFIX"), _names),
     Assumption("native-files", "nothing else stays in the folder", ("NATIVE_SUFFIX", "native.contents"), _nothing_else),
     Assumption("native-locks", "locks are below {NATIVE_LOCAL}, and graphs are not", ("NATIVE_LOCAL",), _locks),
     Assumption("native-digest", "a graph is a NEFF: header of {NEFF_HEADER_SIZE} bytes, digest of all that follows",
                ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _digest),
-    Assumption("native-contents", "a graph tells its compiler, and the chip of this machine",
+    Assumption("native-contents", "a graph names its compiler, and the chip of this machine",
                ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NATIVE_CHIPS"), _contents),
     Assumption("native-lnc", "a graph is for as many physical cores in one as this machine has in one",
                ("DEFAULT_LNC", "NEFF_LNC_IS_REQUIRED"), _lnc),
@@ -125,7 +125,7 @@ ROWS = (
                ("NATIVE_METRICS", "NATIVE_METRICS_MODULE", "NATIVE_COUNTERS"), _counters),
     Assumption("native-process", "while a graph compiles, {COMPILER} runs below the command",
                ("COMPILER", "processes.compiles_below"), compiler_process),
-    Assumption("native-killed", "a compile that is killed leaves whole graphs alone", ("NATIVE_SUFFIX",), _killed),
+    Assumption("native-killed", "a compile that is killed leaves finished graphs intact", ("NATIVE_SUFFIX",), _killed),
     Assumption("native-failure", "the compiler's refusal of a flag ends the run, and is read as: user-error",
                ("FAILURE_WORDS",), _failure),
 )  # fmt: skip

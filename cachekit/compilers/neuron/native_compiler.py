@@ -29,7 +29,12 @@ from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
 
 # Of these a recipe may set none: cachekit does.
-OURS = frozenset({facts.CC_FLAGS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, *facts.NATIVE_DISABLE})
+OURS = frozenset(
+    {
+        facts.CC_FLAGS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, facts.NATIVE_NO_FALLBACK,
+        facts.NKI_COMPILE_CACHE, *facts.NKI_NO_TRACE_CACHE, *facts.NATIVE_DISABLE,
+    }
+)  # fmt: skip
 LOCKS = "locks"  # beside a run's tree, for what TorchNeuron locks while it compiles
 
 
@@ -132,6 +137,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
             facts.NATIVE_ROOT_VARIABLE: str(tree),
             facts.NATIVE_LOCAL: str(locks),
             facts.NATIVE_METRICS: "1",
+            facts.NATIVE_NO_FALLBACK: "1",
+            facts.NKI_COMPILE_CACHE: str(locks / "nki"),  # of this run: a kernel of another compiler is never near
+            **facts.NKI_NO_TRACE_CACHE,
             **dict.fromkeys(facts.NATIVE_DISABLE),
         }
 

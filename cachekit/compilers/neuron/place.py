@@ -49,7 +49,7 @@ def building(folder: Path) -> Iterator[Path]:
         if handle is not None:
             break
     else:
-        raise OSError(errno.EAGAIN, "somebody removes what is made here", str(folder))
+        raise OSError(errno.EAGAIN, "somebody removes what is created here", str(folder))
     try:
         yield path
     finally:
@@ -90,13 +90,13 @@ def _folders(folder: Path, *, hidden: bool = False) -> list[Path]:
 def standing(target: Path) -> tuple[Standing, str]:
     """What stands at a module's place, and why it is left alone where it is."""
     if target.is_symlink():
-        return "left", "a link stands there"
+        return "left", "there is a link in its place"
     try:
         entry = read_entry(str(target), target.parent.name, target.name)
     except FileNotFoundError:
         return "absent", ""
     except OSError as error:
-        return "left", f"what stands there cannot be read: {cause_of(error)}"
+        return "left", f"what is there cannot be read: {cause_of(error)}"
     return _judge(entry)
 
 
@@ -105,12 +105,12 @@ def _judge(entry: CacheEntry) -> tuple[Standing, str]:
         return "present", ""
     if entry.locks:
         return "left", "it is locked: a compile is running, or was killed (`cachekit doctor`)"
-    # Of what is no file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
+    # Of what is not a file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
     foreign = [name for name in entry.names if name not in REPLACEABLE]
     foreign += [name for name in entry.odd if name not in REPLACEABLE or not (entry.path / name).is_symlink()]
     foreign = [name for name in foreign if not name.startswith(OURS)]
     if foreign:
-        return "left", f"{foreign[0]} lies there, which is not of Neuron's cache"
+        return "left", f"{foreign[0]} is there, which is not part of Neuron's cache"
     return "replaceable", entry.state
 
 

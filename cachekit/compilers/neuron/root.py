@@ -83,7 +83,7 @@ class CacheRoot(Struct, frozen=True):
     """The compiler cache dir of torch-neuronx's cache."""
 
     url: str  # as it was said, but for a secret in it, or the default
-    path: Path | None  # the local folder; None where it is no local one (a bucket)
+    path: Path | None  # the local folder; None where it is not a local one (a bucket)
     origin: str  # `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`
     caching: bool = True  # false where the flags switch the cache off
     file_system: FileSystem = UNKNOWN  # of the local folder
@@ -159,7 +159,7 @@ def _options(words: list[str]) -> tuple[str, bool, list[str]]:
         else:
             warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} names no folder")
     if len(said) > 1:
-        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} stands {len(said)} times; the last one counts")
+        warnings.append(f"{facts.CC_FLAGS}: {facts.CACHE_DIR_FLAG} appears {len(said)} times; the last one counts")
     for word in others:
         name = word.partition("=")[0]
         if name in facts.MISSPELLED_OPTIONS:
@@ -184,11 +184,11 @@ def local_path(url: str, cwd: Path | None = None) -> tuple[Path | None, list[str
             ]
         return None, [f"{scheme}:// is not a place that Neuron's documentation knows"]
     if url.startswith("~"):
-        warnings.append(f"{url}: nothing expands ~ here; write the whole path")
+        warnings.append(f"{url}: nothing expands ~ here; write the full path")
     path = Path(url)
     if not path.is_absolute():
         path = (cwd or Path.cwd()) / path
-        warnings.append(f"{url} is relative: each working directory has a cache of its own")
+        warnings.append(f"{url} is relative: each working directory has its own cache")
     return Path(os.path.normpath(path)), warnings
 
 
@@ -203,7 +203,7 @@ def _about(path: Path, system: FileSystem) -> list[str]:
         )
     if system.network:
         warnings.append(
-            f"{path} lies on {system.network}: AWS warns of damaged caches there; use a local disk and pull to it"
+            f"{path} is on {system.network}: AWS warns of damaged caches there; use a local disk and pull to it"
         )
     if path.exists() and not path.is_dir():
         warnings.append(f"{path} is not a folder")

@@ -46,8 +46,14 @@ def sequence_parallel(recipe: Recipe) -> bool:
     return recipe.parallel.tensor_parallel_size > 1
 
 
-def settings(recipe: Recipe) -> dict[str, Any]:
-    """What the worker is told; nothing where it trains whole copies."""
+def install_line(found: Mapping[str, str]) -> str:
+    """What installs the trainer that fits these packages: there is no one for all SDKs."""
+    version = release(found.get(facts.FRAMEWORK_PACKAGE, facts.SPLIT_INSTALL_SINCE))
+    return facts.SPLIT_INSTALL if version >= release(facts.SPLIT_INSTALL_SINCE) else facts.SPLIT_INSTALL_OLD
+
+
+def settings(recipe: Recipe, found: Mapping[str, str]) -> dict[str, Any]:
+    """What the worker is told, where these packages are installed; nothing where it trains whole copies."""
     if not asked(recipe):
         return {}
     return {
@@ -55,7 +61,7 @@ def settings(recipe: Recipe) -> dict[str, Any]:
         "attention": attention(recipe),
         "lacks": list(LACKS.values()),
         "package": facts.SPLITTER,
-        "install": facts.SPLIT_INSTALL,
+        "install": install_line(found),
     }
 
 
@@ -97,13 +103,13 @@ def check_packages(recipe: Recipe, machine: NeuronHost) -> None:
         )
     if missing:
         raise CompilerUnavailableError(
-            f"{', '.join(missing)} is not installed: {field} needs it", hint=facts.SPLIT_INSTALL
+            f"{', '.join(missing)} is not installed: {field} needs it", hint=install_line(machine.packages)
         )
     version = found.get(facts.SPLITTER)
     if version and release(version) < release(facts.FIRST_SPLITTER):
         raise CompilerUnavailableError(
             f"{facts.SPLITTER} {public(version)} is too old: {field} needs {facts.FIRST_SPLITTER} or later",
-            hint=facts.SPLIT_INSTALL,
+            hint=install_line(machine.packages),
         )
 
 
@@ -125,13 +131,13 @@ def _check_model(recipe: Recipe) -> None:
     able = f"optimum-neuron splits {_listed(facts.SPLIT_MODELS)} models, for {_listed(facts.SPLIT_TASKS)}"
     if recipe.task not in facts.SPLIT_TASKS:
         raise RecipeError(
-            f"{said}, but {recipe.task} trains a whole copy on each core", cause=able, hint=f"--set {_plain(field)}"
+            f"{said}, but {recipe.task} trains a full copy on each core", cause=able, hint=f"--set {_plain(field)}"
         )
     found = architecture.resolve(recipe)
     kind = found.model_type
     if kind not in facts.SPLIT_MODELS:
         raise RecipeError(
-            f"{said}, but a {kind} model trains as a whole copy on each core", cause=able, hint=f"--set {_plain(field)}"
+            f"{said}, but a {kind} model trains as a full copy on each core", cause=able, hint=f"--set {_plain(field)}"
         )
     config = found.whole
     stages, layers = recipe.parallel.pipeline_parallel_size, config.get("num_hidden_layers")

@@ -164,7 +164,7 @@ class NeuronWatch(Watch):
             hint = f"move what is not Neuron's out of {self._root / known}; `cachekit doctor` looks at locks"
             return f"; the record has it, but it was not restored: {reason}", hint
         if known:
-            hint = "was it changed or removed since? `cachekit doctor --neuron-contract` tells what Neuron takes"
+            hint = "was it changed or removed since? `cachekit doctor --neuron-contract` shows what Neuron accepts"
             return "; the record has it, and it was there when the run began", hint
         return "", "the record lacks it; train without --require-warm once, which adds it"
 
@@ -177,7 +177,7 @@ class NeuronWatch(Watch):
                 cause=f"{failure.kind.name}: {failure.message or 'no reason was kept'}",
                 hint=f"{failure.advice}; to have it tried again, remove {found.log}",
             )
-        return CompileError(f"{module} failed to compile in an earlier run", hint="cachekit warm tells why")
+        return CompileError(f"{module} failed to compile in an earlier run", hint="cachekit warm says why")
 
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
         """The log tells of a compile at its end only, and of a lock once a minute."""
@@ -239,7 +239,7 @@ class NeuronWatch(Watch):
         if lost := sorted(set(self._log.modules) - {entry.name for entry in needed}):
             raise CompileError(
                 f"{len(lost)} of {len(self._log.modules)} graphs are not in {self._root}",
-                cause=f"{lost[0]} was reported by the trial run, and is not there: another root, or removed meanwhile",
+                cause=f"{lost[0]} was reported by the trial run, and is not there: it is in another root, or removed",
                 hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
         self._own |= compile_entries.complete(

@@ -39,7 +39,7 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
     if found is None and len(words) == 1 and words[0].endswith(".json"):
         raise _arguments_alone(words[0])
     if found is None:
-        raise RecipeError("no recipe can be made of this command", cause=f"known are {KINDS}", hint=OWN)
+        raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=OWN)
     return examples.convert([found], slug(found.script.removeprefix("run_")), Path.cwd())
 
 
@@ -59,7 +59,7 @@ def convert(path: Path) -> RecipeDraft:
     looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
     if not looks_like_yaml and (calls := command.find(text)):
         return examples.convert(calls, slug(path.stem), path.parent)
-    problem = f"known are {KINDS}"
+    problem = f"known: {KINDS}"
     document: Any = None
     try:
         document, _ = yaml_text.parse(text, path.name)

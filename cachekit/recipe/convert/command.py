@@ -77,7 +77,7 @@ class Command(Struct, frozen=True):
         where = f"the call of {self.script}.py" + (f" on line {self.line}" if self.line else "")
         trouble = self.trouble
         if self.only_compiles:
-            trouble = "neuron_parallel_compile stands before the script: that call trains nothing"
+            trouble = "neuron_parallel_compile comes before the script: that call trains nothing"
         if trouble:
             raise RecipeError(f"{where} cannot be turned into a recipe", cause=trouble, hint=PASTE)
         named, loose = options_of(self.words)
@@ -162,7 +162,7 @@ def find(text: str) -> list[Command]:
                 why = trouble or condition or prints
                 found.append(structs.replace(call, line=number, variables=variables, trouble=why))
             if not words or not part.prepares:
-                condition = "what stands before it on its line decides whether it runs"
+                condition = "what comes before it on its line decides whether it runs"
     return found
 
 

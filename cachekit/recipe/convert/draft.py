@@ -27,7 +27,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 _FIELD = re.compile(r"\b(model|data|training|parallel|compiler|environment)\.([A-Za-z_]\w*)")
 SHORTEST = 6  # characters of a secret: the value of `USE_TOKEN=1` is not one
-UNKNOWN = "no field of a recipe stands for it"
+UNKNOWN = "a recipe has no field for it"
 
 
 class Note(Struct, frozen=True):
@@ -87,7 +87,7 @@ class RecipeDraft(Struct):
         """Note what could not be carried over. Secrets are not repeated."""
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
         if redact.names_secret(name) and (value is None or len(str(value)) >= SHORTEST):
-            value, why = None, "a secret, which no recipe should hold: `hf auth login`, or the environment"
+            value, why = None, "a secret, which a recipe should not hold: `hf auth login`, or the environment"
         words = "" if value is None else " " + placeholder.short(redact.printed(placeholder.words(value)))
         note = Note(one_line(what + words), why)
         if note not in self.notes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from cachekit.disk import named
 from cachekit.errors import RecipeError
 from cachekit.recipe import placeholder, tasks
 from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of, repeated
@@ -37,14 +37,14 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
         raise RecipeError(
             f"recipes have no task for {commands[0].script}.py",
             cause=f"tasks are {', '.join(tasks.TASKS)}",
-            hint=f"known are {', '.join(f'{script}.py' for script in known)}",
+            hint=f"known scripts: {', '.join(f'{script}.py' for script in known)}",
         )
     # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
     chosen = next((command for command in useful if not command.only_compiles), useful[0])
     chosen.check()
     given, loose = options_of(chosen.words)
     if chosen.file:
-        given, loose = options_in(folder / os.path.expanduser(chosen.file)), []  # noqa: PTH111 - leaves an unknown user
+        given, loose = options_in(folder / named(chosen.file)), []
     draft = RecipeDraft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
     for command in commands:
         if command.only_compiles:
@@ -54,7 +54,7 @@ def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
     for option in sorted(repeated(chosen.words)):
         draft.drop(f"--{option}", "given twice; the last one counts, as it does for the script")
     for word in loose:
-        draft.drop(word, "this word is no option, and what the script does with such words is not known here")
+        draft.drop(word, "this word is not an option, and what the script does with such words is not known")
     options = Tree(given)
     _model(draft, chosen, options)
     read_rows(draft, chosen.script, options)
@@ -220,7 +220,7 @@ def _flags(draft: RecipeDraft, text: str) -> None:
     for word in rest:
         if word.partition("=")[0] in {"--cache_dir", "--no_cache", "--dump"}:
             value = "" if "=" in word or word == "--no_cache" else next(rest, "")
-            draft.drop(f"NEURON_CC_FLAGS {word}", "cachekit says where the cache lies", value or None)
+            draft.drop(f"NEURON_CC_FLAGS {word}", "cachekit says where the cache is", value or None)
         else:
             kept.append(word)
     if kept:

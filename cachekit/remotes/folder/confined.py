@@ -148,7 +148,11 @@ class ConfinedFolder(Struct, frozen=True):
             UntrustedError: Somebody else can have made it; see `Owners`.
         """
         with self.folder(steps[:-1]) as folder:
-            handle = open_file(folder, steps[-1])
+            return self.opened_in(folder, steps)
+
+    def opened_in(self, folder: int, steps: Sequence[str]) -> int:
+        """The same, in a folder that is open already."""
+        handle = open_file(folder, steps[-1])
         try:
             self.owners.check(handle, Path(*steps))
         except BaseException:
@@ -202,7 +206,7 @@ def open_file(folder: int, name: str) -> int:
     """Open a regular file for reading.
 
     Raises:
-        OSError: It is not there; a link, a pipe or a folder is no file.
+        OSError: It is not there; a link, a pipe or a folder is not a file.
     """
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(handle).st_mode):

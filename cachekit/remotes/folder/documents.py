@@ -122,7 +122,7 @@ class Generations:
         return state
 
     def _conflict(self) -> ConflictError:
-        return ConflictError(f"{'/'.join((*self._above, self._name))} was changed by somebody else meanwhile")
+        return ConflictError(f"{'/'.join((*self._above, self._name))} was changed by somebody else in the meantime")
 
     def swap(self, token: str, data: bytes | None) -> None:
         """Replace the document, or remove it (None).

@@ -19,13 +19,14 @@ import os
 import shlex
 import stat as stat_module
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cachekit.calls import Calls
+from cachekit.disk import named
 from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.folder.confined import (
     OURS,
@@ -60,8 +61,8 @@ _HINTS = {
     errno.EACCES: "you may not do that there: `mkdir -m 2775` it for your group, or use it with `:r`",
     errno.EPERM: "you may not do that there, or it has no hard links (FAT): use it with `:r`, or another one",
     errno.ENOENT: "mount it, or make it: cachekit does not, so that nothing lands below a missing mount",
-    errno.ENOTDIR: "it must be a folder, and what lies in it no link",
-    errno.ELOOP: "what lies in it must be no link",
+    errno.ENOTDIR: "it must be a folder, and must not contain links",
+    errno.ELOOP: "it must not contain links",
     errno.EXDEV: "all of it must be one file system",
     errno.EOPNOTSUPP: "this file system has no hard links: use another one, or an object store",
     errno.ENOSYS: "this file system has no hard links: use another one, or an object store",
@@ -108,12 +109,23 @@ class FolderStorage(Storage):
         """The folder itself, where a link to it is named."""
         return self._do(lambda: os.path.realpath(self._path))
 
+    def check(self, paths: Sequence[str]) -> None:
+        """Open each file that exists, as whoever reads it does."""
+        for asked in _batches(paths):
+            self._do(partial(self._open, asked))
+
+    def _open(self, asked: Sequence[tuple[str, ...]]) -> None:
+        for above, files in groupby(asked, lambda steps: steps[:-1]):
+            with _absent_is_fine(), self._root.folder(above) as folder:
+                for steps in files:
+                    with _absent_is_fine():
+                        os.close(self._root.opened_in(folder, steps))
+
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         """Those of the files that exist."""
-        asked = sorted({steps_of(path) for path in paths}, key=lambda steps: (steps[:-1], steps))  # folder by folder
         found: dict[str, Entry] = {}
-        for start in range(0, len(asked), _BATCH):
-            found |= self._do(partial(self._look, asked[start : start + _BATCH]))
+        for asked in _batches(paths):
+            found |= self._do(partial(self._look, asked))
         if not found:
             self.revision()
         return found
@@ -121,13 +133,8 @@ class FolderStorage(Storage):
     def _look(self, asked: Sequence[tuple[str, ...]]) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
         for above, files in groupby(asked, lambda steps: steps[:-1]):
-            try:
-                with self._root.folder(above) as folder:
-                    entries = [self._entry(folder, steps) for steps in files]
-            except OSError as error:
-                if not is_absent(error):
-                    raise
-            else:
+            with _absent_is_fine(), self._root.folder(above) as folder:
+                entries = [self._entry(folder, steps) for steps in files]
                 found |= {entry.path: entry for entry in entries if entry is not None}
         return found
 
@@ -228,7 +235,9 @@ class FolderStorage(Storage):
         if files:
             self._sweep()
         if taken:
-            raise ConflictError(f"other bytes lie at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1))
+            raise ConflictError(
+                f"there are different bytes at {taken[0]}" + f" and {len(taken) - 1} more" * (len(taken) > 1)
+            )
 
     def _sync(self, steps: tuple[str, ...]) -> None:
         with self._root.folder(steps) as folder:
@@ -320,7 +329,7 @@ class FolderStorage(Storage):
                 run = f"sudo chmod g+ws {folder}"
                 return Finding("problem", f"{self.name} cannot be written by this user", "use it with :r, or run:", run)
             if (kind := disk.file_system(self._path).kind) in disk.POOR:
-                return Finding("problem", f"{self.name} lies on {kind}, which has no links", "name another folder")
+                return Finding("problem", f"{self.name} is on {kind}, which has no hard links", "name another folder")
             return None
 
         return self._do(look)
@@ -367,9 +376,29 @@ class FolderStorage(Storage):
             self._do(clean)
 
 
+@contextmanager
+def _absent_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_absent(error):
+            raise
+
+
+def _batches(paths: Sequence[str]) -> Iterator[Sequence[tuple[str, ...]]]:
+    """The steps of paths, folder by folder, as many as one bounded call looks at."""
+    asked = sorted({steps_of(path) for path in paths}, key=lambda steps: (steps[:-1], steps))
+    for start in range(0, len(asked), _BATCH):
+        yield asked[start : start + _BATCH]
+
+
 def opened(address: str, options: Mapping[str, str]) -> FolderStorage:  # noqa: ARG001 - as every kind of remote
-    """The remote in a folder: a path, or `file://` and one; it has no options."""
-    return FolderStorage(Path(address.removeprefix("file://")).expanduser())
+    """The remote in a folder: a path, or `file://` and one; it has no options.
+
+    Raises:
+        UsageError: It is in a home directory that is not known.
+    """
+    return FolderStorage(named(address.removeprefix("file://")))
 
 
 def _can_be_held(steps: tuple[str, ...]) -> bool:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cachekit.disk import check_ends
-from cachekit.errors import RemoteError
+from cachekit.disk import check_ends, named
+from cachekit.errors import RemoteError, UsageError
 from cachekit.remotes.notes import Notes
 
 if TYPE_CHECKING:
@@ -107,15 +107,20 @@ def check_token_file() -> None:
     Raises:
         UsageError: It would wait for ever.
     """
-    if not any(os.environ.get(name) for name in _VARIABLES):
-        check_ends(_token_file(), "HF_TOKEN_PATH")
+    if any(os.environ.get(name) for name in _VARIABLES):
+        return
+    try:
+        path = _token_file()
+    except UsageError:  # who has no home has no such file
+        return
+    check_ends(path, "HF_TOKEN_PATH")
 
 
 def _token_file() -> Path:
     """Where `hf auth login` keeps it [huggingface_hub: HF_TOKEN_PATH, HF_HOME]."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
-    return Path(os.environ.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    return named(os.environ.get("HF_TOKEN_PATH") or home / "token")
 
 
 def _read(path: Path) -> str:

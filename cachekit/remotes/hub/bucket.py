@@ -6,7 +6,7 @@ is one request, carried out in its order, but no transaction. So:
 - Nothing is overwritten knowingly: before a write one request asks for the states it builds on. Between that and the
   write somebody else may still be faster; `compares` is false, and leases are taken another way.
 - The Hub knows contents by their Xet hash, which the client can compute without sending them: so it is told for
-  nothing whether other bytes lie at an artifact's path. `Entry.digests` stays empty.
+  nothing whether there are different bytes at an artifact's path. `Entry.digests` stays empty.
 - A write whose answer was lost may land late, over what others wrote meanwhile; the record of a key is merged again by
   the next push of it.
 """
@@ -45,7 +45,7 @@ class BucketStorage(Storage):
         token: Else the one that the client finds.
 
     Raises:
-        UsageError: It is no such name, or the installed huggingface_hub knows no buckets.
+        UsageError: It is not such a name, or the installed huggingface_hub knows no buckets.
     """
 
     compares = False
@@ -157,7 +157,7 @@ class BucketStorage(Storage):
         there = self._look([write.path for write in change.writes])
         for write in change.writes:
             if there.get(write.path, (None, ABSENT))[1] != write.token:
-                raise ConflictError(f"{self.name}: {write.path} was changed meanwhile")
+                raise ConflictError(f"{self.name}: {write.path} was changed in the meantime")
         add: Sequence[tuple[bytes, str]] = [
             (write.data, self._below + write.path) for write in change.writes if write.data is not None
         ]
@@ -222,7 +222,7 @@ class BucketStorage(Storage):
         """
         for file in files:
             if there[file.path][0].size != file.size:
-                raise ConflictError(f"{self.name}: other bytes are at {file.path}")
+                raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
         with tempfile.TemporaryDirectory(prefix="cachekit-") as folder:
             paths = []
             for number, file in enumerate(files):
@@ -235,7 +235,7 @@ class BucketStorage(Storage):
             known = there[file.path][1]
             same = hashes[number] == known if hashes and known else reads_as(self, file.path, file.sha256)
             if file.size and not same:
-                raise ConflictError(f"{self.name}: other bytes are at {file.path}")
+                raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
 
     def _is_there(self, writes: Sequence[Write]) -> bool:
         """Whether all these documents are as they were to be written."""
@@ -280,7 +280,7 @@ def _source(file: Upload) -> Path | bytes:
         return file.source
     path = Path(file.source)
     if path.stat().st_size != file.size:
-        raise OSError(0, "it has another size than before", str(path))
+        raise OSError(0, "its size has changed", str(path))
     return path
 
 

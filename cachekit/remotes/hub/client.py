@@ -42,7 +42,7 @@ class Client:
         limits: For each request.
 
     Raises:
-        UsageError: The endpoint is no address, or the token's file none.
+        UsageError: The endpoint is not an address, or the token's file holds no token.
     """
 
     def __init__(self, place: str, endpoint: str | None, token: str | None, limits: Limits) -> None:

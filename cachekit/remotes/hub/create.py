@@ -13,7 +13,7 @@ from cachekit.remotes.port import Limits, Repo
 KINDS = ("model", "dataset")
 _HINT = "name it as team/cache"
 _HINT_ADDRESS = (
-    f"{_HINT}; a place that is no repo is named in cachekit.toml by hand: [remotes.NAME] with url, and trust = "
+    f"{_HINT}; a place that is not a repo is named in cachekit.toml by hand: [remotes.NAME] with url, and trust = "
     '"owner" for a bucket that only your own people can write to'
 )
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")

@@ -96,7 +96,7 @@ class Body:
         if status == 206:  # noqa: PLR2004
             given = _RANGE.fullmatch(headers.get("Content-Range") or "")
             if not given or int(given[1]) > self._start:
-                raise RemoteError(f"the server sent another range than the one from byte {self._start} on")
+                raise RemoteError(f"the server did not send the range from byte {self._start} on")
             at = int(given[1])
             end = int(given[3]) if given[3].isdigit() else int(given[2]) + 1
         linked = self._said("X-Linked-Size")

@@ -95,7 +95,7 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
         return RemoteError(f"{place} has no such revision", cause=cause, hint="its history may have been squashed")
     if call.committing:
         if status == 412 or code == "EntryNotFound":  # noqa: PLR2004 - what is to be deleted is gone
-            return ConflictError(f"somebody else wrote to {place} meanwhile", cause=cause)
+            return ConflictError(f"somebody else wrote to {place} in the meantime", cause=cause)
         if status == 409:  # noqa: PLR2004
             return BusyError(f"another commit to {place} is in progress", cause=cause, wait=BUSY_WAIT)
         if status >= 500 or status == 408:  # noqa: PLR2004

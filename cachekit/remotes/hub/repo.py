@@ -203,14 +203,14 @@ class HubStorage(Storage):
             ]
             if not operations:  # nothing to change, which is true only of what is there now
                 if self.revision() != revision:
-                    raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
+                    raise ConflictError(f"somebody else wrote to {self.name} in the meantime")
                 return revision
             made = send.commit(
                 api, self._repo, call, operations=operations, commit_message=change.title,
                 revision=self._branch, parent_commit=revision,
             )  # fmt: skip
             if not call.committing and made != revision:  # nothing to change, the client says: but at another head
-                raise ConflictError(f"somebody else wrote to {self.name} meanwhile")
+                raise ConflictError(f"somebody else wrote to {self.name} in the meantime")
             send.refuse_ignored(operations)
             return made
 
@@ -266,7 +266,7 @@ class HubStorage(Storage):
             if entry is None:
                 missing.append(file)
             elif not _is_same(entry, file):
-                raise ConflictError(f"other bytes lie at {file.path} on {self.name}")
+                raise ConflictError(f"there are different bytes at {file.path} on {self.name}")
         return missing
 
     def _fitting(self, writes: Sequence[Write], revision: str) -> Sequence[Write]:
@@ -282,7 +282,7 @@ def opened(address: str, options: Mapping[str, str]) -> HubStorage:
     """The remote at `hf://[datasets/]owner/name[@branch]`; options: `endpoint`.
 
     Raises:
-        UsageError: It is no such address.
+        UsageError: It is not such an address.
     """
     matched = _ADDRESS.fullmatch(address)
     if not matched:

@@ -92,7 +92,7 @@ def encode(one: LeaseDocument) -> bytes:
 
 
 def decode(data: bytes) -> LeaseDocument | None:
-    """Read a document back; None where it is no lease, or of another schema; somebody holds that lease all the same."""
+    """Read a document back; None where it is not a lease, or of another schema; somebody still holds that lease."""
     try:
         found = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError):

@@ -177,7 +177,7 @@ def parse(kind: ObjectService, address: str) -> tuple[str, str]:
     """Bucket and prefix of `s3://bucket/prefix`.
 
     Raises:
-        UsageError: It is no such address.
+        UsageError: It is not such an address.
     """
     found = re.fullmatch(rf"{kind.scheme}://({kind.name})(?:/(.*))?", address)
     prefix = (found[2] or "").strip("/") if found else ""
@@ -193,7 +193,7 @@ def endpoint_of(given: str, kind: ObjectService, bucket: str, variable: str) -> 
     """The setting for a server that is not the service's own; nothing where none is given.
 
     Raises:
-        UsageError: It is no address: obstore would panic, at the first request.
+        UsageError: It is not an address: obstore would panic, at the first request.
     """
     if not given:
         return {}

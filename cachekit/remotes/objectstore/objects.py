@@ -133,7 +133,7 @@ class ObjectReader:
         return None if self._is_removed(found) else found
 
     def _seen_in_list(self, listed: Any) -> FoundObject | None:
-        # An ETag may be an MD5 or not (encryption by KMS, parts), and does not say so: it is no digest to rely on.
+        # An ETag may be an MD5 or not (encryption by KMS, parts), and does not say so: it is not a digest to rely on.
         found = FoundObject(Entry(listed["path"], listed["size"]), (listed["e_tag"] or "").strip('"'), "")
         return None if self._is_removed(found) else found
 

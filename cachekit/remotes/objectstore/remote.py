@@ -98,7 +98,7 @@ class ObjectStorage(ObjectReader, Storage):
         if same is None:
             same = reads_as(self, file.path, file.sha256)
         if not same:
-            raise ConflictError(f"{self.name}: other bytes are at {file.path}")
+            raise ConflictError(f"{self.name}: there are different bytes at {file.path}")
 
     def _send(self, file: Upload, tell: Tell) -> None:
         import obstore
@@ -196,7 +196,7 @@ class ObjectStorage(ObjectReader, Storage):
         return there if there and there.data == REMOVED else None
 
     def _changed(self, write: Write) -> ConflictError:
-        return ConflictError(f"{self.name}: {write.path} was changed meanwhile")
+        return ConflictError(f"{self.name}: {write.path} was changed in the meantime")
 
 
 def pieces_of(file: Upload) -> Iterator[bytes]:

@@ -65,7 +65,7 @@ def check_fast(tokenizer: Any, task: str) -> None:
     """Raise RecipeError for a tokenizer that cannot say where its tokens stand in a text."""
     if not tokenizer.is_fast:
         raise RecipeError(
-            f"{task} needs a tokenizer that knows where its tokens stand in the text",
+            f"{task} needs a tokenizer that knows where its tokens are in the text",
             cause=f"{type(tokenizer).__name__} is not one of the tokenizers package",
             hint="choose another with model.tokenizer",
         )

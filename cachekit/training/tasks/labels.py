@@ -111,7 +111,7 @@ def _said(names: bool, no_name: str, found: Mapping[str, str], labels: Sequence[
         return f"the labels {listed(sorted(found))} are read as names of data.labels, not as numbers of classes"
     return (
         f"the labels {listed(sorted(found))} are read as numbers of classes, 0 for {labels[0]!r}: "
-        f"{no_name!r} is no name of data.labels"
+        f"{no_name!r} is not one of data.labels"
     )
 
 

@@ -38,7 +38,7 @@ class MaskedLM(Task):
         pad = processor.pad_token_id if processor.pad_token_id is not None else inputs.end_of_text(processor)
 
         def tokens(texts: Sequence[Feature]) -> list[list[int]]:
-            # A line's end is no token of it, and an empty text would be nothing but special ones.
+            # A line's end is not a token of it, and an empty text would be nothing but special ones.
             stripped = [row["text"].strip() for row in texts]
             found = inputs.token_lists(processor, stripped, special=True)
             return [ids if text else [] for text, ids in zip(stripped, found, strict=True)]
@@ -100,7 +100,7 @@ class Hiding:
         found, labels = self._hide.torch_mask_tokens(ids[None].clone(), kept[None].clone())
         found, labels = found[0], labels[0]
         if (labels == FILLER).all():
-            # Of a short block perhaps none is hidden, and the mean over no token is no number.
+            # Of a short block perhaps none is hidden, and the mean over no token is not a number.
             place = torch.multinomial((~kept).float(), 1, generator=generator)
             found[place], labels[place] = self._mask, ids[place]
         return found, labels

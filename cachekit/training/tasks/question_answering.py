@@ -58,7 +58,7 @@ class QuestionAnswering(Task):
                     hint="check data.answers_column" + ("" if name == "train" else f", or leave the {name} data out"),
                 )
         if elsewhere:
-            said = f"{elsewhere} of {total} answers do not stand in the text where answer_start says, first in {first}"
+            said = f"{elsewhere} of {total} answers are not in the text where answer_start says, first in {first}"
             if elsewhere == total:
                 raise DataError(
                     said,

@@ -90,10 +90,10 @@ class Seq2Seq(Task):
 
 
 def pair(source: Any, target: Any, where: str, named_by: str) -> Feature:
-    """A row: a text, and what should become of it; DataError where the second is missing, or either is no text."""
+    """A row: a text, and what should become of it; DataError where the second is missing, or either is not a text."""
     for value in (source, target):
         if isinstance(value, list | dict):
-            raise DataError(f"{where}: no text, but a {type(value).__name__}", hint=f"check {named_by}")
+            raise DataError(f"{where}: not a text, but a {type(value).__name__}", hint=f"check {named_by}")
     if not data.text(target).strip():
         raise DataError(f"{where} has no target", hint=f"remove the row, or check {named_by}")
     return {"source": data.text(source), "target": data.text(target)}
@@ -153,7 +153,7 @@ def decoder(tokenizer: Any, *, labelled: bool) -> Greedy:
 class Greedy(Struct, frozen=True):
     """What an encoder-decoder writes, greedily, in passes that are all the graph of an evaluation batch.
 
-    The usual loop asks for one token at a time, from inputs that grow: each length is a graph of its own. Here each
+    The usual loop asks for one token at a time, from inputs that grow: each length needs its own graph. Here each
     pass is over the whole target at once, and feeds back what the pass before chose at every place. A token depends on
     those before it only, so the n-th pass has the first n tokens right, and once nothing changes the text is the one
     that the usual loop writes. That takes as many passes as the longest text has tokens, at the most, and needs no

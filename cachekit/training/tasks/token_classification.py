@@ -134,7 +134,7 @@ def figures(features: Sequence[Feature], predictions: Any, given: Any, names: Se
 
 
 def _judged(split: Split, encode: Encode, enough: int | None) -> Split:
-    """The rows that have a token with a label: the loss of a batch without any is no number, and neither is a step's.
+    """The rows that have a token with a label: the loss of a batch without any is not a number, nor is a step's.
 
     Such rows have no words, or only words that the tokenizer makes nothing of. In evaluation they count as rows.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -114,20 +115,28 @@ def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
     assert {line.partition("=")[0] for line in changed} == {"inductor.freezing", "provenance"}, "a difference is seen"
 
 
+WAYS = {
+    "a command": "import cachekit_inductor_hook as hook; hook.install()",
+    "attached": "from cachekit.compilers.inductor import guest; guest.join(found=True)",
+    "our worker": "import torch._dynamo.repro.after_aot\n"
+    "import cachekit.compilers.inductor.runtime as runtime; runtime.Runtime().prepare({})",
+}
+# Each way in a process of its own; torch, which takes seconds to import, is there already.
+IN_EACH_WAY = """
+import json, os, sys, torch
+for way, configured in json.loads(sys.argv[1]).items():
+    if not os.fork():
+        exec(configured)
+        from torch._dynamo.repro import after_aot
+        print(json.dumps([way, after_aot.generate_env_vars_string()]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
 @pytest.mark.feature("T7")
-@pytest.mark.parametrize(
-    "configured",
-    [
-        "import cachekit_inductor_hook as hook; hook.install()",
-        "from cachekit.compilers.inductor import guest; guest.join(found=True)",
-        "import torch._dynamo.repro.after_aot, cachekit.compilers.inductor.runtime as r; r.Runtime().prepare({})",
-    ],
-    ids=["command", "attached", "worker"],
-)
-def test_torch_writes_no_secret_of_the_shell_into_graphs(tmp_path, configured):
+def test_torch_writes_no_secret_of_the_shell_into_graphs(tmp_path):
     """It puts all variables with TORCH in their names there: a user's own command, an attached one, and our worker."""
-    script = f"import torch; {configured}; from torch._dynamo.repro import after_aot as repro\n"
-    script += "print(repro.generate_env_vars_string())"
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HOOK), *sys.path]),
@@ -137,12 +146,14 @@ def test_torch_writes_no_secret_of_the_shell_into_graphs(tmp_path, configured):
         "TORCH_MIRROR": "https://ann:h7sh-hush@host/x",
         "TORCHDYNAMO_VERBOSE": "1",
     }
-    said = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True
-    ).stdout
-    assert "os.environ['TORCHDYNAMO_VERBOSE'] = '1'" in said
-    assert "os.environ['TORCHX_REGISTRY_PASSWORD'] = '***'" in said
-    assert "h7sh" not in said
+    command = [sys.executable, "-W", "ignore", "-c", IN_EACH_WAY, json.dumps(WAYS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    said = dict(map(json.loads, done.stdout.splitlines()))
+    assert said.keys() == WAYS.keys(), done.stderr
+    for way, written in said.items():
+        assert "os.environ['TORCHDYNAMO_VERBOSE'] = '1'" in written, way
+        assert "os.environ['TORCHX_REGISTRY_PASSWORD'] = '***'" in written, way
+        assert "h7sh" not in written, way
 
 
 @pytest.mark.feature("T7")

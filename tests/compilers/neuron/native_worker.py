@@ -8,7 +8,8 @@ are switched on. Invented: a NEFF of another compiler is refused as it is loaded
 
 NATIVE_WORKER names a JSON file: `graphs` of every rank, those of one rank by its number, `train` for those that a
 training needs beyond its trial; `many` is how many more there are; `silent` has no counters; `linger` is how long a
-training goes on after its last graph.
+training goes on after its last graph; `fails` are graphs that do not compile: the run goes on without them, op by op,
+where that is not forbidden.
 """
 
 import fcntl
@@ -94,6 +95,12 @@ def main():
         for graph, phase in wanted:
             events.write(json.dumps({"event": "at", "phase": phase}) + "\n")
             before = dict(COUNTERS)
+            if graph in plan.get("fails", []):
+                if os.environ.get("TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION") == "1":
+                    sys.exit("[ERROR] [NCC_EOOM002] Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB")
+                continue
+            if os.environ.get("NKI_ENABLE_TRACE_CACHE") == "1":
+                sys.exit("a kernel of another session was taken out of NKI's trace cache")
             load(compiled(graph, version), graph, version)
             if tells and before != COUNTERS:
                 events.write(json.dumps({"event": "graphs", "phase": phase, **COUNTERS}) + "\n")

@@ -23,7 +23,7 @@ def around(tmp_path):
     job = toy()
     recipe = structs.replace(job.recipe, parallel=Parallel(tensor_parallel_size=2))
     job = structs.replace(
-        job, mode="train", recipe=recipe, settings={**split.settings(recipe), "lacks": ["no evaluation here"]}
+        job, mode="train", recipe=recipe, settings={**split.settings(recipe, {}), "lacks": ["no evaluation here"]}
     )
     events = Events(tmp_path / "events.jsonl")
     yield job, None, events, 8, str(tmp_path / "out")

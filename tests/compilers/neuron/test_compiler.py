@@ -104,7 +104,7 @@ def test_a_module_that_could_not_be_restored_is_told_of_with_its_reason(warmed, 
     notes.touch()
     other.host.knobs(compile_seconds=1)
     refused = other("train", "tiny.yaml", "--require-warm", code=3)["error"]
-    reason = "notes.txt lies there, which is not of Neuron's cache"
+    reason = "notes.txt is there, which is not part of Neuron's cache"
     assert f"{COMPILER_DIRECTORY}/{name(2)} was left as it is, and not restored: {reason}" in other.said
     assert name(2) in refused["message"]
     assert f"the record has it, but it was not restored: {reason}" in refused["cause"]

@@ -264,7 +264,7 @@ def test_a_look_that_fails_itself_is_unknown_and_stops_no_other(whole):
     broken = Assumption("broken", "nothing", (), lambda _: 1 / 0)  # type: ignore[arg-type,return-value]
     fine = Assumption("fine", "{DONE}", ("DONE",), lambda _: Observation(fits=True, words="yes\x1b[31m"))
     found = outcomes(structs.replace(XLA, rows=(broken, fine)), whole)
-    assert found["broken"].seen == "the look itself failed: ZeroDivisionError: division by zero"
+    assert found["broken"].seen == "the check itself failed: ZeroDivisionError: division by zero"
     assert (found["fine"].state, found["fine"].assumed, found["fine"].seen) == ("ok", "model.done", "yes\\x1b[31m")
 
 

@@ -93,6 +93,26 @@ def test_the_table():
     assert parse_neuron_ls(TABLE) == Devices(2, 8, 2, "trn2n.48xlarge")
 
 
+SEVERAL = """instance-type: trn1.2xlarge
++--------+--------+----------+--------+--------------+----------+------+---------+---------------+---------+
+| NEURON | NEURON |  NEURON  | NEURON |     PCI      |   CPU    | NUMA |   PID   |    COMMAND    | RUNTIME |
+| DEVICE | CORES  | CORE IDS | MEMORY |     BDF      | AFFINITY | NODE |         |               | VERSION |
++--------+--------+----------+--------+--------------+----------+------+---------+---------------+---------+
+| 0      | 2      | 0-1      | 32 GB  | 0000:00:1e.0 | 0-7      | -1   | 4711    | python train  | 2.33.10 |
+|        |        |          |        |              |          |      | 4712    | python train  | 2.33.10 |
+|        |        |          |        |              |          |      | 4713    | neuron-top    | 2.33.10 |
++--------+--------+----------+--------+--------------+----------+------+---------+---------------+---------+
+| 1      | 2      | 2-3      | 32 GB  | 0000:00:1f.0 | 0-7      | -1   |         |               |         |
++--------+--------+----------+--------+--------------+----------+------+---------+---------------+---------+
+"""
+
+
+@pytest.mark.feature("F6")
+def test_a_devices_further_processes_are_no_devices():
+    """`--show-all-procs` gives each a row of its own, whose first cells are blank, and a line after each device."""
+    assert parse_neuron_ls(SEVERAL) == Devices(2, 4, None, "trn1.2xlarge")
+
+
 def test_no_device():
     assert parse_neuron_ls("neuron-ls: no neuron device found\n").count == 0
     assert parse_neuron_ls("[]") == Devices(0, 0)

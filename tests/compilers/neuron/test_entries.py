@@ -202,11 +202,11 @@ def test_what_is_no_module_is_told_and_never_followed(tmp_path):
         f"{COMPILER}/MODULE_77+f7f529f3": "a file where a module's folder is expected",
         f"{COMPILER}/MODULE_88+f7f529f3": "a link, not followed",
         f"{COMPILER}/MODULE_0_SyncTensorsGraph.1_2_host": "not a name that Neuron gives a module",
-        f"{COMPILER}/notes": "not of Neuron's cache",
+        f"{COMPILER}/notes": "not part of Neuron's cache",
         OTHER: "a link, not followed",
         "model.pt": "a file",
         "MODULE_5+f7f529f3": "a module outside of a compiler's folder",
-        "USER_neuroncc-2.7.0.40+f7c6cf2a3": "not of Neuron's cache",
+        "USER_neuroncc-2.7.0.40+f7c6cf2a3": "not part of Neuron's cache",
     }
 
 

@@ -141,7 +141,9 @@ def test_what_comes_at_the_last_moment_wins(  # noqa: PLR0917
     assert clean(root)
 
 
-@pytest.mark.parametrize("comes, told", [("link", ("left", "a link stands there")), ("finished", ("present", ""))])
+@pytest.mark.parametrize(
+    "comes, told", [("link", ("left", "there is a link in its place")), ("finished", ("present", ""))]
+)
 def test_what_takes_a_damaged_modules_place_is_told(  # noqa: PLR0917
     tmp_path, root, workspace, monkeypatch, comes, told
 ):

@@ -102,7 +102,7 @@ def test_a_graph_in_another_compilers_folder_is_refused(store, tmp_path):
     name = add(tmp_path / "cache" / "torchneuron-2.25.3371.0", "one", NEW)
     (item,) = import_cache(store, tmp_path / "cache").left
     assert item.module == f"torchneuron-2.25.3371.0/{name}"
-    assert item.reason == "2.27.5334.0 compiled it, and it lies in torchneuron-2.25.3371.0"
+    assert item.reason == "2.27.5334.0 compiled it, and it is in torchneuron-2.25.3371.0"
     assert store.listed() == []
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no compiler's cache"):

@@ -41,6 +41,7 @@ def test_a_training_after_a_warm_compiles_nothing_whoever_trains(machine, tmp_pa
 
     # A folder, a switch and flags of the user's own shell are not this run's.
     said = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "theirs"), "TORCH_NEURONX_NEFF_DISABLE_CACHE": "1"}
+    said["NKI_ENABLE_TRACE_CACHE"] = "1"
     trained = machine("train", "tiny.yaml", "--require-warm", **said)
     assert (trained["status"], trained["compiled"], trained["built"], trained["found"]) == ("hit", 0, 0, 3)
     assert compiles(machine) == 0
@@ -52,6 +53,15 @@ def test_a_training_after_a_warm_compiles_nothing_whoever_trains(machine, tmp_pa
     shutil.copytree(machine.home, other.home)
     trained = other("train", "tiny.yaml", "--require-warm", HOME=str(tmp_path), USER="bob")
     assert (trained["compiled"], trained["found"], compiles(other)) == (0, 3, 0)
+
+
+@pytest.mark.feature("N2")
+def test_a_graph_that_does_not_compile_is_a_failure_whatever_the_shell_says(machine):
+    """TorchNeuron goes on op by op where it may, and a warm would end well without the graph."""
+    machine.plan.write_text(json.dumps({"graphs": ["forward", "backward"], "fails": ["backward"]}))
+    for said in ({}, {"TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION": "0"}):
+        answer = machine("warm", "tiny.yaml", code=1, **said)
+        assert "NCC_EOOM002" in answer["error"]["cause"]
 
 
 @pytest.mark.feature("K1")

@@ -164,7 +164,7 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         (machine / "neuron0").touch()
         with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
             select("auto")
-        why = "half-installed: the package's metadata tells no version"
+        why = "half-installed: the package's metadata has no version"
         assert raised.value.cause == f"torch-neuronx cannot be used; {why}"
         assert "--force-reinstall" in raised.value.hint
         with pytest.raises(CompilerUnavailableError, match="torch-neuronx cannot be used") as raised:

@@ -182,7 +182,7 @@ def test_rows_that_are_refused(tmp_path, change, said):
     "data, said",
     [
         ({"choices_columns": ["a", "b"], "num_choices": 3}, "data.num_choices is 3, but data.choices_columns names 2"),
-        ({"choices_columns": ["a", "a"]}, "a column stands twice in data.choices_columns"),
+        ({"choices_columns": ["a", "a"]}, "a column is listed twice in data.choices_columns"),
     ],
 )
 def test_recipes_that_are_refused(data, said):

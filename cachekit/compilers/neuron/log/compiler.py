@@ -100,7 +100,7 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
     """Read a log, line by line, so that one of any size may be given as an open file.
 
     Returns:
-        Its compiles in the order of their beginnings; none for a text that is no such log.
+        Its compiles in the order of their beginnings; none for a text that is not such a log.
     """
     runs: list[_Open] = []
     current: _Open | None = None

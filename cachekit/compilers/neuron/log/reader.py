@@ -226,7 +226,7 @@ def _time(header: re.Match[str]) -> datetime | None:
 
 
 def _numbers(said: Said) -> dict[str, float]:
-    """The figures that a pattern has found; what is no finite number is left out."""
+    """The figures that a pattern has found; what is not a finite number is left out."""
     found: dict[str, float] = {}
     for name, text in said.items():
         if text is None or name in _WORDS:

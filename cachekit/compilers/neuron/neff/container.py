@@ -23,7 +23,7 @@ LFS_POINTER = b"version https://git-lfs"
 
 
 class NeffError(ValueError):
-    """A file that is no NEFF, a damaged one, or one of a kind that nobody here knows.
+    """A file that is not a NEFF, a damaged one, or one of a kind that nobody here knows.
 
     `reason` is one line for people, safe to print; `damaged`: its bytes are not those that were written.
     """
@@ -169,7 +169,7 @@ class Payload:
         if form is None:
             name = self.header.algorithm.upper()
             if not any(self.header.digest):
-                raise NeffError(f"its header has no {name}, so nothing says whether the file is whole")
+                raise NeffError(f"its header has no {name}, so nothing says whether the file is complete")
             raise NeffError(f"the {name} of its contents is not the one in its header")
         return form
 
@@ -219,7 +219,7 @@ def read_header(path: Path) -> Header:
     """The header alone, whose sizes fit the file; the contents are not looked at.
 
     Raises:
-        NeffError: It is no NEFF, cut short, too long, or of an unknown kind.
+        NeffError: It is not a NEFF, cut short, too long, or of an unknown kind.
         OSError: It cannot be read.
     """
     with opened(path) as (_, block, size):

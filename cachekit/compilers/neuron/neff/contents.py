@@ -197,7 +197,7 @@ class Contents:
             raise NeffError(f"it has two different {name}", damaged=False)
         try:
             document = msgspec.json.decode(body, type=form)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # the first is no ValueError before 0.20
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # the first is not a ValueError before 0.20
             self._note(f"{name} is not understood: {printable(str(error), 80)}")
             return body
         match document:

@@ -173,7 +173,7 @@ def members(stream: Unpacked, tally: Tally, limits: NeffLimits = DEFAULT) -> Ite
     Links, folders and devices are passed over and counted, as are names that would leave a folder.
 
     Raises:
-        NeffError: It is no tar, broken, sparse, or says sizes that cannot be.
+        NeffError: It is not a tar, broken, sparse, or says sizes that cannot be.
         TooMuchError: One of the limits.
     """
     source = Headers(stream, limits.extension)

@@ -21,7 +21,7 @@ def read(path: Path, *, leaks: bool = True, limits: NeffLimits = DEFAULT, part: 
     With `leaks` everything is looked through for paths and names; `limits` say how far a hostile file is followed.
 
     Raises:
-        NeffError: It is no NEFF, damaged, of an unknown kind, or its contents contradict themselves.
+        NeffError: It is not a NEFF, damaged, of an unknown kind, or its contents contradict themselves.
         OSError: It cannot be read.
     """
     with payload_of(path, part) as payload:
