@@ -243,14 +243,16 @@ def _check_names(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
     Raises:
         UsageError: It is not.
     """
-    for name in mine.keys() & theirs.keys():
-        other = theirs[name].get("key") if isinstance(theirs[name], dict) else None
-        if isinstance(other, str) and not same_key(mine[name]["key"], other):
+    known = {name.strip().casefold(): one["key"] for name, one in mine.items()}  # as people tell names apart
+    for name, one in theirs.items():
+        own, other = known.get(name.strip().casefold()), one.get("key") if isinstance(one, dict) else None
+        if own is not None and isinstance(other, str) and not same_key(own, other):
             shown = redact.address(name)
             raise UsageError(
                 f"{shown} is the name of two signers",
-                cause=f"your own settings say {mine[name]['key'][:80]}, and the project's {other[:80]}",
-                hint=f"give one of them another name: [trust.signers.{shown}] in either file",
+                cause=f"your own settings say {own[:80]}, and the project's {other[:80]}",
+                hint=f"give one of them another name: [trust.signers.{shown}] in either file; to revoke your own: "
+                "cachekit trust revoke, in another folder",
             )
 
 

@@ -195,10 +195,12 @@ def test_a_projects_signer_is_not_you(files, name):
     assert list(files(project, "").trust.signers) == [name.strip('"')], "the user's own file may"
 
 
-def test_a_name_is_one_signers(files):
+@pytest.mark.parametrize("name", ["alice", '"alice "', "Alice"])
+def test_a_name_is_one_signers(files, name):
     """Else a project's signer is told as the user's, and to revoke that name revokes one of two keys."""
-    user, project = (f'[trust.signers.alice]\nkey = "{line(seed)}"\n' for seed in (1, 2))
-    with pytest.raises(UsageError, match="alice is the name of two signers") as raised:
+    user = f'[trust.signers.alice]\nkey = "{line(1)}"\n'
+    project = f'[trust.signers.{name}]\nkey = "{line(2)}"\n'
+    with pytest.raises(UsageError, match=r"(?i)alice *is the name of two signers") as raised:
         files(user, project)
     assert line(1) in raised.value.cause
     assert line(2) in raised.value.cause
