@@ -29,7 +29,8 @@ SIZES = (1_000, 10_000, 100_000)
 MEMORY = 150e6  # bytes that a command may take with the most records
 RECIPE = Path(__file__).resolve().parent.parent / "recipes" / "bert.yaml"
 # What is planned: no record has it, so that the nearest of all is looked for.
-MISS = (str(RECIPE), "--set", "training.per_device_train_batch_size=5")
+MACHINE = ("--toolchain", "neuron-2.31", "--instance", "trn1.32xlarge")  # whose compiler made the records
+MISS = (str(RECIPE), "--set", "training.per_device_train_batch_size=5", *MACHINE)
 PUBLISHED = "plan after a publish"
 # What is run, its arguments, seconds of CPU that it may take with the most records, how often.
 VERBS: tuple[tuple[str, tuple[str, ...], float, int], ...] = (
@@ -64,12 +65,12 @@ def cost(words: tuple[str, ...], home: Path) -> Cost:
 
 
 def recipes() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """What the zoo's recipes mean on this machine: name, model type, hard and soft ingredients."""
+    """What the zoo's recipes mean on the machine that is planned for: name, model type, hard and soft ingredients."""
     found = []
     for name in zoo.recipes():
         try:
             loaded = recipe.load(zoo.recipe_path(name))
-            prepared = prepare(loaded, select("inductor", "inductor"), name)
+            prepared = prepare(loaded, select("neuron", toolchain=MACHINE[1], instance=MACHINE[3]), name)
         except CachekitError:
             continue  # its data or its model's config are not on this machine
         hard, soft = dict(prepared.ingredients.hard), dict(prepared.ingredients.soft)

@@ -54,7 +54,8 @@ def read_toml(path: Path, owners: Collection[int] = ()) -> dict[str, Any]:
             _check_writers(path, os.fstat(source.fileno()), {0, os.geteuid(), *owners})
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=cause_of(error)) from error
+        hint = "correct or remove the file"
+        raise UsageError(f"{path} cannot be read", cause=cause_of(error), hint=hint) from error
 
 
 def _decoded(raw: bytes, path: Path) -> str:

@@ -47,7 +47,7 @@ def parse_age(text: object, plain: str = "d") -> float:
     name = unit.lower()
     factor = _SECONDS.get(_LONG.get(name.removesuffix("s"), name) or plain)
     if factor is None:
-        raise ValueError(f"{unit} is not a unit of time; use s, min, h, d or w")
+        raise ValueError(f"{unit} is not a unit of time; use s, min, h, d, w or y")
     return number * factor
 
 

@@ -1,6 +1,7 @@
 """Settings that cannot be: each is refused with its origin."""
 
 import json
+import os
 
 import pytest
 
@@ -134,6 +135,20 @@ def test_a_bad_amount_is_refused_in_plain_words_with_an_example(place, name, val
     path.unlink()
     option = config.SETTINGS[name].option or name
     assert refused(place, {name: value}).hint == f"for example {option} {good}"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_with_what_to_do(place):
+    os.mkfifo(place.project / "cachekit.toml")
+    error = refused(place)
+    assert (error.cause, error.hint) == ("it is not a regular file", "correct or remove the file")
+
+
+def test_each_unit_of_time_is_named(place):
+    cause = refused(place, {"wait_seconds": "5parsecs"}).cause
+    for unit in cause.rpartition(" use ")[2].replace(" or ", ", ").split(", "):
+        assert place.load({"wait_seconds": f"1{unit}"})
+    assert place.load({"wait_seconds": "1y"}).wait_seconds == 365 * 86400
+    assert "or y" in cause
 
 
 @pytest.mark.parametrize("name", config.SETTINGS)

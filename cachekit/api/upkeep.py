@@ -33,8 +33,17 @@ class Upkeep(Opened):
         return sorted(found, key=lambda record: record.provenance.created, reverse=True)
 
     def ls(self) -> list[Listed]:
-        """A row for each record of the store, newest first; the records are not read. `cachekit store ls`."""
-        return self.open_store().listed()
+        """A row for each record of the store, newest first, and which are not used. `cachekit store ls`."""
+        from cachekit.store.layout import Place
+
+        store = self.open_store()
+        found = store.listed()
+        if not store.owners.wrote_all(Place(one.directory, one.model_type, one.key) for one in found):
+            from cachekit.remotes.judging import Trust
+            from cachekit.verbs.inspect import told_of_strangers
+
+            return told_of_strangers(store, found, Trust(self._config().trust))
+        return found
 
     def keys(self, beginning: str = "") -> list[str]:
         """Keys of the store's records, from the names of their files."""

@@ -97,7 +97,7 @@ def _table(records: Sequence[GoneRecord]) -> list[str]:
         ]
         for record in records[:SHOWN]
     ]
-    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"], cut=(2, 3, 5))
+    lines = out.table(rows, ["     size", "key", "recipe", "compiler", "last used", "why"], cut=(2, 3))
     left = records[SHOWN:]
     if left:
         size = sum(record.bytes for record in left)

@@ -103,15 +103,15 @@ Toolchain = Annotated[
     typer.Option(
         "--toolchain",
         metavar="NAME",
-        help="Plan for a release of Neuron's SDK.",
+        help="The release of Neuron's SDK to use.",
         autocompletion=complete_toolchain,
     ),
 ]
 Instance = Annotated[
     Optional[str],
-    typer.Option("--instance", metavar="TYPE", help="Plan for another machine type.", autocompletion=complete_instance),
+    typer.Option("--instance", metavar="TYPE", help="The machine type to use.", autocompletion=complete_instance),
 ]
-Target = Annotated[Optional[str], typer.Option("--target", metavar="NAME", help="Plan for a chip: trn1, trn2 or inf2.")]
+Target = Annotated[Optional[str], typer.Option("--target", metavar="NAME", help="The chip to use: trn1, trn2 or inf2.")]
 NodeCount = Annotated[
     Optional[int], typer.Option("--nnodes", metavar="N", min=1, help="Machines that train together: parallel.nodes.")
 ]

@@ -377,7 +377,8 @@ def table(
         right: Columns of numbers, which end at one edge.
         cut: Columns whose ends may go where a terminal is narrower than the table; the widest first.
     """
-    everything = [header, *rows]
+    # As wide as they are shown: a stranger's name may hold what is shown escaped.
+    everything = [header, *([cell if cell.isprintable() else one_line(cell) for cell in row] for row in rows)]
     full = [max(map(len, column)) for column in zip(*everything, strict=True)]
     widths = full.copy()
     room = (columns() or sys.maxsize) - 2 * (len(widths) - 1)

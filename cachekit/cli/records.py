@@ -50,7 +50,7 @@ def listed(found: list[Listed], home: str) -> list[str]:
         row = found.pop()
         cells = [
             row.key[:12],
-            row.recipe,
+            f"{row.recipe} (not used)" if row.refused else row.recipe,
             row.directory,
             str(row.graphs),
             out.size(row.bytes),

@@ -61,11 +61,15 @@ def human(answer: Verified) -> list[str]:
         "from places of yours": came.owner,
         "signed": came.signed,
         "taken from anybody (--trust-all)": came.anybody,
+        "of unknown origin": came.unknown,
+        "not used": len(came.refused),
     }
     if told := ", ".join(f"{count} {words}" for words, count in sources.items() if count):
         lines += out.labelled("trust       ", f"{told}; {len(came.revoked) or 'none'} revoked")
     for gone in came.revoked[:SHOWN]:
         lines += out.labelled("revoked     ", f"{gone.key[:12]} {gone.recipe}: {gone.reason}")
+    for other in came.refused[:SHOWN]:
+        lines += out.labelled("not used    ", f"{other.key[:12]} {other.recipe}: it is {other.reason}")
     for kept in came.kept[:SHOWN]:
         lines += out.labelled("kept        ", f"{kept.key[:12]} {kept.recipe} is not shared: {kept.reason}")
     for note in answer.notes[:SHOWN]:

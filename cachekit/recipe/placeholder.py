@@ -17,6 +17,8 @@ _PLACEHOLDER = re.compile(
     r"|<(?!/?(?:s|pad|unk|mask|bos|eos|cls|sep|extra_id_\d+)>)[A-Za-z/][^<>|]*>"
     # %MODEL%, @model@, __MODEL__; a language's `__en__` is a value.
     r"|(?<!\w)(?:%[A-Za-z_]\w*%|@[A-Za-z_]\w*@|__[A-Z][A-Z0-9_]*__)(?!\w)"
+    # %(model)s; y*.csv, which a shell would turn into names.
+    r"|%\(\w+\)[a-z]|[*?][^/*?]*\.(?:csv|tsv|json|jsonl|txt|parquet)$"
     # [model]; a tokenizer's [MASK] is a value.
     r"|^\[(?i:(?:your|my)[ _-][\w -]+|(?:[\w-]*[_-])?(?:model|dataset|data|task|name|path|dir|file|id))\]$"
     # YOUR_MODEL, your-model-here, path/to/data, MODEL_PLACEHOLDER

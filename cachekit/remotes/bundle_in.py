@@ -20,11 +20,11 @@ from cachekit.private import opened
 from cachekit.remotes import document, layout
 from cachekit.remotes.bundle_out import counting
 from cachekit.remotes.document import Shared
-from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, named, origin_of, refusal
+from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, envelopes_of, named, origin_of, refusal
 from cachekit.store import Store, staying
 from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
-from cachekit.store.origin import Beside, Origin, ReusedOrigin
+from cachekit.store.origin import HERE, Beside, Origin, ReusedOrigin
 from cachekit.store.partial import Partial
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, file_path
 from cachekit.text import cause_of
@@ -274,6 +274,18 @@ def _publish(store: Store, taken: _Taken) -> None:
                 pieces = {sha256: taken.pieces[sha256] for sha256 in own}
                 store.publish(record, own, pieces, beside=_beside(store, shared.record, record, beside))
                 store.journal.emit("import.record", key=record.key, state=state)
+            elif record == shared.record:
+                _sign_more(store, record, beside)
+
+
+def _sign_more(store: Store, record: Record, beside: Beside) -> None:
+    """Keep the signatures over a record that was there already: it may have been signed since it was taken."""
+    from cachekit.trust.envelope import union
+
+    kept = store.origins.of(record)
+    known, new = envelopes_of(kept), envelopes_of(beside)
+    if kept.origin != HERE and any(one not in known for one in new):
+        store.publish(record, {}, beside=beside_of(record, kept.origin, union(known, new)))
 
 
 def _beside(store: Store, theirs: Record, record: Record, beside: Beside) -> Beside:

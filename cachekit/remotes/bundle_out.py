@@ -17,7 +17,7 @@ from msgspec import Struct
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.files import hold, opened, pieces
 from cachekit.remotes.draft import Comparison, Draft
-from cachekit.remotes.judging import Trust
+from cachekit.remotes.judging import OWN, Trust
 from cachekit.remotes.port import Entry, Storage, Upload
 from cachekit.remotes.push import offer
 from cachekit.remotes.signing import Signing
@@ -79,11 +79,11 @@ def write_bundle(
     offers = [offer(store, record) for record in ordered]
     trust = trust or Trust()
     for one in offers:
-        if reason := trust.unpublishable(one.shared.record, one.beside.origin):
+        if reason := trust.unpublishable(one.shared.record, one.beside):
             raise UntrustedError(
                 f"{one.shared.record.recipe} ({one.shared.record.key[:12]}) is not put into a bundle",
                 cause=reason,
-                hint="compile it here, `cachekit warm RECIPE --recache`, or leave it out",
+                hint=f"{OWN}; or leave it out",
             )
     signing = Signing(trust, dry_run=dry_run)
     drafted = Comparison(cast("Storage", _Empty()), offers, read=False, signing=signing).draft("")

@@ -42,7 +42,11 @@ HINT_BUNDLE = (
     f"{_CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`), or pass --trust-all"
 )
 HINT_FOLDER = f"{_CODE}: if you trust who made it, pass --trust-all"
-OWN = "compile it here: `cachekit warm RECIPE --recache`; then it is yours"  # for a record that others made
+# For a record that others made.
+OWN = (
+    "name who signed it (`cachekit trust add NAME KEY`); what was signed since, remove (`cachekit store rm KEY`) and "
+    "take again; or compile it here (`cachekit warm RECIPE --recache`)"
+)
 
 
 class Trust(Struct, frozen=True):
@@ -126,24 +130,39 @@ class Trust(Struct, frozen=True):
         sources = [(origin.remote, origin.how), *((one.remote, one.how) for one in origin.reused)]
         if self.only:
             enough = {"here", "signed", self.only}
-            if lacking := [remote for remote, how in sources if how not in enough]:
+            lacking = [remote for remote, how in sources if how not in enough]
+            if lacking and self._signed(record, beside(record)) is None:
                 lacks = " and not signed, which --trust signed asks for"
                 if self.only == "owner":
                     lacks = ", not a place of yours, and not signed: --trust owner asks for one of the two"
                 return Refused(f"from {lacking[0]}{lacks}", revoked=False)
-        if origin.how == "signed" and not self.everything and not self.policy.believes(origin.signers):
+        believed = origin.how != "signed" or self.everything or self.policy.believes(origin.signers)
+        if not believed and self._signed(record, beside(record)) is None:
             return Refused(f"from {origin.remote}, no longer signed by anybody you trust", revoked=False)
         return None
 
-    def unpublishable(self, record: Record, origin: Origin) -> str:
+    def unpublishable(self, record: Record, beside: Beside) -> str:
         """Why a record of the store may not be given to others; empty where it may.
+
+        What was taken unasked is as good as signed once the settings name somebody who signed it.
 
         Args:
             record: The record.
-            origin: Where it came from.
+            beside: What is kept beside it.
         """
-        if self.table.revokes and (reason := self.policy.revoked(record, origin)):
+        if self.table.revokes and (reason := self.policy.revoked(record, beside.origin)):
             return reason
+        reason = self._withheld(beside.origin)
+        signed = self._signed(record, beside) if reason else None
+        return reason if signed is None else self._withheld(signed)
+
+    def _signed(self, record: Record, beside: Beside) -> Origin | None:
+        """The origin of a record as if it came now; None where nobody whom the settings name signed it."""
+        verdict = self.policy.judge(record, envelopes_of(beside), mode="signed")
+        return origin_of(beside.origin.remote, verdict) if verdict.trusted else None
+
+    def _withheld(self, origin: Origin) -> str:
+        """Why what came from somewhere may not be given to others; empty where it may."""
         if origin == HERE:
             return ""
         if origin.how == "signed" and not self.policy.believes(origin.signers):

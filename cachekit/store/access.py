@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 
 from cachekit import whose
 from cachekit.errors import StoreError
-from cachekit.store.layout import Layout
+from cachekit.store.layout import Layout, Place
 from cachekit.whose import Standing
 
 OWN = "CACHEKIT_HOME to a folder of your own"
@@ -64,6 +64,18 @@ class Owners:
             return whose.outsider(handle, path, self.standing)
         ours = not whose.outsider(handle, path) and self._lies_there(path, handle)
         return "" if ours else self.standing.why
+
+    def wrote_all(self, places: Iterable[Place]) -> bool:
+        """Whether a glance tells that this user or root wrote all these records; else `stranger` has to be asked."""
+        return all(self._wrote(self._layout.record(place)) for place in places)
+
+    def _wrote(self, path: Path) -> bool:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return False
+        open_to = stat.S_IWGRP | stat.S_IWOTH
+        return stat.S_ISREG(found.st_mode) and whose.is_mine(found) and not found.st_mode & open_to
 
     def _lies_there(self, path: Path, opened: int) -> bool:
         """Whether a path in the store leads to an open file without a link."""

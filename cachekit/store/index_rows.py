@@ -71,7 +71,13 @@ class IndexRow(Struct, frozen=True, gc=False):
 
 
 class Listed(Struct, frozen=True, gc=False):
-    """A record as `ls` lists it; `bytes` is of all files, `by` who made it on which host."""
+    """A record as `ls` lists it.
+
+    Attributes:
+        bytes: Of all files.
+        by: Who made it on which host, as it says.
+        refused: Why it is not used: somebody else can have written it, and nobody whom the settings name signed it.
+    """
 
     key: str
     recipe: str
@@ -84,6 +90,7 @@ class Listed(Struct, frozen=True, gc=False):
     compile_seconds: float
     created: str
     by: str
+    refused: str = ""
 
 
 class WholeBlob(Struct, frozen=True):

@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.store.access import Owners
-from cachekit.store.layout import Layout
-from cachekit.store.record import Digest, Module, Record, is_document_of, is_noted
+from cachekit.store.layout import Layout, Place
+from cachekit.store.record import HEAD, Digest, Module, Record, is_document_of, is_noted
 
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
 # signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
@@ -102,6 +102,15 @@ class Origins:
             return UNKNOWN
         found = note.of.get(record.digest) if note else None
         return found or (MADE_HERE if self._made_here(record) else UNKNOWN)
+
+    def elsewhere(self, place: Place) -> bool:
+        """Whether a record's own file says that it came from elsewhere: by what it says, or who can have written it."""
+        path = self._layout.record(place)
+        try:
+            with files.opened(path, buffering=0) as source:
+                return is_noted(source.read(HEAD)) or bool(self._owners.stranger(path, source.fileno()))
+        except OSError:
+            return False
 
     def _read(self, path: Path) -> _Note | None:
         """The note at a path; None where there is none, or a stranger's.

@@ -178,6 +178,7 @@ def covers(record: Record, wanted: Record) -> bool:
     return all(held.get(module.name) == module.files for module in wanted.modules)
 
 
+HEAD = 64  # bytes of a document that tell whether it is noted
 _NOTED = "noted"  # beside the record in its document; sorts before "record"
 TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files
 

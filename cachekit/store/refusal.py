@@ -85,6 +85,13 @@ class Refusal:
         with files.opened(path, buffering=0) as source:
             return self._asked(record, self._origins.of, self._owners.stranger(path, source.fileno()))
 
+    def judged_strange(self, record: Record) -> Refused | None:
+        """As `judged`, of a record that somebody else can have written; None of any other, and of one that is gone."""
+        path = self._layout.record(record.place)
+        with suppress(OSError), files.opened(path, buffering=0) as source:
+            return self.judged(record) if self.strange(path, source.fileno()) else None
+        return None
+
     def set_aside(self, beginning: str) -> Record | None:
         """The latest record in quarantine whose key begins so, and which can be read; None if there is none."""
         for path in sorted(self._layout.quarantine.glob(f"*-{beginning.lower()}*.json"), reverse=True):

@@ -85,6 +85,8 @@ class OriginCounts(Struct, frozen=True):
         owner: Came from where only this user, or an organisation of this user, can write.
         signed: Were signed by somebody whom the settings named then.
         anybody: Were taken whoever made them.
+        unknown: Came from nobody knows where: the note of that is damaged or gone.
+        refused: Those that somebody else can have written in the store, and that nobody whom the settings name signed.
         revoked: Those that are not used any more.
         kept: Those that are used, and not given to others.
     """
@@ -93,6 +95,8 @@ class OriginCounts(Struct, frozen=True):
     owner: int = 0
     signed: int = 0
     anybody: int = 0
+    unknown: int = 0
+    refused: tuple[Distrusted, ...] = ()
     revoked: tuple[Distrusted, ...] = ()
     kept: tuple[Distrusted, ...] = ()
 
@@ -141,14 +145,16 @@ class Verified(Answer, frozen=True):
         return not self.bad
 
     def error(self) -> IntegrityError | UntrustedError | None:
-        """The error to end with, if something is still bad, or revoked."""
-        if self.good and self.origins.revoked:
-            gone = self.origins.revoked
+        """The error to end with, if something is still bad, or revoked, or somebody else's."""
+        revoked, refused = self.origins.revoked, self.origins.refused
+        if self.good and (gone := revoked or refused):
             return UntrustedError(
-                f"{len(gone)} of {text.count(self.records, 'record')} {'is' if len(gone) == 1 else 'are'} revoked: "
-                + ", ".join(one.key[:12] for one in gone[:SHOWN]),
+                f"{len(gone)} of {text.count(self.records, 'record')} {'is' if len(gone) == 1 else 'are'} "
+                f"{'revoked' if revoked else 'not used'}: " + ", ".join(one.key[:12] for one in gone[:SHOWN]),
                 cause=f"{gone[0].recipe} is {gone[0].reason}",
-                hint="they are not used; the next plan of each sets it aside, or `cachekit store rm KEY`",
+                hint="they are not used; the next plan of each sets it aside, or `cachekit store rm KEY`"
+                if revoked
+                else "`cachekit store rm KEY`, or let its maker sign it",
             )
         if self.good:
             return None

@@ -12,9 +12,10 @@ from typing import IO
 from msgspec import Struct
 
 from cachekit import files
-from cachekit.errors import UsageError
+from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes.bundle_in import State, read_bundle
-from cachekit.text import cause_of
+from cachekit.remotes.judging import HINT_BUNDLE, refusal
+from cachekit.text import cause_of, one_line
 from cachekit.values import Answer
 from cachekit.verbs.session import Session, using_store
 
@@ -56,6 +57,14 @@ class Unbundled(Answer, frozen=True):
     size: int
     sha256: str
     seconds: float
+
+    def error(self) -> UntrustedError | None:
+        """The error that the import would end with, where this dry run found that it would take nothing."""
+        refused = next((one for one in self.records if one.untrusted), None)
+        if refused is None:
+            return None
+        why = f"{one_line(refused.recipe)} ({refused.key[:12]}) in it is {refused.untrusted}"
+        return refusal(self.bundle, f"anybody can make a bundle, and {why}", HINT_BUNDLE)
 
 
 @contextmanager

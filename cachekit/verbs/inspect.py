@@ -14,6 +14,8 @@ from cachekit.errors import UnknownNameError
 from cachekit.key.canonical import key_of
 from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
+from cachekit.store.index_rows import Listed
+from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, How
 from cachekit.store.record import Record
 from cachekit.text import one_line
@@ -109,9 +111,25 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
             *(Source(one.key, one.record, one.remote, one.how, _names(trust, one.signers)) for one in origin.reused),
         ),
         vouched=tuple(_vouched(trust, record, beside)),
-        untrusted=trust.unpublishable(record, origin),
+        untrusted=trust.unpublishable(record, beside),
         refused=refused,
     )
+
+
+def told_of_strangers(store: Store, rows: Iterable[Listed], trust: Trust) -> list[Listed]:
+    """Rows of records, each with the reason why it is not used where somebody else can have written the record.
+
+    Args:
+        store: The store.
+        rows: Its records.
+        trust: What the settings say of signers.
+    """
+    asking, told = Store(store.layout.home, store.journal, trust.asked), []
+    for row in rows:
+        record = store.read(Place(row.directory, row.model_type, row.key))
+        refused = asking.refusal.judged_strange(record) if record else None
+        told.append(structs.replace(row, refused=refused.reason) if refused else row)
+    return told
 
 
 def _found(store: Store, name: str, trust: Trust) -> tuple[Record, str]:

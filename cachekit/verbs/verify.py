@@ -48,23 +48,35 @@ def _origins(session: Session, count: int) -> OriginCounts:
     counts = Counter[str]()
     revoked: list[Distrusted] = []
     kept: list[Distrusted] = []
+    strangers: list[Distrusted] = []
     noted = {path.stem for path, _ in noted_origins(store.layout)}
     # Not by `Store.records`, which would set aside what is damaged: that is to be repaired.
-    rows = [row for row in store.refresh().rows() if trust.table.revokes or row.key in noted]
+    rows = [
+        row
+        for row in store.refresh().rows()
+        if trust.table.revokes or row.key in noted or store.origins.elsewhere(row.place)
+    ]
+    asking = Store(store.layout.home, store.journal, trust.asked)
     for record in filter(None, (store.read(row.place) for row in rows)):
-        origin = store.origins.of(record).origin
+        beside = store.origins.of(record)
+        origin = beside.origin
+        if (refused := asking.refusal.judged_strange(record)) is not None:
+            strangers.append(Distrusted(record.key, record.recipe, refused.reason))
+            continue
         counts[origin.how] += origin.how != "here"
         gone = trust.policy.revoked(record, origin) if trust.table.revokes else ""
-        reason = gone or trust.unpublishable(record, origin)
+        reason = gone or trust.unpublishable(record, beside)
         if reason:
             (revoked if gone else kept).append(Distrusted(record.key, record.recipe, reason))
     return OriginCounts(
-        count - sum(counts.values()),
-        counts["owner"],
-        counts["signed"],
-        counts["all"] + counts[""],
-        tuple(revoked),
-        tuple(kept),
+        here=count - sum(counts.values()) - len(strangers),
+        owner=counts["owner"],
+        signed=counts["signed"],
+        anybody=counts["all"],
+        unknown=counts[""],
+        refused=tuple(strangers),
+        revoked=tuple(revoked),
+        kept=tuple(kept),
     )
 
 

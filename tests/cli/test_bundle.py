@@ -24,7 +24,7 @@ def test_a_recipe_goes_to_an_empty_box(command, machine, home, work):
     digest = said.out.splitlines()[-2].split()[1]
     assert said.out.splitlines()[-1] == "  next, on the other machine: cachekit store import tiny.tar --trust-all"
     assert command("plan", "tiny.yaml", "--home", there).out.startswith("tiny: miss")
-    looked = command("store", "import", "tiny.tar", "--home", there, "--dry-run").out
+    looked = command("store", "import", "tiny.tar", "--home", there, "--dry-run", code=5).out
     assert "tiny: would be refused" in looked
     assert "nothing would be stored" in looked
     assert not (work.parent / "box" / "v1" / "blobs").exists()
@@ -43,7 +43,7 @@ def test_a_signed_bundle_needs_no_word_there(command, machine, home, work, monke
     command("trust", "init")
     assert command("store", "export", "tiny.tar", "tiny.yaml").out.endswith(" cachekit store import tiny.tar\n")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(work.parent / "another"))
-    looked = command("store", "import", "tiny.tar", "--home", str(work.parent / "box"), "--dry-run").out
+    looked = command("store", "import", "tiny.tar", "--home", str(work.parent / "box"), "--dry-run", code=5).out
     assert "would be refused it is signed by nobody you trust (SHA256:" in " ".join(looked.split())
     assert max(map(len, looked.splitlines())) <= 80
 

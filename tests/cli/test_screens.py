@@ -7,7 +7,9 @@ import re
 import pytest
 from msgspec import structs
 
+from cachekit.cli import out
 from cachekit.recipe import zoo
+from cachekit.text import one_line
 from tests.cli.cli_cases import Terminal
 from tests.support.cli_session import publish_record, small_record
 
@@ -67,6 +69,12 @@ def test_a_table_of_long_names_fits(work, home, command, arguments):
     assert [line for line in lines if len(line) > 80] == []
     assert any(record.key[:12] in line and "camembert-" in line and "neuronxcc-" in line for line in lines)
     assert record.directory in command(*arguments).out, "what is no terminal gets all of it"
+
+
+def test_columns_stay_where_a_name_is_shown_escaped():
+    lines = out.table([["a\x1b[1m\nb", "second"], ["c", "second"]], ["name", "which"])
+    assert len({line.index("second") for line in lines[1:]}) == 1
+    assert lines == [one_line(line) for line in lines]
 
 
 def test_what_goes_to_a_file_stays_as_it_is(command):

@@ -92,6 +92,8 @@ def test_a_call_that_runs_is_taken_whatever_stands_before_it(before):
         ("--tokenizer_name '<your-model>'", "--tokenizer_name is <your-model>"),
         ("--tokenizer_name ...", "--tokenizer_name is ..."),
         ("--tokenizer_name %MODEL%", "--tokenizer_name is %MODEL%"),
+        ("--tokenizer_name '%(model)s'", "--tokenizer_name is %(model)s"),
+        ("--validation_file 'data/y*.csv'", "--validation_file is data/y*.csv"),
         ("--tokenizer_name @model@", "--tokenizer_name is @model@"),
         ("--tokenizer_name a/__MODEL__", "--tokenizer_name is a/__MODEL__"),
         ("--tokenizer_name [model]", "--tokenizer_name is [model]"),
@@ -110,6 +112,13 @@ def test_a_placeholder_is_named_and_refused(tmp_path, option, named):
         assert "paste the command line, with its values" in caught.value.hint
     with pytest.raises(RecipeError, match="has placeholders"):
         new_recipe([*shlex.split(CALL), "--seed", "$SEED"])
+
+
+@pytest.mark.parametrize("name", ["plain.sh", "nb.ipynb", "nxdt.yaml"])
+def test_a_file_in_the_place_of_a_command_is_told_how_to_be_named(name):
+    with pytest.raises(RecipeError, match="no recipe can be made") as caught:
+        new_recipe([name])
+    assert caught.value.hint == f"cachekit zoo new --from {name}"
 
 
 def test_a_placeholder_of_the_launcher_or_of_a_file_of_arguments_is_refused(tmp_path):

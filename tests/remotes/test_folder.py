@@ -113,6 +113,15 @@ class TestLinks:
         assert listed(storage) == []
         assert listed(storage, "door") == []
 
+    def test_a_pipe_in_the_place_of_a_document_is_told_as_that(self, storage, shared):
+        write(storage, "a.json", b"mine", ABSENT)
+        generation = next(found for found in shared.rglob("*1") if found.is_file())
+        generation.unlink()
+        os.mkfifo(generation)
+        with pytest.raises(RemoteError) as caught:
+            read(storage, "a.json")
+        assert "not a regular file" in caught.value.cause
+
     @pytest.mark.parametrize("path", ["door/new", "door/secret", "file", "loop", "door/deep/new"])
     def test_nothing_is_written_through_one(self, storage, shared, outside, path):
         with pytest.raises(CachekitError):

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import UntrustedError
+from cachekit.store.origin import Beside
 from cachekit.store.removal import Remover, Victim
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_into
@@ -138,7 +139,7 @@ def test_what_was_signed_stays_so(signed, user, tmp_path):
     (record,) = signed.store.records()
     origin = signed.store.origins.of(record).origin
     assert (origin.how, origin.signers) == ("signed", (KEY,))
-    assert not signed.session.remotes.trust.unpublishable(record, origin)
+    assert not signed.session.remotes.trust.unpublishable(record, Beside(origin))
     assert user("bob", trust(), may="").store.lookup(record.place) is None
 
 
@@ -155,7 +156,7 @@ def test_what_anybody_made_does_not_become_ones_own(user, place, tmp_path, folde
     (record,) = bob.store.records()
     origin = bob.store.origins.of(record).origin
     assert [(one.remote, one.how) for one in origin.reused] == [(str(place), "all")]
-    assert "where nobody checked who made it" in bob.session.remotes.trust.unpublishable(record, origin)
+    assert "where nobody checked who made it" in bob.session.remotes.trust.unpublishable(record, Beside(origin))
 
 
 def test_what_one_made_stays_ones_own(user, near, tmp_path):
@@ -165,4 +166,4 @@ def test_what_one_made_stays_ones_own(user, near, tmp_path):
     remove(bob)
     import_into(bob.session, tmp_path / "root")
     (record,) = bob.store.records()
-    assert not bob.session.remotes.trust.unpublishable(record, bob.store.origins.of(record).origin)
+    assert not bob.session.remotes.trust.unpublishable(record, bob.store.origins.of(record))

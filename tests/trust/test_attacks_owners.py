@@ -4,11 +4,14 @@ import os
 
 import pytest
 
-from cachekit.errors import IntegrityError
-from cachekit.store import access
+from cachekit.errors import IntegrityError, UntrustedError
+from cachekit.events import Journal
+from cachekit.store import Store, access
 from cachekit.store.origin import UNKNOWN, Beside, Origin
+from cachekit.verbs.inspect import told_of_strangers
 from cachekit.verbs.push import push_records
 from cachekit.verbs.trust_records import sign
+from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, make_record, overwrite, publish
@@ -85,6 +88,28 @@ def test_a_groups_store_holds_records_of_its_members(public, monkeypatch, member
     assert as_user(ONE, looks, groups=[TEAM]) == ("hit" if hit else "miss")
 
 
+@ROOT_ONLY
+def test_verify_and_ls_tell_of_what_is_not_used(tmp_path):
+    """Integrity and trust are two answers, and a stranger's record is not made here."""
+    record, path = made(tmp_path / "store")
+    others = publish(in_store(tmp_path / "store").store, make_record(2), beside=TAKEN)
+    in_store(tmp_path / "store").store.layout.origin(others.place).unlink()
+    again = in_store(tmp_path / "store")
+    found = verify(again.session)
+    assert (found.error(), found.origins.here, found.origins.unknown, len(found.origins.kept)) == (None, 1, 1, 1)
+    os.chown(path, ONE, ONE)
+    again = in_store(tmp_path / "store")
+    found = verify(again.session)
+    assert (found.good, found.origins.here, len(found.origins.refused)) == (True, 0, 1)
+    assert isinstance(found.error(), UntrustedError)
+    assert "belongs to another user" in found.error().cause
+    unasked = Store(tmp_path / "store", Journal(None, "test"))
+    rows = {row.key: row.refused for row in told_of_strangers(unasked, unasked.listed(), trust())}
+    assert rows[others.key] == ""
+    assert "not signed; " in rows[record.key]
+    assert [unasked.owners.wrote_all([place]) for place in (record.place, others.place)] == [False, True]
+
+
 # Whose the blobs are
 
 
@@ -117,7 +142,7 @@ def test_who_removes_the_note_makes_nothing_this_users(user, tmp_path):
     mine.store.layout.origin(record.place).unlink()
     assert mine.store.read(record.place) == record, "this user said so of that record"
     assert mine.store.origins.of(record) == UNKNOWN
-    assert [one.reason for one in pushed(mine, record).refused] == ["nobody knows where it came from"]
+    assert [one.reason for one in pushed(mine, record).refused] == ["it is not known where it came from"]
     publish(mine.store, make_record())
     assert mine.store.origins.of(record) == UNKNOWN, "nor does who publishes it again"
 

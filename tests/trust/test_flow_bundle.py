@@ -12,6 +12,8 @@ from cachekit.trust.statement import read_statement
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
+from cachekit.verbs.trust_records import sign
+from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.standins import make_record, publish
 from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
@@ -56,6 +58,32 @@ def test_what_came_by_trust_all_is_not_put_into_a_bundle(alice, user, tmp_path):
     with pytest.raises(UntrustedError, match="is not put into a bundle"):
         bundle(bob, tmp_path / "y.tar")
     assert not (tmp_path / "y.tar").exists()
+
+
+def test_what_came_by_trust_all_is_a_signed_one_once_its_signer_is_known(alice, user, tmp_path):
+    path = bundle(alice, tmp_path / "x.tar")
+    taken(user("bob", trust(everything=True), may=""), path)
+    knows = user("bob", trust(ALICE), may="")
+    assert verify(knows.session).origins.kept == ()
+    bundle(knows, tmp_path / "y.tar")
+    narrowed = user("bob", trust(ALICE, only="signed"), may="")
+    assert narrowed.store.read(alice.record.place) == alice.record
+    nobody = user("bob", trust(BOB), may="")
+    assert len(verify(nobody.session).origins.kept) == 1
+    revoked = user("bob", trust(ALICE, revoked={"keys": [key(ALICE).fingerprint]}), may="")
+    assert revoked.store.read(alice.record.place) is None
+
+
+def test_what_was_signed_after_it_was_taken_is_signed_by_taking_it_again(alice, user, tmp_path):
+    unsigned = user("alice", trust(), may="")
+    path = bundle(unsigned, tmp_path / "x.tar")
+    taken(user("bob", trust(everything=True), may=""), path)
+    sign(user("alice", trust(key=ALICE), may="").session, [alice.record.key])
+    bob = user("bob", trust(ALICE), may="")
+    assert len(verify(bob.session).origins.kept) == 1
+    (again,) = taken(bob, bundle(user("alice", trust(key=ALICE), may=""), tmp_path / "y.tar")).records
+    assert again.state == "present"
+    assert verify(bob.session).origins.kept == ()
 
 
 def test_a_bundle_goes_on_with_the_signatures_that_it_came_with(alice, user, tmp_path):

@@ -71,7 +71,7 @@ def test_a_near_record_saves_every_graph_that_it_shares(home, log, tmp_path):
     assert [run["found"] for run in runs(log)] == [0, 3]
     (told,) = watched.told("reuse.end")
     assert (told["key"], told["graphs"], told["of"]) == (first.record.key, 3, 3)
-    assert told["differs"] == ("training.per_device_eval_batch_size",)
+    assert told["differs"] == ["training.per_device_eval_batch_size"]
     document = answer(second).as_dict()
     assert json.loads(json.dumps(document)) == document
     assert (document["status"], document["compiled"], document["reused"]["graphs"]) == ("compiled", 0, 3)

@@ -7,8 +7,9 @@ reason. Nothing is run: a notebook, a program, or a placeholder in the place of 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ KINDS = (
     "a call of Transformers' examples (run_glue.py ..., typed or as a line of a shell script), "
     "a YAML of NeuronX Distributed Training, a YAML of metaflow-trainium"
 )
+_FILES = {".sh", ".ipynb", ".yaml", ".yml", ".txt", ".md"}  # a single word that ends so is no command
 OWN = "a script of your own runs without a recipe: cachekit run -- COMMAND"
 
 
@@ -39,7 +41,9 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
     if found is None and len(words) == 1 and words[0].endswith(".json"):
         raise _arguments_alone(words[0])
     if found is None:
-        raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=OWN)
+        is_file = len(words) == 1 and PurePath(words[0]).suffix in _FILES
+        hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if is_file else OWN
+        raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=hint)
     return examples.convert([found], slug(found.script.removeprefix("run_")), Path.cwd())
 
 

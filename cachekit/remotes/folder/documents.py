@@ -203,7 +203,7 @@ class Generations:
                     if state is not None:
                         return state
                 else:
-                    raise BlockingIOError(errno.EAGAIN, "it changes faster than it can be read")
+                    raise _unread(still_there=number in _numbers(folder))
         except OSError as error:
             if not is_absent(error):
                 raise
@@ -304,6 +304,13 @@ class Generations:
 
 def _named(number: int) -> str:
     return f"{number:0{_DIGITS}d}"
+
+
+def _unread(*, still_there: bool) -> OSError:
+    """Why no generation of a document could be read."""
+    if still_there:
+        return OSError(errno.EINVAL, "what lies there is not a regular file")
+    return BlockingIOError(errno.EAGAIN, "it changes faster than it can be read")
 
 
 def _numbers(folder: int) -> list[int]:
