@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.compilers.neuron.devices import parse_neuron_ls
+from cachekit.recipe import load, zoo
 
 pytest_plugins = ["tests.support.cli_session"]
 ROOT = Path(__file__).parents[2]
@@ -127,6 +128,15 @@ def test_a_command_of_the_articles_has_the_key_of_the_zoos_recipe(command, recip
     assert ("num_train_epochs" in made.err) == ("--max_steps" in line)
     place = ("--toolchain", "neuron-2.31", "--instance", instance, "--set", "training.bf16=true", "-f", "json")
     assert command("plan", "made.yaml", *place).json["key"] == command("plan", recipe, *place).json["key"]
+
+
+def test_the_recipe_of_imdb_is_that_of_the_article():
+    recipe = load(zoo.recipe_path("bert-imdb"))
+    training = recipe.training
+    assert (recipe.data.id, recipe.model.id) == ("stanfordnlp/imdb", "bert-base-uncased")
+    assert (training.max_seq_length, training.per_device_train_batch_size, training.weight_decay) == (512, 16, 0.01)
+    assert training.per_device_eval_batch_size in {None, 16}
+    assert (training.learning_rate, training.num_train_epochs, training.bf16) == (5e-5, 3, "auto")
 
 
 # What they print
