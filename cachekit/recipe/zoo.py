@@ -122,6 +122,8 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
         targets: The chips that this is the line for.
         images: Environments in AWS's images that have the packages, as patterns of names below /opt.
         glibc: The oldest that the wheels load with; empty where nobody says.
+        extra: Of cachekit's own package, for an environment that has these.
+        note: What else somebody must know who installs them.
     """
 
     packages: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -130,8 +132,10 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
     source: Said
     date: Annotated[str, Meta(pattern=DAY)]
+    extra: Literal["neuron", "train"]
     images: tuple[str, ...] = ()
     glibc: str = ""
+    note: str = ""
 
 
 class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):

@@ -66,16 +66,23 @@ class Owners:
         return "" if ours else self.standing.why
 
     def wrote_all(self, places: Iterable[Place]) -> bool:
-        """Whether a glance tells that this user or root wrote all these records; else `stranger` has to be asked."""
-        return all(self._wrote(self._layout.record(place)) for place in places)
+        """Whether a glance tells that this user or root wrote all in the folders of these records.
 
-    def _wrote(self, path: Path) -> bool:
+        Else `stranger` has to be asked. A folder is read at once: 100,000 paths would take a second.
+        """
+        folders = {(place.directory, place.model_type) for place in places}
+        return all(self._wrote(str(self._layout.records.joinpath(*folder))) for folder in folders)
+
+    def _wrote(self, folder: str) -> bool:
+        open_to = stat.S_IWGRP | stat.S_IWOTH
         try:
-            found = os.lstat(path)
+            with os.scandir(folder) as files:
+                found = (one.stat(follow_symlinks=False) for one in files)
+                return all(
+                    whose.is_mine(one) and not one.st_mode & open_to and not stat.S_ISLNK(one.st_mode) for one in found
+                )
         except OSError:
             return False
-        open_to = stat.S_IWGRP | stat.S_IWOTH
-        return stat.S_ISREG(found.st_mode) and whose.is_mine(found) and not found.st_mode & open_to
 
     def _lies_there(self, path: Path, opened: int) -> bool:
         """Whether a path in the store leads to an open file without a link."""

@@ -7,6 +7,7 @@ import pytest
 from cachekit.errors import AuthError, ConflictError, UsageError
 from cachekit.remotes import address
 from cachekit.remotes.address import make, parse
+from cachekit.remotes.objectstore.aws_profile import credentials
 from cachekit.remotes.objectstore.azure import Azure
 from cachekit.remotes.objectstore.connect import translated
 from cachekit.remotes.objectstore.gcs import GCS
@@ -112,3 +113,14 @@ def test_a_refusal_is_told_and_quotes_nothing(kind, text, said):
     assert isinstance(error, AuthError)
     assert said in error.message
     assert "s3cr3t" not in "".join(error.lines())
+
+
+def test_a_user_without_a_home_directory_has_no_keys_in_files(monkeypatch, tmp_path):
+    """And whoever works in a folder with one that is called `~` gets none out of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~" / ".aws").mkdir(parents=True)
+    (tmp_path / "~" / ".aws" / "credentials").write_text("[default]\naws_access_key_id=A\naws_secret_access_key=b\n")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert credentials() == {}

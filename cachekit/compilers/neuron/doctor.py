@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, remembered
+from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, presence, remembered
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
@@ -111,7 +111,14 @@ def devices(config: Config) -> Iterator[Finding]:
         yield Finding("problem", str(error), f"see {facts.ISSUES}; without it cores and chip are the registry's")
         return
     if found is None or not found.count:
-        yield Finding("ok", "no Neuron device: this machine can compile, and not train")
+        if nodes := presence.device_nodes():
+            yield Finding(
+                "problem",
+                f"there are {len(nodes)} device nodes ({nodes[0]}), and neuron-ls lists no device",
+                "install AWS's tools (aws-neuronx-tools), or see what `neuron-ls` prints",
+            )
+        else:
+            yield Finding("ok", "no Neuron device: this machine can compile, and not train")
         return
     name = found.instance_type or host_instance_type()
     known = zoo.instances().get(name)

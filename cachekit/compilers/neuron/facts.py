@@ -272,6 +272,8 @@ NEFF_FEATURE_PREFIX = "neff_feature_"  # of most of def.json's names of feature 
 NEFF_MODULE = re.compile(r"(?<![0-9A-Za-z_])(MODULE_[0-9a-f]+(?:\+[0-9a-f]{8})?)(?![0-9A-Za-z_+])")
 # Families of instances by the compiler's target: trn1n has trn1's chip, trn2u and trn2n have trn2's [ON; TorchNeuron].
 TARGET_FAMILIES = {"trn1": "trn1", "trn2": "trn2", "trn3": "trn3", "inf2": "inf2"}
+# Cores of one chip as frameworks see them by default, where neuron-ls does not list them [SDK: architecture pages].
+CORES_OF_CHIP = {"trn1": 2, "inf2": 2, "trn2": 4, "trn3": 4}
 DEFAULT_LNC = {"trn2": 2, "trn3": 2}  # physical cores in a logical one; 1 before [SDK: logical-neuroncore-config]
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -412,7 +414,7 @@ COMPILE_EXIT_IN_TEXT = re.compile(
 # neuron_pci.c]. The numbers are those of AWS's devices only: other makers' cards have others in that place.
 CHIP_FILES = (
     ("/sys/devices/virtual/neuron_device", "neuron*/info/architecture/device_name"),
-    ("/sys/bus/pci/drivers/neuron", "*/device"),
+    ("/sys/bus/pci/drivers/neuron", "*/device"),  # devices that the driver has: others' have other numbers
 )
 CHIP_NAMES = {
     "Trainium1": "trn1", "Inferentia2": "inf2", "Trainium2": "trn2", "Trainium3": "trn3",

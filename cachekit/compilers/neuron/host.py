@@ -25,6 +25,7 @@ REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES
 
 
+_FAMILY = re.compile(r"[a-z]+\d+")  # of an instance type: `trn1`
 INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
@@ -130,14 +131,15 @@ class Fault(Struct, frozen=True):
 def fault(required: Sequence[str]) -> Fault | None:
     """What is wrong with these packages at least; None where they are whole and fit this machine's chip."""
     found, target = versions(), chip()
+    compiler = "neuron-native" if required is NATIVE and not is_native(found) else ""
     if wrong := placeholders(found):
         return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
             "these are empty placeholders from PyPI; the real packages are in AWS's own index",
-            install.way(target, tuple(wrong)),
+            install.way(target, tuple(wrong), compiler),
         )
     if half := [name for name in required if name in half_installed()]:
-        way = install.way(target)
+        way = install.way(target, (), compiler)
         return _fault(
             f"{', '.join(half)} cannot be used",
             "half-installed: the package's metadata has no version",
@@ -147,20 +149,20 @@ def fault(required: Sequence[str]) -> Fault | None:
         return _fault(
             f"{facts.LITE_PACKAGE} {found[facts.LITE_PACKAGE]} is installed, which serves models and trains none",
             "SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3; leave this environment to it",
-            install.apart(target),
+            install.apart(target, compiler),
         )
     if missing := [name for name in required if name not in found]:
         return _fault(
             f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
             "not installed",
             "AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            install.way(target),
+            install.way(target, (), compiler),
         )
     if empty := without_code(found):
         return _fault(
             f"{', '.join(empty)} cannot be used",
             f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[name] for name in empty)}",
-            install.way(target, tuple(empty)),
+            install.way(target, tuple(empty), compiler),
         )
     return _mixed(found, target)
 
@@ -200,8 +202,10 @@ def chip() -> str:
     if not presence.may_have_devices():
         return ""
     seen = _devices()
-    name = (seen.instance_type if seen else "") or presence.machine()
-    return target_of("", name, zoo.instances().get(name)) if name else devices.chip()
+    name = (seen.instance_type if seen else "") or devices.host_instance_type()
+    found = target_of("", name, zoo.instances().get(name)) or devices.chip()
+    family = _FAMILY.match(name)
+    return found or (family[0] if family else "")
 
 
 def unusable_devices() -> CompilerUnavailableError | None:
@@ -209,6 +213,12 @@ def unusable_devices() -> CompilerUnavailableError | None:
     if not presence.may_have_devices() or (wrong := fault(NATIVE if is_native(versions()) else REQUIRED)) is None:
         return None
     there = _there()
+    if not there and (failed := _listed()[1]):
+        return CompilerUnavailableError(
+            "whether this machine has Neuron devices is not known",
+            cause=failed,
+            hint=f"see what `neuron-ls` prints; or {INSTEAD}",
+        )
     if not there:
         return None  # an image with Neuron's tools, on a machine without devices
     return wrong.error(f"this machine has Neuron devices ({there}), and the packages for them cannot be used")
@@ -291,14 +301,22 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
     seen = _devices()
     name = (seen.instance_type if seen else "") or devices.host_instance_type()
     known = zoo.instances().get(name)
-    target = target_of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known)
+    target = target_of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
+    nodes = len(presence.device_nodes())
+    if not target and nodes:
+        raise CompilerUnavailableError(
+            f"this machine has Neuron devices ({presence.device_nodes()[0]}), and nothing says of which chip",
+            cause=_listed()[1]
+            or f"neither neuron-ls, nor the driver, nor the machine's type ({name or 'unknown'}) does",
+            hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)})",
+        )
     if not target:
         raise CompilerUnavailableError(
             "there is no Neuron device here to compile for",
             cause=f"neuron-ls finds none, and {name or 'this machine'} is not an instance type that has one",
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)}) to compile for another machine",
         )
-    cores = (seen.cores if seen else None) or (known.cores if known else 0)
+    cores = (seen.cores if seen else None) or (known.cores if known else nodes * facts.CORES_OF_CHIP.get(target, 0))
     said = os.environ.get(facts.LNC, "")
     lnc = (int(said) if said.isdecimal() else 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
     return NeuronHost(found, target, cores, lnc, name, here=True)
@@ -372,13 +390,18 @@ def target_of(override: str, instance: str, known: Instance | None) -> str:
         return override
     if known is not None:
         return known.target
-    family = re.match(r"[a-z]+\d+", instance)
+    family = _FAMILY.match(instance)
     return facts.TARGET_FAMILIES.get(family[0], "") if family else ""
 
 
-@cache
 def _devices() -> devices.Devices | None:
+    return _listed()[0]
+
+
+@cache
+def _listed() -> tuple[devices.Devices | None, str]:
+    """What neuron-ls lists, and why it lists nothing where it failed."""
     try:
-        return devices.list_devices()
-    except devices.DeviceListError:
-        return None
+        return devices.list_devices(), ""
+    except devices.DeviceListError as error:
+        return None, str(error)

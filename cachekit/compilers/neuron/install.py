@@ -6,6 +6,7 @@ Nothing is installed by cachekit: an environment may be the one that AWS's image
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -32,30 +33,45 @@ class Way(Struct, frozen=True):
     why: str = ""
 
 
-def way(target: str, over: Sequence[str] = ()) -> Way:
+def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
     """The line for a chip, in this environment where its Python fits.
 
     Args:
-        target: The compiler's name of the chip; an empty or unknown one gets the first line of the table.
+        target: The compiler's name of the chip; empty where nothing tells it.
         over: Packages in this environment that must go first.
+        compiler: Whose packages; by default those that the table has for the chip.
     """
-    install = _for(target)
+    if (install := _for(target, compiler)) is None:
+        return _unknown(target)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if here not in install.python and not _images(install):
+    if _image(target, compiler):
+        return apart(target, compiler)
+    if here not in install.python:
         known = ", ".join(install.python)
-        return structs.replace(apart(target), why=f"AWS has no wheels for Python {here}, only for {known}")
-    if _images(install):
-        return apart(target)
+        made = apart(target, compiler)
+        why = "; ".join(filter(None, (f"AWS has no wheels for Python {here}, only for {known}", made.why)))
+        return structs.replace(made, why=why)
     removed = f"pip uninstall -y {shlex.join(over)} && " if over else ""
     return Way(f"{removed}pip install {_words(install)}", _too_old(install))
 
 
-def apart(target: str) -> Way:
-    """The line for an environment beside this one: AWS's image has it, or it is made."""
-    install = _for(target)
-    if images := _images(install):
-        return Way(f". {shlex.quote(images[-1])}/bin/activate", f"AWS's image has them in {images[-1]}")
-    return Way(f"python{install.python[-1]} -m venv ~/neuron && ~/neuron/bin/pip install {_words(install)}")
+def apart(target: str, compiler: str = "") -> Way:
+    """The line for an environment next to this one: AWS's image has it, or it is made. cachekit comes into it, too."""
+    if (install := _for(target, compiler)) is None:
+        return _unknown(target)
+    if (found := _image(target, compiler)) is not None:
+        image, theirs = found
+        run = f". {shlex.quote(image)}/bin/activate && pip install 'cachekit-neuron[{theirs.extra}]'"
+        return Way(run, f"AWS's image has them in {image}")
+    python = install.python[len(install.python) // 2]  # the one that AWS's own pages take
+    ours = f"'cachekit-neuron[{install.extra}]'"
+    run = f"python{python} -m venv ~/neuron && ~/neuron/bin/pip install {_words(install)} {ours}"
+    return Way(run, _too_old(install))
+
+
+def _unknown(target: str) -> Way:
+    known = sorted({name for one in zoo.toolchains().values() if one.install for name in one.install.targets})
+    return Way("cachekit zoo ls toolchains", f"no release in the table is for {target}: it has {', '.join(known)}")
 
 
 def _words(install: Install) -> str:
@@ -63,23 +79,31 @@ def _words(install: Install) -> str:
     return shlex.join([*indexes, *install.packages])
 
 
-def _for(target: str) -> Install:
-    """The newest release's that names the chip; XLA's before TorchNeuron's, which is experimental here."""
-    known = [one.install for one in zoo.toolchains().values() if one.install is not None]
-    chip = facts.TARGET_CHIPS.get(target, target)
-    fitting = [install for install in known if chip in {facts.TARGET_CHIPS.get(name, name) for name in install.targets}]
-    return (fitting or known)[0]
+def _for(target: str, compiler: str = "") -> Install | None:
+    """The release's that is for the chip, or the compiler's own; None for a chip that the table does not have."""
+    for one in zoo.toolchains().values():
+        if one.install is None or compiler not in {"", one.compiler}:
+            continue
+        if not target or target in (one.targets if compiler else one.install.targets):
+            return one.install
+    return None
 
 
-def _images(install: Install) -> list[str]:
-    """The environments of AWS's image on this machine that have these packages, oldest first."""
-    found = (folder for pattern in install.images for folder in IMAGES.glob(pattern))
-    return sorted(str(folder) for folder in found if (folder / "bin" / facts.COMPILER).exists())
+def _image(target: str, compiler: str) -> tuple[str, Install] | None:
+    """The environment of AWS's image on this machine that has packages for the chip; None where none does."""
+    for one in zoo.toolchains().values():
+        if one.install is None or compiler not in {"", one.compiler} or (target and target not in one.targets):
+            continue
+        found = (folder for pattern in one.install.images for folder in IMAGES.glob(pattern))
+        if names := [str(folder) for folder in found if (folder / "bin" / facts.COMPILER).exists()]:
+            return max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]), one.install
+    return None
 
 
 def _too_old(install: Install) -> str:
+    """What speaks against the line on this system; empty where nothing does."""
     name, version = platform.libc_ver()
     wanted = install.glibc
     if name != "glibc" or not wanted or tuple(map(int, version.split("."))) >= tuple(map(int, wanted.split("."))):
-        return ""
+        return install.note
     return f"its wheels need glibc {wanted}, and this system has {version}: use a newer one"

@@ -36,9 +36,8 @@ def credentials() -> dict[str, Any]:
     profile = os.environ.get("AWS_PROFILE", "")
     if any(os.environ.get(name) for name in (_KEYS if profile else _KEYS + _ROLES)):
         return {}
-    home = Path.home() / ".aws"
-    keys = _section("AWS_SHARED_CREDENTIALS_FILE", home / "credentials", profile or "default")
-    settings = _section("AWS_CONFIG_FILE", home / "config", f"profile {profile}" if profile else "default")
+    keys = _section("AWS_SHARED_CREDENTIALS_FILE", "credentials", profile or "default")
+    settings = _section("AWS_CONFIG_FILE", "config", f"profile {profile}" if profile else "default")
     found = settings | keys
     region = {"region": found["region"]} if found.get("region") else {}
     if found.get("aws_access_key_id") and found.get("aws_secret_access_key") and "role_arn" not in found:
@@ -58,8 +57,10 @@ def credentials() -> dict[str, Any]:
         raise UsageError(f"the AWS profile {profile!r} cannot be used", cause=type(error).__name__) from None
 
 
-def _section(variable: str, usual: Path, name: str) -> dict[str, str]:
-    path = Path(os.environ.get(variable) or usual)
+def _section(variable: str, usual: str, name: str) -> dict[str, str]:
+    path = Path(os.environ.get(variable) or Path(os.path.expanduser("~"), ".aws", usual))  # noqa: PTH111
+    if not os.environ.get(variable) and not path.is_absolute():
+        return {}  # a user without a home directory has no such files
     check_ends(path, variable)
     parser = configparser.RawConfigParser()
     try:

@@ -305,6 +305,14 @@ def test_a_failed_compile_has_its_seconds():
     assert untimed.seconds is None
 
 
+def test_ranks_that_report_one_failure_lost_its_time_once():
+    line = f"Failed compilation with ['neuronx-cc', 'model.{module(1)}.hlo_module.pb']: [NCC_EOOM002] no"
+    text = "".join(f"2026-07-29 17:00:00.000000:  {pid}  [INFO]: Call compiler with cmd: x\n" for pid in range(4))
+    text += "".join(f"2026-07-29 17:22:00.000000:  {pid}  [ERROR]: {line}\n" for pid in range(4))
+    (one,) = told(text).failed
+    assert (one.seconds, told(text).lost_seconds) == (22 * 60, 22 * 60)
+
+
 def test_extracted_graphs_wait_for_a_compile_unless_npc_has_been_there():
     graph = f"2026-07-29 17:27:22.000687:  1  [INFO]: Extracting graphs ({NCC}/{module(2)}/model.hlo_module.pb) for ahead-of-time parallel compilation.\n"
     assert (told(graph).extracted, told(graph).found) == (1, 0)

@@ -24,8 +24,9 @@ class Log(Struct):
     waits: dict[str, float] = {}  # longest wait in minutes by module whose lock somebody else held
     remembered: dict[str, str] = {}  # what is known by module that was skipped because an earlier run had failed on it
     failed: dict[str, str] = {}  # what the compiler said by module that failed in this run
-    # What that took, by module, where the log tells, and whether it is an upper bound.
-    failed_seconds: dict[str, tuple[float, bool]] = {}
+    # What that took, by module and process, where the log tells, and whether it is an upper bound. Ranks that wait for
+    # one compile all report its failure.
+    failed_seconds: dict[str, dict[str, tuple[float, bool]]] = {}
     whole_seconds: float = 0.0  # what all compiles of a model took together, as NxD's model builder says it
     # The modules that each process (`rank 0`, `pid 10142`) found, compiled or extracted.
     by_process: dict[str, set[str]] = {}
@@ -106,9 +107,9 @@ class Log(Struct):
         # A skipped module cannot fail anew: what is said of it is the old failure.
         known = self.remembered if event.module in self.remembered else self.failed
         if event.seconds is not None and known is self.failed:
-            before, bound = self.failed_seconds.get(event.module, (0.0, False))
-            took = event.seconds, bool(event.numbers.get("at_most"))
-            self.failed_seconds[event.module] = before + took[0], bound or took[1]
+            took = self.failed_seconds.setdefault(event.module, {})
+            before, bound = took.get(event.process, (0.0, False))
+            took[event.process] = before + event.seconds, bound or bool(event.numbers.get("at_most"))
         known[event.module] = f"{known.get(event.module, '')}\n{event.text}".strip()[:_TEXT]
 
 

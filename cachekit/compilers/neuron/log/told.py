@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import BinaryIO
 
 from cachekit.compilers.logged import Logged, LoggedCompile, LoggedFailure
@@ -15,6 +16,7 @@ from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import Log
 
 _PIECE = 1 << 20
+_LINE = 1 << 16  # characters of a line; the rest of a longer one is taken for another
 _BOUNDS = frozenset({"next-line", "gap"})  # bases of seconds that hold more than the compile
 
 
@@ -27,7 +29,7 @@ def read(log: BinaryIO) -> Logged | None:
     if told is None:
         log.seek(0)
         with io.TextIOWrapper(log, encoding="utf-8", errors="replace") as lines:
-            told = _of_compiler(read_compiler_log(lines))
+            told = _of_compiler(read_compiler_log(iter(partial(lines.readline, _LINE), "")))
     return told
 
 
@@ -56,7 +58,7 @@ def _of_run(log: BinaryIO) -> Logged | None:
         extracted=len(later),
         compiled=_longest_first(compiled),
         failed=tuple(
-            _failure(name, failure, *run.failed_seconds.get(name, (None, False)), earlier=name in run.remembered)
+            _failure(name, failure, *_longest(run.failed_seconds.get(name)), earlier=name in run.remembered)
             for name, failure in failures.items()
         ),
         waits={name: minutes * 60 for name, minutes in run.waits.items()},
@@ -70,6 +72,7 @@ def _lost(run: Log, spans: _Spans) -> float | None:
     if (seconds := spans.seconds()) is not None:
         return seconds
     told = [took for took, _ in run.compiled.values() if took is not None]
+    told += [took for name in run.failed_seconds if (took := _longest(run.failed_seconds[name])[0]) is not None]
     return run.whole_seconds or sum(told) or None
 
 
@@ -89,6 +92,11 @@ def _of_compiler(runs: Iterable[CompilerRun]) -> Logged | None:
         lost_seconds=spans.seconds(),
         unfinished=sum(one.exit_code is None and one.failure is None for one in runs),
     )
+
+
+def _longest(took: Mapping[str, tuple[float, bool]] | None) -> tuple[float | None, bool]:
+    """Of the processes that report a failure, the one that was at it longest."""
+    return max(took.values()) if took else (None, False)
 
 
 def _longest_first(compiled: list[LoggedCompile]) -> tuple[LoggedCompile, ...]:
