@@ -69,8 +69,9 @@ team: $(VENV)/.installed
 	$(BIN)/python recipes/demo_data.py .demo
 	PATH=$(CURDIR)/$(BIN):$$PATH sh recipes/team.sh $(CURDIR)/$(RECIPE) $(CURDIR)/.demo/team
 
-# Each module in one process: its tests share servers (tests/conftest.py says more). More processes gain nothing.
-SIDE_BY_SIDE = --numprocesses auto --maxprocesses 4 --dist loadgroup
+# Each module in one process: its tests share servers (tests/conftest.py says more). Three on two cores: a quarter of the
+# time a test waits for servers and processes of its own.
+SIDE_BY_SIDE = --numprocesses 3 --dist loadgroup
 
 ## make test       the fast tests: a few minutes
 test: $(VENV)/.installed

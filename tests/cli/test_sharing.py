@@ -140,7 +140,7 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     dry = ann("push", "--dry-run", "--format", "json").json["pushed"][0]
     refused = ann("push", code=2)
     the_error(refused, before=1)
-    assert "would tell: who made them" in refused.out
+    assert "would reveal: who made them" in refused.out
     assert len(list(repo.history(repo.head))) == 1  # no lease either, which would tell who compiles
     assert [path for path in repo.files() if path.startswith("cachekit/v1/records")] == []
     told = ann("push", "--public").err

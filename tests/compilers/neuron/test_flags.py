@@ -99,7 +99,7 @@ def test_a_flags_file_that_is_none(tmp_path, raw):
         (["-O1"], ["--optlevel=1"], "is written `--optlevel=1`"),
         (["-lnc=2"], ["--logical-nc-config", "2"], "is written `--logical-nc-config 2`"),
         (["-O1", "--auto-cast=none"], ["--auto-cast=none", "-O1"], "the order differs: number 1 is `-O1`"),
-        (["-O1", "-O1"], ["-O1"], "stands 2 times in the first and once in the second"),
+        (["-O1", "-O1"], ["-O1"], "appears 2 times in the first and once in the second"),
         (["-O1"], ["-O2"], "the first has `-O1`, the second has `-O2`"),
         (["-O1", "--x"], ["-O1"], "only the first has `--x`"),
         (["-O1"], ["-O1", "--x=1"], "only the second has `--x=1`"),

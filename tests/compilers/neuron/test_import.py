@@ -201,7 +201,10 @@ def test_programs_read_json_and_one_number(stored, cache, tmp_path):
 def test_exit_codes_and_errors(stored, cache, home, tmp_path):
     assert "holds no compiler's cache" in stored("import", tmp_path, code=2)[1]
     assert "nothing to export was named" in stored("export", tmp_path / "out", code=2)[1]
-    assert "several answers were given" in stored("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
+    assert (
+        "only one of recipes or keys, --all and --all-of can be"
+        in stored("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
+    )
     stored("import", cache)
     store = Watched(home).store
     blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)

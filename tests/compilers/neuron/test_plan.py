@@ -108,9 +108,9 @@ def test_a_name_that_is_none_is_an_error_with_the_nearest(recipe, command, argum
 @pytest.mark.parametrize(
     "said, words",
     [
-        ("tensor_parallel_size=2", "trains a whole copy on each core"),
-        ("pipeline_parallel_size=2", "trains a whole copy on each core"),
-        ("zero_1=true", "trains a whole copy on each core"),
+        ("tensor_parallel_size=2", "trains a full copy on each core"),
+        ("pipeline_parallel_size=2", "trains a full copy on each core"),
+        ("zero_1=true", "trains a full copy on each core"),
         ("data_parallel_size=3", "there are 2 cores"),
     ],
 )

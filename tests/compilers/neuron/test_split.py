@@ -79,8 +79,8 @@ def test_people_are_told_the_layout_and_what_is_lacking(command):
 @pytest.mark.parametrize(
     "name, settings, message, hint",
     [
-        ("gpt2-clm", ["parallel.tensor_parallel_size=2"], "a gpt2 model trains as a whole copy", "size=1"),
-        ("bert", ["parallel.zero_1=true"], "text-classification trains a whole copy", "parallel.zero_1=false"),
+        ("gpt2-clm", ["parallel.tensor_parallel_size=2"], "a gpt2 model trains as a full copy", "size=1"),
+        ("bert", ["parallel.zero_1=true"], "text-classification trains a full copy", "parallel.zero_1=false"),
         ("llama3-8b-lora", ["parallel.tensor_parallel_size=3"], "num_attention_heads is 32", "size=1"),
         ("llama3-8b-lora", ["parallel.tensor_parallel_size=16", "model.config.num_key_value_heads=32",
                             "model.config.vocab_size=128008"], "vocab_size is 128008", "size=8"),

@@ -189,7 +189,9 @@ def test_a_tokenizer_that_knows_no_words_is_refused():
 
     from cachekit.training.tasks import inputs
 
-    with pytest.raises(RecipeError, match="token-classification needs a tokenizer that knows where its tokens stand"):
+    with pytest.raises(
+        RecipeError, match="token-classification needs a tokenizer that knows where its tokens are in the text"
+    ):
         inputs.for_words(Slow(), TASK)
 
 
