@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UntrustedError
 from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, reused_modules
-from cachekit.store.record import Record
+from cachekit.store.record import File, Module, Record
 from cachekit.store.refusal import Refused
 from cachekit.text import one_line
 from cachekit.values import by_value
@@ -212,27 +212,38 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
 
 
+def not_used(store: Store, record: Record) -> dict[str, str]:
+    """Which of a record's bare modules the settings do not let be used, from wherever they come, and why."""
+    found: dict[str, str] = {}
+    for other, beside in store.refusal.known(record):
+        if refused := store.refusal.judged_found(other, beside):
+            digests = {file.sha256 for module in reused_modules(record, other) for file in module.files}
+            whose = f"it is of the record {other.key[:12]}, and that record is {refused.reason}"
+            found |= {one.name: whose for one in record.modules if _largest(one).sha256 in digests}
+    return found
+
+
+def _largest(module: Module) -> File:
+    return max(module.files, key=lambda file: file.size)
+
+
+def none_used(place: str, refused: Mapping[str, str]) -> UntrustedError:
+    """The error for a place that has nothing but modules which are `not_used`."""
+    name, why = next(iter(refused.items()))
+    return UntrustedError(
+        f"{place} is not used: it holds {name}", cause=why, hint=f"{_CODE}: remove {name} there, or make it again"
+    )
+
+
 def beside_found(store: Store, record: Record, origin: Origin) -> Beside:
     """What the store keeps beside a record of bare modules: what it knows of them already is not forgotten.
 
     Args:
         store: The store.
-        record: The record that they become.
+        record: The record that they become, without those that are `not_used`.
         origin: What the place says where they lay.
-
-    Raises:
-        UntrustedError: The settings do not let one of them be used, from wherever it comes.
     """
-    known = store.refusal.known(record)
-    for other, beside in known:
-        if refused := store.refusal.judged_found(other, beside):
-            name = next(reused_modules(record, other)).name
-            raise UntrustedError(
-                f"{origin.remote} is not used: it holds {name}, which is of the record {other.key[:12]}",
-                cause=f"that record is {refused.reason}",
-                hint=f"{_CODE}: remove {name} there, and take the rest",
-            )
-    return store.origins.found(origin, known)
+    return store.origins.found(origin, store.refusal.known(record))
 
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:

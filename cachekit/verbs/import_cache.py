@@ -6,21 +6,22 @@ Such a cache has no recipe, so its modules become records of their own, one a co
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
-from cachekit.compilers.foreign import ForeignCache, Taken, Units
+from cachekit.compilers.foreign import ForeignCache, Taken, Unfit, Units
 from cachekit.compilers.imported import known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.config_trust import Mode
 from cachekit.errors import UsageError
 from cachekit.remotes.address import asked_of_folder
-from cachekit.remotes.judging import HINT_FOLDER, beside_found, refusal
+from cachekit.remotes.judging import HINT_FOLDER, beside_found, none_used, not_used, refusal
 from cachekit.store import Store
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Origin
@@ -223,6 +224,19 @@ def _found(folder: Path) -> tuple[Adapter, ForeignCache]:
     )
 
 
+def _without(taken: Taken, refused: Mapping[str, str], place: str) -> Taken:
+    """What was taken, without modules that are not used.
+
+    Raises:
+        UntrustedError: Nothing is left; or the units are in one module, which is not used.
+    """
+    names = tuple(name for name in taken.names if name not in refused)
+    if not names or len(names) + len(refused) > len(taken.names):
+        raise none_used(place, refused)
+    left = tuple(Unfit(name, Path(place) / name, why) for name, why in refused.items())
+    return structs.replace(taken, names=names, left=(*taken.left, *left))
+
+
 def _take(
     store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, source: CacheSource, dry_run: bool
 ) -> tuple[Taken, str, int]:
@@ -232,13 +246,19 @@ def _take(
             taken = cache.take(group, workspace, tell, source.open)
             if taken.harvest is None:
                 return taken, "", 0
-            made, files = taken.harvest.modules, taken.harvest.files.values()
-            record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files)
+            made, files = taken.harvest.modules, taken.harvest.files
+            record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files.values())
+            if refused := not_used(store, record):
+                taken = _without(taken, refused, source.origin.remote)
+                made = tuple(one for one in made if one.name not in refused)
+                used = {file.sha256 for module in made for file in module.files}
+                files = {sha256: path for sha256, path in files.items() if sha256 in used}
+                record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files.values())
         except OSError as error:
             raise store_error(store.layout.home, error) from error
         beside = beside_found(store, record, source.origin)
         if not dry_run:
             what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
             tell({"event": "import.storing", **what})
-            store.publish(record, taken.harvest.files, beside=beside)
+            store.publish(record, files, beside=beside)
     return taken, record.key, record.size

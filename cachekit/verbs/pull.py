@@ -21,7 +21,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, IntegrityError, MissError, RemoteError, UsageError
 from cachekit.remotes.fetch import Pulled, fetch
 from cachekit.remotes.fetch_files import Fetched
-from cachekit.remotes.judging import beside_found
+from cachekit.remotes.judging import beside_found, none_used, not_used
 from cachekit.remotes.module_files import ModuleFiles, RefusedError, vouched
 from cachekit.remotes.port import Entry
 from cachekit.remotes.remote import Remote
@@ -177,6 +177,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     damaged: dict[str, str] = {}
     seen: set[str] = set()
     refused: dict[str, str] = {}
+    untrusted: dict[str, tuple[str, str]] = {}  # where, and why
     had = 0  # bytes
     for remote in session.remotes.readable:
         missing = [name for name in dict.fromkeys(names) if name not in outcomes]
@@ -188,13 +189,14 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
             fresh = {name: files for name, files in looked.modules.items() if name not in known | seen}
             had += sum(_size(files) for name, files in looked.modules.items() if name in known and _in(name, folder))
             if dry_run:
-                done, refused = {name: _would_fetch(name, files, remote) for name, files in fresh.items()}, {}
+                done, refused, strange = _would(session, remote, fresh)
             else:
-                done, refused = _fetch(session, remote, looked, fresh)
+                done, refused, strange = _fetch(session, remote, looked, fresh)
         except (RemoteError, AuthError) as error:
             session.remotes.failed(remote, error)
             continue
-        left |= {**looked.left, **refused}
+        left |= {**looked.left, **refused, **strange}
+        untrusted |= {name: (remote.name, why) for name, why in strange.items()}
         damaged |= refused
         seen |= done.keys()
         outcomes |= {name: done[name] for name in missing if name in done}
@@ -204,10 +206,14 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     for name in names:
         if name in damaged and name in left:
             raise IntegrityError(f"{name} cannot be used", cause=left[name], hint="compile it again, and push it")
+        if name in untrusted and name in left:
+            raise none_used(untrusted[name][0], {name: left[name]})
         outcomes.setdefault(name, Outcome(name, "absent", "", left=_left(left, name)))
     found = [outcomes[name] for name in dict.fromkeys(names)]
     if folder:
         rest = _left(left, *(name for name in left if _in(name, folder) and name not in names))
+        if not (sweeping or had) and (bad := next((one for one in rest if one.module in untrusted), None)):
+            raise none_used(untrusted[bad.module][0], {bad.module: bad.reason})
         state = sweeping[0].state if sweeping else "present" if had else "absent"
         sweeping = sweeping or [Outcome(folder, state, "", present=had)]
         found += [*sweeping[:-1], structs.replace(sweeping[-1], left=rest)]
@@ -289,8 +295,32 @@ def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
     return _Looked(revision, origin, whole, left)
 
 
-def _would_fetch(name: str, files: _Files, remote: Remote) -> Outcome:
-    return Outcome(name, "would-fetch", "", remote.name, len(files), _size(files), modules=(name,))
+def _would(
+    session: Session, remote: Remote, modules: Mapping[str, _Files]
+) -> tuple[dict[str, Outcome], dict[str, str], dict[str, str]]:
+    """What `_fetch` would answer, as far as that is known before anything is read.
+
+    Raises:
+        UntrustedError: A file in a folder is a stranger's.
+    """
+    with remote.call() as storage:
+        storage.check([entry.path for found in modules.values() for entry in found.values()])
+    strange: dict[str, str] = {}
+    for name, found in modules.items():
+        digests = {file: entry.digests.get("sha256", "") for file, entry in found.items()}
+        if all(digests.values()):  # else only reading tells
+            made = Module(name, tuple(File(file, found[file].size, sha256) for file, sha256 in digests.items()))
+            adapter, compiler = registry.of_directory(name), name.partition("/")[0]
+            strange |= not_used(session.store, record_of(adapter, compiler, [made], graphs=1))
+    return (
+        {
+            name: Outcome(name, "would-fetch", "", remote.name, len(found), _size(found), modules=(name,))
+            for name, found in modules.items()
+            if name not in strange
+        },
+        {},
+        strange,
+    )
 
 
 # Fetching
@@ -298,14 +328,15 @@ def _would_fetch(name: str, files: _Files, remote: Remote) -> Outcome:
 
 def _fetch(
     session: Session, remote: Remote, looked: _Looked, modules: Mapping[str, _Files]
-) -> tuple[dict[str, Outcome], dict[str, str]]:
-    """Fetch modules and publish them; what became of each, and why others are refused."""
+) -> tuple[dict[str, Outcome], dict[str, str], dict[str, str]]:
+    """Fetch modules and publish them; what became of each, why others are damaged, and why others are not used."""
     if not modules:
-        return {}, {}
+        return {}, {}, {}
     start = time.monotonic()
     store = session.store
     taken: dict[str, _Taken] = {}
     refused: dict[str, str] = {}
+    untrusted: dict[str, str] = {}
     keys: dict[str, str] = {}
     try:
         sweep_partials(store.layout)
@@ -326,6 +357,15 @@ def _fetch(
                 made = [one.module for one in of_it]
                 fresh = [file.path for file in brought.values()]
                 record = record_of(adapter, compiler, made, graphs=graphs, files=fresh)
+                if strange := not_used(store, record):
+                    untrusted |= strange
+                    of_it = [one for one in of_it if one.module.name not in strange]
+                    made, graphs = [one.module for one in of_it], sum(one.graphs for one in of_it)
+                    brought = {file.sha256: file for one in of_it for file in one.files if not file.stored}
+                    taken = {name: one for name, one in taken.items() if name not in strange}
+                    if not made:
+                        continue
+                    record = record_of(adapter, compiler, made, graphs=graphs, files=fresh)
                 store.publish(
                     record,
                     {sha256: file.path for sha256, file in brought.items()},
@@ -341,7 +381,7 @@ def _fetch(
         "pull.modules",
         remote=remote.name,
         modules=sorted(taken),
-        refused=refused,
+        refused=refused | untrusted,
         files=files.count,
         bytes=files.size,
         seconds=seconds,
@@ -350,7 +390,7 @@ def _fetch(
     for name in taken:
         key, found = keys[name.partition("/")[0]], modules[name]
         done[name] = Outcome(name, "fetched", key, remote.name, len(found), _size(found), 0, seconds, (name,))
-    return done, refused
+    return done, refused, untrusted
 
 
 def _judged(name: str, brought: Mapping[str, Fetched]) -> _Taken:

@@ -116,6 +116,33 @@ def test_what_is_revoked_does_not_come_back(user, tmp_path, folder, said, reason
     assert not list(bob.store.records())
 
 
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("way", ["import", "pull"])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_one_module_that_is_revoked_does_not_keep_the_others_out(user, tmp_path, way, dry_run):
+    """Who may write there could else take a whole cache away from everybody."""
+    (gone,) = (path.name for path in (tmp_path / "root" / COMPILER).iterdir())
+    entry(tmp_path / "root", seed=2)
+    (kept,) = (path.name for path in (tmp_path / "root" / COMPILER).iterdir() if path.name != gone)
+    bob = user("bob", trust(ALICE, revoked={"keys": [KEY]}), may="r", where=tmp_path / "root")
+    if way == "import":
+        found = import_into(bob.session, tmp_path / "root", dry_run=dry_run)
+        added, left = [name for group in found.records for name in group.added], found.left
+    else:
+        (swept,) = pull_modules(bob.session, [], COMPILER, dry_run=dry_run)
+        added, left = [*swept.modules], swept.left
+    assert f"{COMPILER}/{kept}" in added
+    if way == "import" or not dry_run:  # a folder gives no digests before it is read
+        assert added == [f"{COMPILER}/{kept}"]
+        (refused,) = left
+        assert "that record is" in refused.reason
+    if not dry_run:
+        modules = [module.name for record in bob.store.records() for module in record.modules]
+        assert modules == [f"{COMPILER}/{kept}"]
+        with pytest.raises(UntrustedError, match=f"it holds {COMPILER}/{gone}".replace("+", r"\+")):
+            pull_modules(bob.session, [f"{COMPILER}/{gone}"], "")
+
+
 def test_what_lies_in_quarantine_does_not_come_back(signed, user, tmp_path):
     """Though nobody noted where its modules stay."""
     shutil.rmtree(signed.store.layout.staying)

@@ -83,7 +83,7 @@ def test_a_script_with_a_folder_of_its_own_is_told_that_nothing_is_kept(user):
 
 def test_recipes_and_running_processes_are_declined(user):
     assert "hint: cachekit run" in user("plan", "bert", "--tiny", "--compiler", "jax", code=2).stderr
-    with pytest.raises(UsageError, match="runs already"):
+    with pytest.raises(UsageError, match="already running"):
         cachekit.Cache(home=user.home, compiler="jax").attach("a-loop")
 
 
