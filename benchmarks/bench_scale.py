@@ -123,7 +123,7 @@ class Grower:
         created = START + timedelta(minutes=number)
         return Record(
             key=key_of(edited),
-            compiler="inductor",  # which the recipes are planned for: a record of another compiler is no near one
+            compiler="neuron",
             directory=f"neuronxcc-{version}",
             model_type=model_type,
             recipe=name,
