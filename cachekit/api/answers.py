@@ -47,7 +47,6 @@ from cachekit.verbs.why_run import RunWhy
 from cachekit.verbs.zoo import (
     InstanceRow,
     ModelRow,
-    NewRecipe,
     RecipeEntry,
     RecipeRow,
     ToolchainRow,
@@ -56,6 +55,7 @@ from cachekit.verbs.zoo import (
     ZooModel,
 )
 from cachekit.verbs.zoo_check import Checked
+from cachekit.verbs.zoo_new import NewRecipe
 
 __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cachekit.compilers.graphs import CompiledFile
     from cachekit.recipe.price import Prices
-    from cachekit.verbs.zoo import NewRecipe, ZooEntry, ZooRow
+    from cachekit.verbs.zoo import ZooEntry, ZooRow
     from cachekit.verbs.zoo_check import Checked
+    from cachekit.verbs.zoo_new import NewRecipe
 
 
 def names(kind: str) -> list[str]:
@@ -83,7 +84,7 @@ def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
     Raises:
         RecipeError: It cannot be read, or only running it would tell what it says.
     """
-    from cachekit.verbs.zoo import new_recipe
+    from cachekit.verbs.zoo_new import new_recipe
 
     return new_recipe(source)
 

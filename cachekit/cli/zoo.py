@@ -44,6 +44,7 @@ app = typer.Typer(
 
 # What follows the command's first word is the command's, whatever it looks like.
 WORDS_FOLLOW = {"allow_interspersed_args": False}
+EMPTY: tuple[Any, ...] = (None, [], (), {}, "")  # what an entry leaves open is not printed
 PACKAGES = ("neuronx-cc", "torch-neuronx")  # of a toolchain's; the JSON has them all
 
 Topic = Annotated[str, typer.Argument(metavar="[TOPIC]", help="recipes, models, instances or toolchains.")]
@@ -208,7 +209,7 @@ def _instance(row: InstanceRow) -> list[str]:
 
 def _toolchain(row: ToolchainRow) -> list[str]:
     versions = (row.packages.get(name, "").partition("+")[0] for name in PACKAGES)
-    return [row.name, row.released, *versions, " ".join(row.targets)]
+    return [row.name, row.released, *versions, row.trains, " ".join(row.targets)]
 
 
 # Of each topic: the header, and the cells of a row.
@@ -216,7 +217,7 @@ TABLES: dict[str, tuple[list[str], Callable[[Any], list[str]]]] = {
     "recipes": (["recipe", "task", "instance", "an hour"], _recipe),
     "models": (["type", "size", "licence", "model"], _model),
     "instances": (["instance", "accelerator", "cores", "memory", "price per hour"], _instance),
-    "toolchains": (["toolchain", "released", *PACKAGES, "targets"], _toolchain),
+    "toolchains": (["toolchain", "released", *PACKAGES, "trains", "targets"], _toolchain),
 }
 
 
@@ -264,13 +265,14 @@ def in_full(entry: RecipeEntry | ZooModel | InstanceRow | ToolchainRow) -> list[
     if entry.kind == "instance":
         lines += _field("price_per_hour", _price(entry), width)
     for field, value in fields.items():
-        if field not in {"kind", "name", "price", "price_per_hour"} and value not in (None, [], (), {}, ""):
+        if field not in {"kind", "name", "price", "price_per_hour"} and value not in EMPTY:
             lines += _field(field, value, width)
     return lines
 
 
 def _field(field: str, value: Any, width: int, indent: int = 2) -> list[str]:
     if isinstance(value, dict):
+        value = {name: item for name, item in value.items() if item not in EMPTY}
         inner = max(map(len, value)) + 2
         deeper = (line for name, item in value.items() for line in _field(name, item, inner, indent + 2))
         return [" " * indent + field, *deeper]

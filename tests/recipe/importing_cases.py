@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from cachekit.verbs.zoo import new_recipe
+from cachekit.verbs.zoo_new import new_recipe
 
 
 def made(tmp_path: Path, text: str, name: str = "train.sh"):

@@ -16,7 +16,7 @@ from cachekit.recipe import load_text
 from cachekit.recipe.convert import command, examples
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.placeholder import has_placeholder
-from cachekit.verbs.zoo import new_recipe
+from cachekit.verbs.zoo_new import new_recipe
 from tests.recipe.importing_cases import made, whats
 
 CALL = "python run_glue.py --model_name_or_path bert-base-cased --task_name mrpc"
