@@ -305,13 +305,16 @@ def _would(
     """
     with remote.call() as storage:
         storage.check([entry.path for found in modules.values() for entry in found.values()])
-    strange: dict[str, str] = {}
+    made: dict[str, list[Module]] = {}  # by compiler: what is known of the store is read once for each
     for name, found in modules.items():
         digests = {file: entry.digests.get("sha256", "") for file, entry in found.items()}
         if all(digests.values()):  # else only reading tells
-            made = Module(name, tuple(File(file, found[file].size, sha256) for file, sha256 in digests.items()))
-            adapter, compiler = registry.of_directory(name), name.partition("/")[0]
-            strange |= not_used(session.store, record_of(adapter, compiler, [made], graphs=1))
+            listed = tuple(File(file, found[file].size, sha256) for file, sha256 in digests.items())
+            made.setdefault(name.partition("/")[0], []).append(Module(name, listed))
+    strange: dict[str, str] = {}
+    for compiler, several in made.items():
+        record = record_of(registry.of_directory(compiler), compiler, several, graphs=len(several))
+        strange |= not_used(session.store, record)
     return (
         {
             name: Outcome(name, "would-fetch", "", remote.name, len(found), _size(found), modules=(name,))
@@ -365,6 +368,7 @@ def _fetch(
                     taken = {name: one for name, one in taken.items() if name not in strange}
                     if not made:
                         continue
+                    fresh = [file.path for file in brought.values()]
                     record = record_of(adapter, compiler, made, graphs=graphs, files=fresh)
                 store.publish(
                     record,

@@ -95,7 +95,9 @@ def _image(target: str, compiler: str) -> tuple[str, Install] | None:
         if one.install is None or compiler not in {"", one.compiler} or (target and target not in one.targets):
             continue
         found = (folder for pattern in one.install.images for folder in IMAGES.glob(pattern))
-        if names := [str(folder) for folder in found if (folder / "bin" / facts.COMPILER).exists()]:
+        # The one that is active already lacks something, or nobody would ask.
+        able = (at for at in found if (at / "bin" / facts.COMPILER).exists() and str(at) != sys.prefix)
+        if names := [str(folder) for folder in able]:
             return max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]), one.install
     return None
 

@@ -289,7 +289,7 @@ def test_a_python_without_wheels_gets_an_environment_of_another(monkeypatch, pyt
     assert ("no wheels for Python 3.10, only for 3.11, 3.12, 3.13" in found.why) == (python == (3, 10))
 
 
-def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_path, machine):
+def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_path, machine, monkeypatch):
     (machine / "neuron0").touch()
     for name in (
         "aws_neuronx_venv_pytorch_2_9",
@@ -303,6 +303,9 @@ def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_
         select("auto")
     assert raised.value.hint.startswith(f". {venv}/bin/activate && pip install 'cachekit-neuron[neuron]'; or")
     assert f"AWS's image has them in {venv}" in raised.value.cause
+    with monkeypatch.context() as active:
+        active.setattr(install.sys, "prefix", str(venv))
+        assert install.way("trn1").run.startswith("pip install"), "to activate what is active mends nothing"
     (venv / "bin" / "neuronx-cc").unlink()
     assert install.way("trn1").run.startswith("pip install")
 
