@@ -97,11 +97,23 @@ class Origins:
     def of(self, record: Record) -> Beside:
         """What is kept beside a record of the store."""
         try:
-            note = self._read(self._layout.origin(record.place))
+            found = self._noted(record)
+            if found is None and not self._made_here(record):
+                # Perhaps it was made here when the note was looked for, and the same came from elsewhere since: a note
+                # is written before its record.
+                found = self._noted(record) or UNKNOWN
         except (OSError, ValueError, RecursionError):
             return UNKNOWN
-        found = note.of.get(record.digest) if note else None
-        return found or (MADE_HERE if self._made_here(record) else UNKNOWN)
+        return found or MADE_HERE
+
+    def _noted(self, record: Record) -> Beside | None:
+        """What the note of a record says; None where it says nothing.
+
+        Raises:
+            OSError, ValueError, RecursionError: It cannot be read.
+        """
+        note = self._read(self._layout.origin(record.place))
+        return note.of.get(record.digest) if note else None
 
     def elsewhere(self, place: Place) -> bool:
         """Whether a record's own file says that it came from elsewhere: by what it says, or who can have written it."""
