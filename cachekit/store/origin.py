@@ -176,7 +176,7 @@ class Origins:
             first, *others = self._chain(other, beside)
             own = other.key == record.key and first.how == "here"
             found += others if own else [first, *others]
-        if before is not None and reuses(record, before):
+        if before is not None and reuses(record.modules, before):
             first, *others = self._chain(before)
             found += others if first.how == "here" else [first, *others]  # this key's own earlier state is no reuse
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE
@@ -214,15 +214,17 @@ class Origins:
         yield from origin.reused
 
 
-def reuses(record: Record, other: Record) -> bool:
-    """Whether a record has something in it that was compiled for another one."""
-    return any(True for _ in reused_modules(record, other))
+def reuses(modules: Iterable[Module], other: Record) -> bool:
+    """Whether something in these modules was compiled for a record."""
+    return any(True for _ in reused_modules(modules, other))
 
 
-def reused_modules(record: Record, other: Record) -> Iterator[Module]:
-    """The modules of another record that a record has in it.
+def reused_modules(modules: Iterable[Module], other: Record) -> Iterator[Module]:
+    """The modules of a record that these modules have in them."""
+    mine = {file.sha256 for module in modules for file in module.files}
+    return (module for module in other.modules if mark_of(module) in mine)
 
-    A module is known again by its largest file: the small ones, its flags and marks, are alike in many.
-    """
-    mine = {file.sha256 for file in record.files}
-    return (module for module in other.modules if max(module.files, key=lambda file: file.size).sha256 in mine)
+
+def mark_of(module: Module) -> Digest:
+    """What a module is known again by, its largest file: the small ones, its flags and marks, are alike in many."""
+    return max(module.files, key=lambda file: file.size).sha256
