@@ -312,6 +312,8 @@ LOG_HEADER = re.compile(
     r"(?:(?P<pid>\d{1,10})\s{1,8})?"
     r"(?:\[(?P<level>[A-Z]{4,8})\]|(?P<word>[A-Z]{4,8})\s{1,4}\|\|(?P<source>[A-Z_]{3,40})\|\|):\s?"
 )
+LOG_HEADER_END = re.compile(r"(?:[A-Z]\]|\|\|):")
+LOG_HEADER_LONGEST = 128  # characters
 # Six digits that are milliseconds, padded with zeros: in both formats no published line has more than 000999. Six
 # digits from 1000 on are taken as microseconds.
 LOG_FRACTION_IS_MILLISECONDS = 1000
@@ -361,6 +363,11 @@ LOG_WORDS = {
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d{1,6}) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d{1,10}) \(pid: (?P<pid>\d{1,10})\)"),
 }  # fmt: skip
+# One of these stands in each text in which a pattern of LOG_WORDS, or of an error code, finds something.
+LOG_MARKS = (
+    "ompil", "a cached ", "MODULE_", "[NCC_", "[F13", "Internal", "support ticket", "exitcode", "(local_rank", "orker ",
+    "New graph list", "Current remaining", "Total graphs",
+)  # fmt: skip
 RETRYING = re.compile(r"\W{0,4}(?:With er+or log|Retrying)")  # of a cached failure; "eror" is their spelling [SDK]
 # npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
 NPC_REPORT_TOKEN = re.compile(
