@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import UNSET, structs
 
 from cachekit import redact
-from cachekit.errors import CachekitError, UsageError
+from cachekit.errors import CachekitError, UntrustedError, UsageError
 from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, size
 from cachekit.values import Answer, builtins
 
@@ -304,6 +304,10 @@ def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, An
 
     try:
         yield show
+    except UntrustedError as error:
+        for progress in shown:
+            progress.answered(error.cause)
+        raise
     finally:
         for progress in shown:
             progress.close()
