@@ -292,7 +292,7 @@ class _Plan:
             and fits(row.directory, self._keep.compiler)
             and (self._is_old(used := uses.last(layout, row.key, row.published)) or everything)
         ]
-        pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet
+        pending = {path.name for path in layout.pending()}  # no other place has them yet
         found.sort(key=lambda victim: (victim.row.key in pending, victim.used))  # those alike stay in order of paths
         return found
 

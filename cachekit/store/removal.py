@@ -86,7 +86,7 @@ class Going:
         self._named: dict[int, list[str]] = {}  # of some of them: as many as are asked for at once
         self._shared = index.shared() if rows else {}
         self._pending: dict[str, list[str]] = {}  # pushes to be tried again, by key
-        for path in layout.remotes.glob("*/pending/*"):
+        for path in layout.pending():
             self._pending.setdefault(path.name, []).append(str(path))
 
     def take(self, row: IndexRow) -> dict[str, int]:
@@ -159,7 +159,9 @@ class Remover:
         """Remove garbage; raises as `records`."""
         folders = {one.path: one.size for one in found if one.scratch}
         for base in dict.fromkeys(folder.parent for folder in folders):
-            for folder in sweep(base):  # their owners' locks are enough, and there may be gigabytes
+            for folder in sweep(
+                base, self._layout.inside_for(base)
+            ):  # their owners' locks are enough, and there may be gigabytes
                 self._gone(str(folder), folders.get(folder, 0), self.removed.files)
         for part in _slices([one for one in found if not one.scratch], lambda _: 1):
             with self._alone() as now:
@@ -223,13 +225,13 @@ class Remover:
         # Durable before a blob goes: else a power cut could bring records back without their blobs.
         for folder in {self._layout.record(row.place).parent for row in rows}:
             durable.sync_folder(folder)
-            _remove_empty(folder)
+            self._remove_empty(folder)
         for wanted, files in gone:
             for path in wanted:
                 if path not in files:
                     self._unlink(path, files)
         for folder in {self._layout.origin(row.place).parent for row in rows}:
-            _remove_empty(folder)
+            self._remove_empty(folder)
         now.index.forget(rows)
 
     def _locked(self, path: Path, lock: Path) -> None:
@@ -248,22 +250,22 @@ class Remover:
                 os.close(handle)
 
     def _unlink(self, path: str, files: dict[str, int]) -> None:
-        with suppress(FileNotFoundError):
-            size = os.lstat(path).st_size
-            os.unlink(path)  # noqa: PTH108 - of many files
+        above, _, name = path.rpartition("/")
+        with suppress(FileNotFoundError), self._layout.inside.folder(Path(above)) as folder:
+            size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+            os.unlink(name, dir_fd=folder)
             self._gone(path, size, files)
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove a folder of records, and that of its compiler, where nothing is in them."""
+        for empty in (folder, folder.parent):
+            with suppress(OSError), self._layout.inside.folder(empty.parent) as above:
+                os.rmdir(empty.name, dir_fd=above)
 
     def _gone(self, path: str, size: int, files: dict[str, int]) -> None:
         files[path] = size
         self._count += 1
         self._tell(self._count)
-
-
-def _remove_empty(folder: Path) -> None:
-    """Remove a folder of records, and that of its compiler, where nothing is in them."""
-    for empty in (folder, folder.parent):
-        with suppress(OSError):
-            empty.rmdir()
 
 
 def check_readable(index: Index, layout: Layout) -> None:
