@@ -67,8 +67,8 @@ SOFT_VARIABLES = {
     "WANDB_MODE": "reporting",
     "WANDB_PROJECT": "reporting",
 }
-# Variables that compilers, runtimes and libraries read: these have their values in records, beside those that a compiler
-# names itself. Of any other variable a record has a hash only.
+# Variables that compilers, runtimes and libraries read: these have their values in records, beside those that a
+# compiler names itself. Of any other variable a record has a hash only.
 KNOWN_VARIABLES = frozenset(
     """
     ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU DATASETS_VERBOSITY HF_DATASETS_IN_MEMORY_MAX_SIZE HF_DATASETS_OFFLINE

@@ -1,8 +1,8 @@
 """Public keys as OpenSSH writes them: `ssh-ed25519 AAAA… comment`.
 
 Only kinds that `ssh-keygen -Y` signs with today [PROTOCOL.sshsig; RFC 4253 6.6; RFC 5656 3.1; PROTOCOL.u2f]: no DSA, no
-certificates, no short RSA. A key is its bytes: two lines with other comments are the same key. So a key has one spelling
-here: OpenSSH takes other ones of the same number, and one that is revoked would come back by them.
+certificates, no short RSA. A key is its bytes: two lines with other comments are the same key. So each
+has one spelling here: OpenSSH takes others of the same number, and a key that is revoked would come back by them.
 """
 
 from __future__ import annotations
