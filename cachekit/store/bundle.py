@@ -5,8 +5,8 @@
     cachekit/v1/signatures/…                            who signed them, where somebody did
     neuronxcc-…/MODULE_…/…, inductor-…/….tar            their files, where a remote has them
 
-So `tar x` of it into an empty folder gives a remote. The index there says that it came so: like a file, such a folder does
-not tell who made what lies in it. Equal contents give equal bytes (only a new signature says when it was made): members
+So `tar x` of it into an empty folder gives a remote. The index there says that it came so: like a file, such a folder
+does not tell who made what lies in it. Equal contents give equal bytes (only a new signature says when it was made): members
 are in order, and headers say nothing of times, owners or machines; they are made here, since what
 `tarfile` writes differs between versions of Python.
 
