@@ -120,7 +120,7 @@ class ModuleCache:
         return modules.unfit(CacheEntry(compiler, module, name, state, names))
 
     def wanted(self, name: str, file: str) -> bool:
-        return file in facts.MODULE_FILES
+        return on_disk.belongs(file)
 
 
 class GraphCache:
