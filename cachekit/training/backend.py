@@ -1,11 +1,11 @@
 """How a job is trained: on whole copies of its model, by Transformers' Trainer. `split` is the other way.
 
-Which one it is, the compiler's adapter decides: it names the module in the job's settings.
+Which one it is, the compiler's adapter decides: it says so in the job's settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,8 +18,7 @@ from cachekit.training.job import Job
 from cachekit.training.tasks.port import Feature, Resized, Task, Work
 from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of
 
-SETTING = "backend"  # of a job's settings: a module with a class `Backend`
-DEFAULT = __name__
+SPLIT = "split"  # of a job's settings: the workers share copies of the model
 
 
 class TrainingOutcome(Struct, frozen=True):
@@ -109,3 +108,12 @@ class Backend:
         """Features for whole rounds, in which each worker takes a batch: what is left of one would be dropped."""
         rows = eval_batch(self.job.recipe) * self.workers
         return Resized(features, -(-len(features) // rows) * rows, work.filler)
+
+
+def chosen(settings: Mapping[str, Any]) -> type[Backend]:
+    """How a job with these settings is trained."""
+    if not settings.get(SPLIT):
+        return Backend
+    from cachekit.training.split import SplitBackend  # imports what only such jobs have
+
+    return SplitBackend

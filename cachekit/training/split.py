@@ -23,8 +23,8 @@ from cachekit.compilers.port import Runtime
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import Recipe
 from cachekit.text import first_line
-from cachekit.training import backend, lora, model, trainer
-from cachekit.training.backend import TrainingOutcome
+from cachekit.training import lora, model, trainer
+from cachekit.training.backend import Backend, TrainingOutcome
 from cachekit.training.checkpoints import checkpoints
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
@@ -96,7 +96,7 @@ class KeepCheckpoints(TrainerCallback):  # type: ignore[misc, unused-ignore]
             shutil.rmtree(old, ignore_errors=True)
 
 
-class Backend(backend.Backend):
+class SplitBackend(Backend):
     """The workers share copies of the model.
 
     Raises:
