@@ -6,8 +6,8 @@
     neuronxcc-…/MODULE_…/…, inductor-…/….tar            their files, where a remote has them
 
 So `tar x` of it into an empty folder gives a remote. The index there says that it came so: like a file, such a folder
-does not tell who made what lies in it. Equal contents give equal bytes (only a new signature says when it was made): members
-are in order, and headers say nothing of times, owners or machines; they are made here, since what
+does not tell who made what lies in it. Equal contents give equal bytes (only a new signature says when it was
+made): members are in order, and headers say nothing of times, owners or machines; they are made here, since what
 `tarfile` writes differs between versions of Python.
 
 Whoever reads a bundle knows from the index what must follow, to the byte: headers are compared with those that would

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.event import Event, codes_in, module_in
 from cachekit.compilers.neuron.log.timing import Timing
+from cachekit.units import parse_time
 
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
@@ -242,7 +243,7 @@ def _time(header: re.Match[str]) -> datetime | None:
     if not header["time"]:
         return None
     try:
-        at = datetime.fromisoformat(header["time"])
+        at = parse_time(header["time"])
     except ValueError:
         return None
     digits = header["fraction"] or "0"
