@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -116,17 +116,19 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
     )
 
 
-def told_of_strangers(store: Store, rows: Iterable[Listed], trust: Trust) -> list[Listed]:
+def told_of_strangers(store: Store, rows: Iterable[Listed], doubtful: Collection[Place], trust: Trust) -> list[Listed]:
     """Rows of records, each with the reason why it is not used where somebody else can have written the record.
 
     Args:
         store: The store.
         rows: Its records.
+        doubtful: Those that somebody else can have written; see `Owners.doubtful`.
         trust: What the settings say of signers.
     """
     asking, told = Store(store.layout.home, store.journal, trust.asked), []
     for row in rows:
-        record = store.read(Place(row.directory, row.model_type, row.key))
+        place = Place(row.directory, row.model_type, row.key)
+        record = store.read(place) if place in doubtful else None
         refused = asking.refusal.judged_strange(record) if record else None
         told.append(structs.replace(row, refused=refused.reason) if refused else row)
     return told
