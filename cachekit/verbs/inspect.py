@@ -127,8 +127,7 @@ def told_of_strangers(store: Store, rows: Iterable[Listed], doubtful: Collection
     """
     asking, told = Store(store.layout.home, store.journal, trust.asked), []
     for row in rows:
-        place = Place(row.directory, row.model_type, row.key)
-        record = store.read(place) if place in doubtful else None
+        record = store.read(row.place) if row.place in doubtful else None
         refused = asking.refusal.judged_strange(record) if record else None
         told.append(structs.replace(row, refused=refused.reason) if refused else row)
     return told
