@@ -181,8 +181,8 @@ HOSTILE = [
 def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, place, path):
     module, files, at = carried(tmp_path, workspace, place)
     path = path.format(place=place)
-    (left,) = module_with(tmp_path / "hostile", workspace, path).left
-    assert "the graph names the kernel" in left.reason
+    (kept,) = module_with(tmp_path / "hostile", workspace, path).harvest.modules
+    assert not [file for file in kept.files if facts.KERNEL_FILE.fullmatch(file.path)]
     before = tree(tmp_path)
     hostile, paths = remade(module, files, tmp_path / "spare", str(at), path)
     assert "the graph names the kernel" in restore(hostile, paths, root).left
@@ -190,8 +190,11 @@ def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, plac
     assert {name for name in tree(tmp_path) if name not in before} == {"spare"}
 
 
-def test_a_kernel_that_is_not_there_is_told_and_its_module_is_not_kept(tmp_path, workspace, place, monkeypatch):
+def test_a_module_is_kept_without_a_kernel_that_cannot_be_had_and_then_not_restored(
+    tmp_path, root, workspace, place, monkeypatch
+):
     monkeypatch.setattr(facts, "KERNEL_LARGEST", 9)
+    place.mkdir()
     for name, make_it in {
         "gone": lambda path: None,
         "a folder": Path.mkdir,
@@ -199,11 +202,12 @@ def test_a_kernel_that_is_not_there_is_told_and_its_module_is_not_kept(tmp_path,
         "a link": lambda path: path.symlink_to("/etc/passwd"),
         "huge": lambda path: path.write_bytes(b"0123456789"),
     }.items():
-        place.mkdir(exist_ok=True)
         make_it(place / name)
-        found = module_with(tmp_path / f"of {name}", workspace, str(place / name))
-        assert found.harvest is None
-        assert f"the graph names the kernel {place / name}, which " in found.left[0].reason
+        harvest = module_with(tmp_path / f"of {name}", workspace, str(place / name)).harvest
+        (module,) = harvest.modules
+        assert len(module.files) == 4
+        said = f"the graph names the kernel {place / name}, which did not come with it"
+        assert restore(module, files_of(module, harvest), root).left == said
 
 
 def test_a_module_that_came_without_its_kernel_is_left(tmp_path, root, workspace, place):
