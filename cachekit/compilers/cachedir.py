@@ -90,9 +90,9 @@ def cache_dir(
                 private_folder(tree)
             work.mkdir(CLOSED)
             if shared is not None:
-                compiler.make_way(tree, partial(_tell, store.journal))
                 for name, reason in store.refusal.withdraw(tree, anew).items():
                     store.journal.emit("restore.withdrawn", module=name, reason=reason)
+                compiler.make_way(tree, partial(_tell, store.journal))
                 if record is not None:
                     note_origin(store, tree, record)
             for module in record.modules if record else ():
