@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 _DIGESTS = re.compile(DIGEST.encode())
 
+VALUES = 64  # of one ingredient, that are told of a folder's records
+
+# See `nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
+Common = dict[str, list[str] | None]
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 
 
@@ -168,7 +172,7 @@ def job_of(hard: Mapping[str, Any]) -> str:
 
 def put_all(database: sqlite3.Connection, found: list[tuple[Place, ReadRecord]]) -> None:
     """Write the rows of some records, in place of those that they have."""
-    folders: dict[tuple[str, str], tuple[int, dict[str, str] | None]] = {}
+    folders: dict[tuple[str, str], tuple[int, Common | None]] = {}
     for place, read in found:
         if place[:2] not in folders:
             database.execute("INSERT OR IGNORE INTO folder (directory, model_type) VALUES (?, ?)", place[:2])
@@ -178,11 +182,22 @@ def put_all(database: sqlite3.Connection, found: list[tuple[Place, ReadRecord]])
         number, common = folders[place[:2]]
         pairs = _put(database, number, place[2], read)
         if pairs is not None:
-            same = pairs if common is None else dict(common.items() & pairs.items())
-            folders[place[:2]] = number, same
+            folders[place[:2]] = number, _in_common(common, pairs)
     for number, common in folders.values():
         if common is not None:
             database.execute("UPDATE folder SET common = ? WHERE id = ?", (json.dumps(common), number))
+
+
+def _in_common(common: Common | None, pairs: Mapping[str, str]) -> Common:
+    """What the records of a folder have in common, with one more record; of the first one, all that it has."""
+    if common is None:
+        return {name: [text] for name, text in pairs.items()}
+    same: Common = {}
+    for name in common.keys() & pairs.keys():
+        texts = same[name] = common[name]
+        if texts is not None and pairs[name] not in texts:
+            same[name] = [*texts, pairs[name]] if len(texts) < VALUES else None
+    return same
 
 
 def _put(database: sqlite3.Connection, folder: int, key: str, read: ReadRecord) -> dict[str, str] | None:

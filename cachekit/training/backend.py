@@ -14,9 +14,9 @@ from cachekit.compilers.port import Runtime
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training import model
 from cachekit.training.events import CounterWatch, Events
-from cachekit.training.job import Job
+from cachekit.training.job import Job, Speed
 from cachekit.training.tasks.port import Feature, Resized, Task, Work
-from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of
+from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of, rows_of_a_step
 
 SPLIT = "split"  # of a job's settings: the workers share copies of the model
 
@@ -28,6 +28,7 @@ class TrainingOutcome(Struct, frozen=True):
     graph_seconds: float
     steps: int
     steps_taken: int
+    speed: Speed
 
 
 class Backend:
@@ -88,6 +89,7 @@ class Backend:
         with events.timed("train"):
             state = trainer.train(resume_from_checkpoint=job.resume or None)
         found: dict[str, dict[str, float | int]] = {}
+        seconds: dict[str, float] = {}
         last = progress.evaluated(state.global_step)  # before any other split is evaluated
         for name, features in rest.items():
             figures = last if name == "validation" else {}
@@ -96,13 +98,14 @@ class Backend:
                 with events.timed("evaluate"):
                     figures = trainer.evaluate(features)
                     watch.look()
-            found[name] = figures_of(figures)
+            found[name], seconds[name] = figures_of(figures), figures["eval_runtime"]
         if not self.trial:
             with events.timed("save"):
                 trainer.save_model(self.output_dir)
                 if trainer.args.should_save:  # one worker of many
                     processor.save_pretrained(self.output_dir)
-        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step, progress.steps)
+        speed = progress.speed(rows_of_a_step(job.recipe.training, self.copies), seconds)
+        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step, progress.steps, speed)
 
     def _padded(self, features: Sequence[Feature], work: Work) -> Resized:
         """Features for whole rounds, in which each worker takes a batch: what is left of one would be dropped."""

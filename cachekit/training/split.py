@@ -166,4 +166,5 @@ class SplitBackend(Backend):
             )
         # Tensors are lazy: a step is worked off when the next one begins.
         steps = [after - before for before, after in pairwise(progress.began)]
-        return TrainingOutcome({}, trainer.graph_seconds(steps), training.state.global_step, progress.steps)
+        first, taken = trainer.graph_seconds(steps), progress.steps
+        return TrainingOutcome({}, first, training.state.global_step, taken, progress.speed(step, {}))

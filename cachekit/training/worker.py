@@ -122,6 +122,7 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         seconds={**events.seconds, "graphs": outcome.graph_seconds},
         steps=outcome.steps,
         steps_taken=outcome.steps_taken,
+        speed=outcome.speed,
         rows=counts,
         surprises=() if job.compiles_expected else tuple(dict.fromkeys(watch.compiled_in)),
         output_dir="" if trial else job.output_dir,

@@ -11,7 +11,8 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,7 +24,7 @@ from cachekit.compilers.neuron.entries import CacheEntry, belongs, classify, rea
 from cachekit.compilers.neuron.fit import Check, Claimed, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
-from cachekit.errors import IntegrityError
+from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.files import Opener, digest_of, pieces, written
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -121,22 +122,23 @@ def _take(
     files: list[File] = []
     fresh: dict[str, Path] = {}
     words: list[str] | None = None
-    kernels: dict[str, Path] = {}  # that the graph names, and that do not lie with it
+    kernels: dict[str, str] = {}  # the paths of those that the graph names
     names = sorted(before, key=lambda name: (name != facts.FLAGS_FILE, name))
     try:
         for name in names:
             copy = folder / str(len(known) + len(fresh)) if folder else None
             at = kernels.get(name)
-            with os.fdopen(
-                _opened_kernel(at, opener) if at else _opened(entry, name, opener), "rb", buffering=0
-            ) as raw:
+            handle = _opened(entry, name, opener) if at is None else _opened_kernel(at, opener)
+            if handle is None:
+                continue
+            with os.fdopen(handle, "rb", buffering=0) as raw:
                 sha256, size = _copy_out(raw, name, copy)
-            read = copy or at or entry.path / name
+            read = copy or Path(at or entry.path / name)
             if name == facts.FLAGS_FILE:
                 words = read_flags(read)
             elif name in facts.HLO_FILES:
-                kernels |= _kernels(read, before)
-                names += kernels.keys() - names
+                kernels |= {nki.carried_as(path): path for path in nki.named(read) if nki.carried_as(path) not in names}
+                names += sorted(kernels.keys() - names)
             elif name == facts.NEFF and (problem := check(read, claim(entry.compiler, entry.name, words))):
                 raise _UnfitError(f"{name} cannot be used: {problem}")  # noqa: TRY301
             if sha256 not in known and sha256 not in fresh:
@@ -173,31 +175,17 @@ def _copy_out(raw: BinaryIO, name: str, copy: Path | None) -> tuple[str, int]:
         return digest_of(written(_legible(raw, name), target))
 
 
-def _kernels(graph: Path, there: Collection[str]) -> dict[str, Path]:
-    """The kernels that a graph names and that do not lie there, by their names in the module."""
-    paths = {nki.carried_as(path): path for path in nki.named(graph)}
-    wanted = {name: path for name, path in paths.items() if name not in there}
-    if reason := next(filter(None, map(nki.misplaced, wanted.values())), ""):
-        raise _UnfitError(reason)
-    return {name: Path(path) for name, path in wanted.items()}
-
-
-def _opened_kernel(path: Path, opener: Opener) -> int:
-    try:
-        handle = opener(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError as error:
-        raise _UnfitError(f"the graph names the kernel {path}, which cannot be read: {cause_of(error)}") from error
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode):
-        wrong = "is not a regular file"
-    elif status.st_size > facts.KERNEL_LARGEST:
-        wrong = f"has more than {facts.KERNEL_LARGEST:,} bytes"
-    elif not is_mine(status):
-        wrong = "belongs to another user"
-    else:
-        return handle
-    os.close(handle)
-    raise _UnfitError(f"the graph names the kernel {path}, which {wrong}")
+def _opened_kernel(path: str, opener: Opener) -> int | None:
+    """A kernel that a graph names, open to be read; None where the module must do without it, as a restore will say."""
+    if nki.misplaced(path):
+        return None
+    with suppress(OSError, UntrustedError):
+        handle = opener(Path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= facts.KERNEL_LARGEST and is_mine(status):
+            return handle
+        os.close(handle)
+    return None
 
 
 def _opened(entry: CacheEntry, name: str, opener: Opener) -> int:
@@ -274,9 +262,8 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
     """Put a module into a compiler cache dir: whole, or not at all.
 
     A finished one that is there stays, unless `check` finds it damaged; an unfinished one nobody works on is replaced,
-    a remembered failure too: there is a result now. One whose graph names a kernel that cannot be put there is left.
-    What was left by killed restores is removed by `place.sweep`. The files, in the order of `module.files`, are copied
-    and never linked.
+    a remembered failure too: there is a result now. What was left by killed restores is removed by `place.sweep`. The
+    files, in the order of `module.files`, are copied and never linked.
 
     Raises:
         UnsafeArchiveError: The module is not what this adapter makes (see `check_module`).
@@ -292,9 +279,6 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
         return Restored("left", reason=f"{folder} is a link")
     target = folder / name
     found, reason = place.standing(target)
-    lacks = nki.put(module, files)
-    if lacks and found in {"absent", "replaceable"}:
-        return Restored("left", reason=lacks)
     damaged = ""
     if found == "present" and check is not None:
         entry = read_entry(str(target), compiler, name)
