@@ -291,7 +291,7 @@ class _Plan:
         layout = self._layout
         if not everything and self._keep.max_age is None:
             return []
-        pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet
+        pending = {path.name for path in layout.pending()}  # no other place has them yet
         found = [
             (row.key in pending, used, row.id)
             for row in self._index.rows(flawed=True)
@@ -301,12 +301,7 @@ class _Plan:
             and fits(row.directory, self._keep.compiler)
             and (self._is_old(used := uses.last(layout, row.key, row.published)) or everything)
         ]
-<<<<<<< HEAD
-        pending = {path.name for path in layout.pending()}  # no other place has them yet
-        found.sort(key=lambda victim: (victim.row.key in pending, victim.used))  # those alike stay in order of paths
-=======
         found.sort(key=lambda one: one[:2])  # those alike stay in order of paths
->>>>>>> main
         return found
 
 
