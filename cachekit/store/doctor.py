@@ -99,7 +99,7 @@ def pending(config: Config) -> Iterator[Finding]:
     """Records that a remote could not take, and that nobody offered again."""
     count = 0
     with suppress(OSError):
-        count = sum(1 for _ in Layout(config.home).pending())
+        count = sum(1 for _ in Layout(config.home).remotes.glob("*/pending/*"))
     if count:
         said = f"{count} {'record was' if count == 1 else 'records were'} compiled here and could not be pushed"
         yield Finding("problem", said, run="cachekit push --pending")

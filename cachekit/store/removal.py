@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 AHEAD = 500  # records whose blobs are asked for at once
 SLICE = 3_000  # files that are removed while others wait
+OPEN = 400  # folders at once: there are 256 of blobs
 WAIT = 300.0  # seconds for a moment in which nobody publishes
 BREATH = 1.5 * OFTEN  # seconds between two slices, in which those who wait come in; without, they hardly ever do
 
@@ -128,6 +129,7 @@ class Remover:
         self._layout = store.layout
         self._tell = tell
         self._count = 0
+        self._folders: dict[str, int | None] = {}  # that are open during a slice; None where there is no such folder
         self.removed = Removed()
 
     def records(self, victims: Sequence[Victim], *, force: bool = False) -> None:
@@ -184,7 +186,8 @@ class Remover:
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
         try:
-            with self._store.rwlock.write_lock(WAIT):
+            with self._store.rwlock.write_lock(WAIT), ExitStack() as self._slice:
+                self._folders.clear()
                 index = self._store.refresh()
                 check_readable(index, self._layout)
                 yield _Now(index, used_now(self._layout), frozenset(pinned(self._layout)))
@@ -250,10 +253,23 @@ class Remover:
 
     def _unlink(self, path: str, files: dict[str, int]) -> None:
         above, _, name = path.rpartition("/")
-        with suppress(FileNotFoundError), self._layout.inside.folder(Path(above)) as folder:
+        if (folder := self._folder(above)) is None:
+            return
+        with suppress(FileNotFoundError):
             size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
             os.unlink(name, dir_fd=folder)
             self._gone(path, size, files)
+
+    def _folder(self, path: str) -> int | None:
+        """A folder of the store, open until the end of the slice: thousands of files are removed from few folders."""
+        if path not in self._folders:
+            if len(self._folders) >= OPEN:
+                self._slice.close()
+                self._folders.clear()
+            self._folders[path] = None
+            with suppress(FileNotFoundError):
+                self._folders[path] = self._slice.enter_context(self._layout.inside.folder(Path(path)))
+        return self._folders[path]
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a folder of records, and that of its compiler, where nothing is in them."""
