@@ -30,6 +30,7 @@ from msgspec import Struct, structs
 
 from cachekit import files, redact
 from cachekit.errors import UsageError
+from cachekit.units import parse_time
 from cachekit.values import by_value
 
 # What is asked of a place's records, from the least: nothing, signatures where others can write, signatures.
@@ -338,7 +339,7 @@ def _moment(value: Any, where: str) -> datetime:
     """A date, or a date and a time, as text or as TOML has them; in UTC where no zone is said."""
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(re.sub(r"[Zz]\Z", "+00:00", value))
+            value = parse_time(value)
         except ValueError:
             raise ValueError(f'{where} must be a date, as "2026-11-01"') from None
     if isinstance(value, date) and not isinstance(value, datetime):

@@ -21,7 +21,8 @@ T = TypeVar("T")
 LARGEST_NOTE = 32 << 20  # bytes
 PIECE = 1 << 20  # bytes
 CHUNK = 256 << 10  # bytes of a buffer that is used again: they stay in the processor's cache
-_DIGEST = re.compile("[0-9a-f]{64}")
+DIGEST = "[0-9a-f]{64}"  # a SHA-256 as `digest_of` writes it, as a pattern
+_DIGEST = re.compile(DIGEST)
 Opener = Callable[[Path, int], int]  # opens a file to be read, as `os.open` does: its path, and flags
 Sink = Callable[[int, memoryview], None]  # takes an offset in a file and the bytes there
 

@@ -12,7 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from cachekit.whose import Standing, Step, is_mine, of_another, open_to_others, standing, walk
+from cachekit.whose import PathStep, Standing, is_mine, of_another, open_to_others, standing, walk
 
 CLOSED = 0o700  # of a private folder
 FILE = 0o600  # of a file in one
@@ -82,7 +82,7 @@ def obstacle(path: Path) -> Standing | None:
     return None
 
 
-def _closable(step: Step) -> None:
+def _closable(step: PathStep) -> None:
     """See that a step leads to a folder that can be private: those above as they are, the folder once it is closed."""
     owned = step.state.st_uid == os.geteuid() if step.last else is_mine(step.state) and not step.loose
     if not owned:

@@ -88,6 +88,11 @@ def span(low: float, high: float) -> str:
     return words[1] if words[0] == words[1].removesuffix(" min") else " to ".join(words)
 
 
+def rate(often: float) -> str:
+    """How often a second, for people, in three digits or more: 0.0512, 9.24, 296, 1,205."""
+    return f"{often:,.0f}" if often >= 100 else f"{often:.3g}"  # noqa: PLR2004
+
+
 def dollars(amount: float | None) -> str:
     """Money for people, to the cent, and below ten cents finer: $1.25, -$0.02, $0.014; `?` where it is not known."""
     if amount is None:

@@ -1,10 +1,11 @@
-"""Sizes and ages as people write them: 50GB, 500 MiB, 30d, 12h."""
+"""Sizes, ages and times as they are written: 50GB, 500 MiB, 30d, 12h, 2026-11-01T12:00:00Z."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Literal, TypeVar, get_args
 
 Period = Literal["day", "week", "month"]  # of a row in a table of times
@@ -49,6 +50,15 @@ def parse_age(text: object, plain: str = "d") -> float:
     if factor is None:
         raise ValueError(f"{unit} is not a unit of time; use s, min, h, d, w or y")
     return number * factor
+
+
+def parse_time(text: str) -> datetime:
+    """A time, or a day's beginning, as ISO 8601 has them; without a zone where the text has none.
+
+    Raises:
+        ValueError: The text is no time.
+    """
+    return datetime.fromisoformat(re.sub(r"[Zz]\Z", "+00:00", text))  # Python 3.10 knows no Z
 
 
 def _split(text: object, wanted: str) -> tuple[float, str]:

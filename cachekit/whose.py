@@ -68,7 +68,7 @@ class Standing(Struct, frozen=True):
 OWN = Standing("own")
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A folder on the way, or a link.
 
     Attributes:
@@ -118,7 +118,7 @@ def standing(path: Path, depth: int = 0) -> Standing:
         path: The folder.
         depth: Look as far down into the folders below as well.
     """
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     with suppress(FileNotFoundError, NotADirectoryError):
         try:
             os.close(walk(path, steps.append))
@@ -139,12 +139,12 @@ def open_judged(path: Path, flags: int = 0) -> tuple[int, Standing]:
     Raises:
         OSError: It cannot be opened.
     """
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     handle = walk(path, steps.append, file=True, follow=not flags & os.O_NOFOLLOW)
     return handle, _judged(steps)
 
 
-def _judged(steps: Sequence[Step]) -> Standing:
+def _judged(steps: Sequence[PathStep]) -> Standing:
     """Whose what lies at the end of these steps is."""
     mine = _groups()
     shared = frozenset[int]().union(*(step.sharing for step in steps)) & mine
@@ -178,7 +178,7 @@ def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
     return open_to_others(step).why if step.everybody or step.users or step.groups - within else ""
 
 
-def _below(folder: Path, depth: int) -> Iterator[Step]:
+def _below(folder: Path, depth: int) -> Iterator[PathStep]:
     """The folders below one; links are none of them."""
     try:
         with os.scandir(folder) as entries:
@@ -197,7 +197,7 @@ def _below(folder: Path, depth: int) -> Iterator[Step]:
 
 
 def walk(
-    path: Path, look: Callable[[Step], None], *, make: int | None = None, file: bool = False, follow: bool = True
+    path: Path, look: Callable[[PathStep], None], *, make: int | None = None, file: bool = False, follow: bool = True
 ) -> int:
     """Open a folder step by step; gives its descriptor.
 
@@ -220,7 +220,7 @@ def walk(
             if stat.S_ISLNK(state.st_mode) and (left or follow):
                 links += 1
                 loose = step.everybody or links > _LINKS
-                look(Step(place / name, state, step.users, step.groups, loose=loose))
+                look(PathStep(place / name, state, step.users, step.groups, loose=loose))
                 # Whoever could replace it meanwhile is not a stranger, or the walk has ended.
                 target = Path(os.readlink(name, dir_fd=handle))
                 left.extendleft(reversed(target.parts[1:] if target.is_absolute() else target.parts))
@@ -251,10 +251,10 @@ def _state(name: str, above: int, *, make: int | None) -> os.stat_result:
     return os.stat(name, dir_fd=above, follow_symlinks=False)
 
 
-def _step(place: Path, handle: int, *, last: bool) -> Step:
+def _step(place: Path, handle: int, *, last: bool) -> PathStep:
     state = os.fstat(handle)
     if not state.st_mode & stat.S_IWGRP:  # which an access list has for its mask: without it nobody in it may write
-        return Step(place, state, last=last)
+        return PathStep(place, state, last=last)
     users, groups = set[int](), set[int]()
     for tag, permissions, who in _entries(handle) or [(_GROUP_OBJ, _WRITE, 0)]:
         if permissions & _WRITE and tag == _USER:
@@ -263,7 +263,7 @@ def _step(place: Path, handle: int, *, last: bool) -> Step:
             groups.add(state.st_gid if tag == _GROUP_OBJ else who)
     me = os.geteuid()
     others = frozenset(gid for gid in groups if not _alone(gid, me))
-    return Step(place, state, frozenset(users - {0, me}), others, last)
+    return PathStep(place, state, frozenset(users - {0, me}), others, last)
 
 
 def _entries(handle: int) -> list[tuple[int, int, int]]:
@@ -324,7 +324,7 @@ def of_another(place: Path, state: os.stat_result, groups: frozenset[int] = froz
     return Standing("others", f"{place} belongs to another user ({_name(state.st_uid)}){apart}")
 
 
-def open_to_others(step: Step) -> Standing:
+def open_to_others(step: PathStep) -> Standing:
     """What is said of a folder that others can write to, and the command that closes it."""
     if stat.S_ISLNK(step.state.st_mode):
         return of_another(step.place, step.state)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cachekit.text import about, dollars, duration
+from cachekit.text import about, dollars, duration, rate
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,13 @@ def test_a_time_has_a_sign_only_where_it_is_not_shown_as_nothing(seconds, words)
 def test_so_has_money():
     assert (dollars(-0.0001), dollars(-0.02), dollars(1.25)) == ("$0.00", "-$0.02", "$1.25")
     assert (dollars(0.0137), dollars(0), dollars(1234.5), dollars(None)) == ("$0.014", "$0.00", "$1,234.50", "?")
+
+
+@pytest.mark.parametrize(
+    ("often", "words"), [(0.05123, "0.0512"), (9.239, "9.24"), (295.663, "296"), (1205.4, "1,205")]
+)
+def test_a_speed_has_three_digits(often, words):
+    assert rate(often) == words
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,9 @@ class Upkeep(Opened):
 
     def ls(self) -> list[Listed]:
         """A row for each record of the store, newest first, and which are not used. `cachekit store ls`."""
-        from cachekit.store.layout import Place
-
         store = self.open_store()
         found = store.listed()
-        if not store.owners.wrote_all(Place(one.directory, one.model_type, one.key) for one in found):
+        if not store.owners.wrote_all(one.place for one in found):
             from cachekit.remotes.judging import Trust
             from cachekit.verbs.inspect import told_of_strangers
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import UNSET, structs
 
 from cachekit import redact
-from cachekit.errors import CachekitError, UsageError
-from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, size
+from cachekit.errors import CachekitError, UntrustedError, UsageError
+from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, rate, size
 from cachekit.values import Answer, builtins
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cachekit.cli.progress import Progress
     from cachekit.cli.verb import Shown
 
-__all__ = ["about", "count", "duration", "moment", "plain", "size"]  # beside what is made here
+__all__ = ["about", "count", "duration", "moment", "plain", "rate", "size"]  # beside what is made here
 
 FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
@@ -304,6 +304,10 @@ def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, An
 
     try:
         yield show
+    except UntrustedError as error:
+        for progress in shown:
+            progress.answered(error.cause)
+        raise
     finally:
         for progress in shown:
             progress.close()

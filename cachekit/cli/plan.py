@@ -22,6 +22,7 @@ COMMAND = "command"  # what a command of somebody's own has in the place of a mo
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
 METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "published:"}  # before the source of a figure
+NAMES = 3  # of recipes beside a source
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
 
@@ -179,7 +180,13 @@ def _time(answer: Planned) -> list[str]:
         machine = f" of a {price.instance}" if price.instance else ""
         low, high = map(dollars, answer.dollars_range)
         lines.append(f"    {dollars(answer.dollars)}: {low} to {high}, at {dollars(price.per_hour)} an hour{machine}")
+    if answer.unpriced:
+        lines += out.labelled("", _unpriced(answer.unpriced), 4)
     return lines
+
+
+def _unpriced(instance: str) -> str:
+    return f"no dollars: the registry has no price of {instance} (--price {instance}=DOLLARS, for an hour)"
 
 
 def _reuse(answer: Planned) -> list[str]:
@@ -248,23 +255,44 @@ def _table(planned: Sequence[Row]) -> list[str]:
     lines += [f"{short} is {name}" for name, short in names.items() if short != name]
     if any(row.same_as and (row.status == "miss" or row.fetch_bytes) for row in planned):
         lines.append("= has the same graphs as a recipe above it, and counts once")
+    return [*lines, *_sources([row for row in planned if row.status == "miss" and not row.same_as])]
+
+
+def _sources(missed: Sequence[Row]) -> list[str]:
+    """Who published what is told of compile times, and which machines have no price."""
+    named: dict[str, list[str]] = {}
+    for row in missed:
+        if row.expected is not None and not row.expected.key:
+            named.setdefault(f"{METHODS[row.expected.method]} {row.expected.source}", []).append(row.name)
+    lines = []
+    for source, names in named.items():
+        more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
+        lines += out.labelled("", f"{', '.join(names[:NAMES])}{more}: {source}", 2)
+    for instance in dict.fromkeys(row.unpriced for row in missed if row.unpriced):
+        lines += out.labelled("", _unpriced(instance), 2)
     return lines
 
 
 def _row(row: Row, names: dict[str, str], *, costs: bool) -> list[str]:
     status = "goes cold" if row.goes_cold else row.status
     missed = row.status == "miss"
-    seconds, same = row.expected_seconds, bool(row.same_as)
-    takes = "=" if same else "?" if seconds is None else f"about {out.duration(seconds)}"
+    same = bool(row.same_as)
     fetch = "=" if same else out.size(row.fetch_bytes)
     cells = [
         row.name,
         status,
         "" if missed else _cache(row.remote, names),
         fetch if not missed and row.fetch_bytes else "",
-        takes if missed else "",
+        ("=" if same else _takes(row)) if missed else "",
     ]
     return [*cells, ("=" if same else dollars(row.dollars)) if missed else ""] if costs else cells
+
+
+def _takes(row: Row) -> str:
+    """How long compiling takes: a range where only others have published a figure."""
+    if row.expected is not None and not row.expected.key:
+        return span(row.expected.low, row.expected.high)
+    return "?" if row.expected_seconds is None else f"about {out.duration(row.expected_seconds)}"
 
 
 def _cache(remote: str, names: dict[str, str]) -> str:

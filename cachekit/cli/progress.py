@@ -144,11 +144,17 @@ class Progress:
         self._mode = ""
         self._split = "validation"
         self._left = False
+        self._untrusted: list[Event] = []
 
     def event(self, event: Event) -> None:
         """Show an event of the journal, if it is one to show."""
         name = event["event"]
         handler = getattr(self, "_on_" + name.replace(".", "_").replace("-", "_"), None)
+        if name == "remote.untrusted" or (name == "store.refused" and not event["quarantine"]):
+            self._untrusted.append(event)
+            return
+        if name in LINES or name == "command.start":
+            self._warn_of_untrusted()
         if handler is not None:
             handler(event)
         if name in GOING_ON and (now := GOING_ON[name](event)):
@@ -158,8 +164,22 @@ class Progress:
         if name in WARNINGS:
             out.warning(WARNINGS[name](event))
 
+    def answered(self, cause: str) -> None:
+        """The run ends with an error of this cause, which tells why something may not be used."""
+        self._untrusted = [event for event in self._untrusted if event["reason"] not in cause]
+
     def close(self) -> None:
-        """End the live line."""
+        """Tell what is still to be told, and end the live line."""
+        self._warn_of_untrusted()
+        self._end_line()
+
+    def _warn_of_untrusted(self) -> None:
+        """As soon as the run goes on without it: where it does not, the error says so."""
+        for event in self._untrusted:
+            out.warning(WARNINGS[event["event"]](event))
+        self._untrusted.clear()
+
+    def _end_line(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -218,7 +238,7 @@ class Progress:
         self._compiling_since = time.monotonic()
 
     def _on_command_start(self, _: Event) -> None:
-        self.close()  # the screen is the command's now
+        self._end_line()  # the screen is the command's now
 
     def _on_worker_start(self, event: Event) -> None:
         self._mode = event["mode"]
@@ -299,7 +319,7 @@ class Progress:
 
     def _on_store_reading(self, event: Event) -> None:
         if event["done"] == event["of"]:
-            self.close()
+            self._end_line()
         elif event["of"] >= MANY:
             self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
 

@@ -10,12 +10,13 @@ import typer
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.files import DIGEST
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
     from cachekit.api.answers import Builder, Deleted, Listed, Pinned, Source, StoredModule, StoredRecord
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")  # whole in the JSON
+_DIGEST = re.compile(DIGEST)  # whole in the JSON
 
 Key = Annotated[
     str,

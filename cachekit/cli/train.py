@@ -91,8 +91,12 @@ def human(answer: Trained) -> list[str]:
         graphs = f"compiled nothing: {out.count(answer.found, 'graph')} found"
     taken = f"{answer.steps_taken:,} of " if answer.resumed_from else ""
     lines = [f"{answer.recipe}: trained {taken}{out.count(answer.steps, 'step')}  key {answer.key[:16]}", f"  {graphs}"]
+    if (steps := answer.speed.steps_per_second) and (rows := answer.speed.rows_per_second):
+        lines.append(f"  {out.rate(steps)} steps a second, {out.rate(rows)} rows, by the median step")
     for split, figures in answer.metrics.items():
-        lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows")
+        seconds = answer.speed.evaluation_seconds.get(split)
+        took = f" in {out.duration(seconds)}" if seconds is not None else ""
+        lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows{took}")
     if reason := answer.lacks.get("evaluation"):
         lines += out.labelled("", reason, 2)
     lines.append(

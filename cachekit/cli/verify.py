@@ -23,7 +23,8 @@ Repair = Annotated[bool, typer.Option("--repair", help="Replace what is bad with
 def command(cache: Cache, quick: Quick = False, repair: Repair = False) -> Shown:
     """Check every record and every file of the store. Exits 5 and names what is bad.
 
-    Checks digests and compiled graphs. --repair takes good bytes from the remotes, and exits 0 if all is good again.
+    Checks digests and compiled graphs, and changes nothing. --repair takes good bytes from the remotes, and exits 0 if
+    all is good again.
 
     Example:  cachekit store verify --quick
 

@@ -137,8 +137,9 @@ def human(answer: Warmed) -> list[str]:
         kernels = f" and {out.count(near.kernels, 'kernel')}" if near.kernels else ""
         what = f"{near.graphs} of {out.count(near.of, 'graph')}{kernels}"
         lines.append(f"  {what} came from the nearest record, {near.key[:16]}")
-    waited = f", of which {out.duration(answer.waited_seconds)} waiting" if answer.waited_seconds >= 1 else ""
-    lines.append(f"  took {out.duration(answer.seconds)} in all{waited}")
+    if answer.status == "compiled" or answer.fetch_bytes or answer.waited_seconds:  # else it only looked
+        waited = f", of which {out.duration(answer.waited_seconds)} waiting" if answer.waited_seconds >= 1 else ""
+        lines.append(f"  took {out.duration(answer.seconds)} in all{waited}")
     return [*lines, *bypassed(answer), f"  next: {answer.next}"]
 
 

@@ -193,7 +193,10 @@ def of_log(answer: LogWhy) -> list[str]:
         (answer.extracted, "written down to be compiled later"), (len(answer.failed), "failed"),
         (answer.unfinished, "without an end in this log")) if number]  # fmt: skip
     lines = out.labelled("", f"{head}: {', '.join(counts)}")
-    lines += [f"  {_took(one)}  {one.module or 'a graph without a name'}" for one in answer.compiled[:SHOWN]]
+    if answer.groups > 1:
+        words = f"{answer.groups} groups of processes wrote this log, one after the other: if these were several runs, "
+        lines += out.labelled("", f"{words}they are added up", 2)
+    lines += [_compiled(one) for one in answer.compiled[:SHOWN]]
     if len(answer.compiled) > SHOWN:
         lines.append(f"  ... and {len(answer.compiled) - SHOWN} more (--format json)")
     for one in answer.failed:
@@ -203,12 +206,16 @@ def of_log(answer: LogWhy) -> list[str]:
     for worker, code in answer.workers.items():
         lines += out.labelled("", f"worker {worker} ended with {code}", 2)
     if answer.lost_seconds:
-        bound = any(one.at_most for one in answer.compiled) or any(one.at_most for one in answer.failed)
-        most = "at most " if bound else ""
+        most = "at most " if answer.lost_at_most else ""
         lines.append(f"  time lost to compiling and waiting: {most}{out.duration(answer.lost_seconds)}")
     if answer.compiled or answer.extracted:
         lines += out.labelled("", "next: cachekit run -- COMMAND keeps what compiles, and the next run finds it", 2)
     return lines
+
+
+def _compiled(one: LoggedCompile) -> str:
+    before = f", after a failure: {one.failed_before}" if one.failed_before else ""
+    return f"  {_took(one)}  {one.module or 'a graph without a name'}{before}"
 
 
 def _took(one: LoggedCompile | LoggedFailure) -> str:

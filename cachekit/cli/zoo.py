@@ -138,7 +138,8 @@ def check(files: Files = None) -> Shown:
 
     Example:  cachekit zoo check my-recipe.yaml
     """
-    return Shown(api.check_recipes(files or ()), checked, lambda found: str(found.status))
+    found = api.check_recipes(files or ())
+    return Shown(found, checked, lambda _: "\n".join(out.about(one.where, one.problem) for one in found.wrong) or "ok")
 
 
 @app.command("new", context_settings=WORDS_FOLLOW)
@@ -312,7 +313,7 @@ def checked(answer: Checked) -> list[str]:
         if finding.hint:
             lines.append(f"         {finding.hint}")
     looked = ", ".join(out.count(number, what.removesuffix("s")) for what, number in answer.looked_at.items())
-    return [*lines, f"{looked} checked: {'nothing is wrong' if answer.status == 'ok' else 'see above'}"]
+    return [*lines, f"{looked} checked{': nothing is wrong' if answer.status == 'ok' else ''}"]
 
 
 def _grouped(title: str, notes: Sequence[Note]) -> list[str]:

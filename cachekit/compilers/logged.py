@@ -15,11 +15,13 @@ class LoggedCompile(Struct, frozen=True):
         module: The compiler's name for it; empty where the log does not say.
         seconds: What it took; None where the log does not tell.
         at_most: The log tells only between which lines it happened, so that `seconds` hold more than the compile.
+        failed_before: The class of an earlier try's failure, as a `LoggedFailure` has it; empty where there was none.
     """
 
     module: str
     seconds: float | None = None
     at_most: bool = False
+    failed_before: str = ""
 
 
 class LoggedFailure(Struct, frozen=True):
@@ -56,10 +58,13 @@ class Logged(Struct, frozen=True, kw_only=True):
         compiled: Graphs that were compiled, the longest first.
         failed: Graphs that were not.
         waits: Seconds that the run waited for somebody else's lock, by module.
-        lost_seconds: How long something compiled or waited, what happened at once counted once; an upper bound where a
-            compile's seconds are one. None where the log tells no time.
+        lost_seconds: How long something compiled or waited, what happened at once counted once. None where the log
+            tells no time.
+        lost_at_most: `lost_seconds` is an upper bound.
         workers: Exit codes of workers that failed, by their names.
         unfinished: Compiles whose end is not in the log.
+        groups: How many groups of processes wrote it, each after those before had ended: several where a log holds
+            several runs, which are added up here.
     """
 
     of: Literal["run", "compiler"]
@@ -70,5 +75,7 @@ class Logged(Struct, frozen=True, kw_only=True):
     failed: tuple[LoggedFailure, ...] = ()
     waits: Mapping[str, float] = {}
     lost_seconds: float | None = None
+    lost_at_most: bool = False
     workers: Mapping[str, int] = {}
     unfinished: int = 0
+    groups: int = 1

@@ -366,6 +366,10 @@ class Runtime(Protocol):
         """Change what the compiler cannot bear in the Trainer; called before it runs."""
         return
 
+    def failure(self, error: BaseException) -> str | None:
+        """What the compiler says of a failed compile, empty where the exception says it; None for another exception."""
+        return "" if type(error).__module__.startswith(("torch._inductor", "torch._dynamo")) else None
+
     def counters(self) -> dict[str, int]:
         """Graphs so far: `found` in the cache, `compiled`; and the compiler's own numbers."""
 

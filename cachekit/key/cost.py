@@ -21,8 +21,8 @@ TAKEN = 3  # of these, as far as they differ in the same kinds of things: compil
 # By how much an estimate is off, four times out of five, as a factor; what differs widens the range.
 SAME = 1.3  # the same compile twice: machines are busy
 _WIDER = {"version": 1.3, "shape": 1.2, "family": 1.4, "chip": 1.3}
-# Of a published figure, for another family: with the factors above it makes six. The three figures that there are
-# differ by two to nine once they are scaled to each other.
+# Of a published figure, for another family: with the factors above it makes six. Figures of different families differ
+# by two to nine once they are scaled to each other, the two of BERT by 1.2.
 _AFAR = 3.0
 
 _CHIP = ("target.chip", "target.machine")

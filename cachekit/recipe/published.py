@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
+
+from msgspec import structs
 
 from cachekit.key.cost import SAME, Expected, Growth, Timed, published
 from cachekit.recipe import architecture, zoo
 from cachekit.recipe.ingredients import sizes
 from cachekit.recipe.variant import Variant
 
+_OTHER_COMPILER = 1.5  # as a factor: what another compiler for accelerators took; no two were compared
+
 
 def expected(compiler: str, model_type: str, hard: Mapping[str, Any], growth: Growth) -> Expected | None:
     """How long a job compiles, by the nearest figure that was published; None where nobody published any.
+
+    Where there is none of its compiler, one of another compiler for accelerators is widened, and named.
 
     Args:
         compiler: The compiler's name.
@@ -22,11 +28,16 @@ def expected(compiler: str, model_type: str, hard: Mapping[str, Any], growth: Gr
         hard: Its ingredients.
         growth: Of the compiler.
     """
-    return published(model_type, hard, _published(compiler), growth)
-
-
-def _published(compiler: str) -> Iterator[Timed]:
-    return (_timed(one) for one in zoo.compile_times() if one.compiler == compiler)
+    known = zoo.compile_times()
+    own = [_timed(one) for one in known if one.compiler == compiler]
+    if own or "target.chip" not in hard:
+        return published(model_type, hard, own, growth)
+    found = published(model_type, hard, map(_timed, known), growth)
+    if found is None:
+        return None
+    low, high = found.low / _OTHER_COMPILER, found.high * _OTHER_COMPILER
+    source = f"{found.source}, of PyTorch/XLA, as nobody has published one of {compiler}"
+    return structs.replace(found, low=round(low, 3), high=round(high, 3), method="scaled", source=source)
 
 
 @cache

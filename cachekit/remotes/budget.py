@@ -57,21 +57,25 @@ class Retry(Struct, frozen=True):
         first: The first pause, in seconds.
         factor: By which each pause is longer than the one before.
         most: The longest pause, unless the remote asks for a longer one.
+        tries: How often it is tried; 0 is as often as the time allows.
     """
 
     seconds: float
     first: float
     factor: float
     most: float
+    tries: int = 0
 
     def pause(self, error: Exception, attempt: int, spent: float) -> float | None:
-        """Seconds to wait before the next try; None where the time is used up.
+        """Seconds to wait before the next try; None where time or tries are used up.
 
         Args:
             error: What the last try failed with. A BusyError may say how long to wait: it is never asked sooner.
             attempt: How often it was tried, from 1 on.
             spent: Seconds since the first try began.
         """
+        if self.tries and attempt >= self.tries:
+            return None
         asked = error.wait if isinstance(error, BusyError) else 0.0
         # Spread, so that those who collided do not meet again; beyond what was asked for, never before.
         own = min(self.first * self.factor ** min(attempt - 1, 64), self.most) * random.uniform(0.5, 1.5)  # noqa: S311

@@ -293,7 +293,7 @@ def _beside(store: Store, theirs: Record, record: Record, beside: Beside) -> Bes
     if record == theirs:
         return beside
     origin = beside.origin
-    stayed = staying.reused(store.layout, record)
+    stayed = staying.reused(store.layout, record.modules)
     mine = store.origins.made(record, store.read(record.place), (), stayed).origin
     created = theirs.provenance.created
     reused = ReusedOrigin(theirs.key, theirs.digest, origin.remote, origin.how, origin.signers, created)

@@ -18,8 +18,7 @@ from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
 
 LANES = 8  # files at once
-TRIES = 4  # without a single byte in between
-RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0)
+RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0, tries=4)  # without a single byte in between
 SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is not a speed to wait for
 
 
@@ -161,9 +160,9 @@ class Fetch:
             except FileNotFoundError:
                 return None
             except RemoteError as error:
-                tries = tries + 1 if part.size == before else 0
-                pause = RETRY.pause(error, tries + 1, 0.0)
-                if tries >= TRIES or pause is None:
+                tries = tries + 1 if part.size == before else 1
+                pause = RETRY.pause(error, tries, 0.0)
+                if pause is None:
                     raise
                 self._stop.wait(pause)
         sha256, pieces = part.finish()

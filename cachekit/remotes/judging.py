@@ -14,8 +14,8 @@ from msgspec import Struct, structs
 
 from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UntrustedError
-from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, reused_modules
-from cachekit.store.record import File, Module, Record
+from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, mark_of, reused_modules
+from cachekit.store.record import Module, Record
 from cachekit.store.refusal import Refused
 from cachekit.text import one_line
 from cachekit.values import by_value
@@ -212,19 +212,15 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
 
 
-def not_used(store: Store, record: Record) -> dict[str, str]:
-    """Which of a record's bare modules the settings do not let be used, from wherever they come, and why."""
+def not_used(store: Store, modules: Sequence[Module]) -> dict[str, str]:
+    """Which of these bare modules the settings do not let be used, from wherever they come, and why; by name."""
     found: dict[str, str] = {}
-    for other, beside in store.refusal.known(record):
+    for other, beside in store.refusal.known(modules):
         if refused := store.refusal.judged_found(other, beside):
-            digests = {file.sha256 for module in reused_modules(record, other) for file in module.files}
+            digests = {file.sha256 for module in reused_modules(modules, other) for file in module.files}
             whose = f"it is of the record {other.key[:12]}, and that record is {refused.reason}"
-            found |= {one.name: whose for one in record.modules if _largest(one).sha256 in digests}
+            found |= {one.name: whose for one in modules if mark_of(one) in digests}
     return found
-
-
-def _largest(module: Module) -> File:
-    return max(module.files, key=lambda file: file.size)
 
 
 def none_used(place: str, refused: Mapping[str, str]) -> UntrustedError:
@@ -243,7 +239,7 @@ def beside_found(store: Store, record: Record, origin: Origin) -> Beside:
         record: The record that they become, without those that are `not_used`.
         origin: What the place says where they lay.
     """
-    return store.origins.found(origin, store.refusal.known(record))
+    return store.origins.found(origin, store.refusal.known(record.modules))
 
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:

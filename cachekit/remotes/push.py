@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from cachekit.errors import CachekitError, IntegrityError, SecretError, StoreError, UntrustedError
-from cachekit.events import bypass
+from cachekit.events import Journal, bypass
 from cachekit.files import read
 from cachekit.remotes.document import INLINE, TINY, Shared
-from cachekit.remotes.draft import Offer
+from cachekit.remotes.draft import Draft, Offer
 from cachekit.remotes.judging import OWN
 from cachekit.remotes.lease import Lease
 from cachekit.remotes.publish import publish
@@ -157,13 +157,6 @@ def _push(
     store.journal.emit("push.start", remote=remote.name, keys=keys)
     if len(offers) == 1 and not dry_run:  # of a run, which may be killed now; who pushes a whole store does it again
         remote.keep_pending(keys[0])
-    lock, sent = threading.Lock(), 0
-
-    def tell(size: int) -> None:
-        nonlocal sent
-        with lock:
-            sent += size
-            store.journal.show("push.progress", remote=remote.name, bytes=sent)
 
     def wait(seconds: float, reason: str) -> None:
         store.journal.show("push.wait", remote=remote.name, seconds=seconds, reason=reason)
@@ -179,7 +172,7 @@ def _push(
                 offers,
                 release=mine.give_back if mine is not None else None,
                 seconds=limit,
-                tell=tell,
+                tell=_progress(store.journal, remote.name),
                 wait=wait,
                 public=public,
                 dry_run=dry_run,
@@ -189,48 +182,10 @@ def _push(
             )
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
-        for key in keys if not dry_run else ():
-            remote.keep_pending(key)
-        store.journal.emit(
-            "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
-        )
-        bypass(store.journal, "push-failed", remote.name)
+        _note_failure(store, remote, keys, reason, dry_run=dry_run)
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
-    seconds = round(time.monotonic() - start, 3)
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
-    size = sum(file.bytes for file in files)
-    repaired = "a push would repair it" if dry_run else "this push repaired it"
-    for key, damage in done.draft.damaged.items():
-        store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {repaired}")
-    elsewhere = {other.key for other in done.draft.others}
-    unsigned = [
-        key for one in offers if (key := one.shared.record.key) not in elsewhere and not signing.concerns(one.beside)
-    ]
-    if unsigned and remote.trust.said.get(remote.name) == "signed":
-        signs = bool(remote.trust.table.key)
-        store.journal.emit("push.unsigned", remote=remote.name, keys=unsigned, signs=signs)
-    if not dry_run:
-        ours = {offer.shared.record.key: offer.shared.record for offer in offers}
-        for other in done.draft.others:
-            divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
-        if mine is not None:
-            mine.settled(removed=True)
-        remote.refresh()
-        remote.settled(keys)
-        remote.note_signed(done.draft.signed)
-        remote.spoiled.clear()
-        store.journal.emit(
-            "push.end",
-            remote=remote.name,
-            keys=keys,
-            recipe=recipes.pop() if len(recipes := {offer.shared.record.recipe for offer in offers}) == 1 else "",
-            records=len(done.draft.records),
-            files=len(files),
-            bytes=size,
-            tries=done.tries,
-            seconds=seconds,
-        )
-    return Pushed(
+    pushed = Pushed(
         remote=remote.name,
         records=tuple(write.path for write in done.draft.records),
         signatures=tuple(write.path for write in done.draft.signatures),
@@ -238,12 +193,80 @@ def _push(
         error=refusal,
         unchanged=done.draft.unchanged,
         files=files,
-        bytes=size,
+        bytes=sum(file.bytes for file in files),
         card=done.card,
         revision=done.revision,
         tries=done.tries,
-        seconds=seconds,
+        seconds=round(time.monotonic() - start, 3),
     )
+    _tell_what_was_found(store, remote, offers, done.draft, signing, dry_run=dry_run)
+    if not dry_run:
+        if mine is not None:
+            mine.settled(removed=True)
+        _note_success(store, remote, offers, done.draft, pushed)
+    return pushed
+
+
+def _progress(journal: Journal, remote: str) -> Callable[[int], None]:
+    """Shows how much was sent; several threads tell it."""
+    lock, sent = threading.Lock(), 0
+
+    def tell(size: int) -> None:
+        nonlocal sent
+        with lock:
+            sent += size
+            journal.show("push.progress", remote=remote, bytes=sent)
+
+    return tell
+
+
+def _tell_what_was_found(
+    store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft, signing: Signing, *, dry_run: bool
+) -> None:
+    """Tell of records on the remote that were damaged, and of ours that nobody there will use without a signature."""
+    repaired = "a push would repair it" if dry_run else "this push repaired it"
+    for key, damage in draft.damaged.items():
+        store.journal.emit("remote.damaged", remote=remote.name, key=key, reason=f"{damage}; {repaired}")
+    elsewhere = {other.key for other in draft.others}
+    unsigned = [
+        key for one in offers if (key := one.shared.record.key) not in elsewhere and not signing.concerns(one.beside)
+    ]
+    if unsigned and remote.trust.said.get(remote.name) == "signed":
+        signs = bool(remote.trust.table.key)
+        store.journal.emit("push.unsigned", remote=remote.name, keys=unsigned, signs=signs)
+
+
+def _note_success(store: Store, remote: Remote, offers: Sequence[Offer], draft: Draft, pushed: Pushed) -> None:
+    """Nothing is pending any more, and what the remote had of other builds is told."""
+    ours = {offer.shared.record.key: offer.shared.record for offer in offers}
+    for other in draft.others:
+        divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
+    remote.refresh()
+    remote.settled(list(ours))
+    remote.note_signed(draft.signed)
+    remote.spoiled.clear()
+    recipes = {record.recipe for record in ours.values()}
+    store.journal.emit(
+        "push.end",
+        remote=remote.name,
+        keys=list(ours),
+        recipe=recipes.pop() if len(recipes) == 1 else "",
+        records=len(pushed.records),
+        files=len(pushed.files),
+        bytes=pushed.bytes,
+        tries=pushed.tries,
+        seconds=pushed.seconds,
+    )
+
+
+def _note_failure(store: Store, remote: Remote, keys: list[str], reason: CachekitError, *, dry_run: bool) -> None:
+    """What was to be pushed is pending, and offered again."""
+    for key in keys if not dry_run else ():
+        remote.keep_pending(key)
+    store.journal.emit(
+        "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
+    )
+    bypass(store.journal, "push-failed", remote.name)
 
 
 def _told_refused(

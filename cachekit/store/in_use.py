@@ -16,11 +16,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit.files import hold, read
+from cachekit.files import DIGEST, hold, read
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
 
-_NOTED = re.compile(r"^(key )?([0-9a-f]{64})$", re.MULTILINE)
+_NOTED = re.compile(rf"^(key )?({DIGEST})$", re.MULTILINE)
 
 
 class UsedNow(Struct, frozen=True):

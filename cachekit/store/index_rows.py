@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cachekit.files import opened
+from cachekit.files import DIGEST, opened
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.key.nearest import group_of
 from cachekit.store.layout import Place
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
-_DIGESTS = re.compile(rb"[0-9a-f]{64}")
+_DIGESTS = re.compile(DIGEST.encode())
 
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 
@@ -91,6 +91,11 @@ class Listed(Struct, frozen=True, gc=False):
     created: str
     by: str
     refused: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where the record lies."""
+        return Place(self.directory, self.model_type, self.key)
 
 
 class WholeBlob(Struct, frozen=True):

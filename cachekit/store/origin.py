@@ -97,11 +97,23 @@ class Origins:
     def of(self, record: Record) -> Beside:
         """What is kept beside a record of the store."""
         try:
-            note = self._read(self._layout.origin(record.place))
+            found = self._noted(record)
+            if found is None and not self._made_here(record):
+                # Perhaps it was made here when the note was looked for, and the same came from elsewhere since: a note
+                # is written before its record.
+                found = self._noted(record) or UNKNOWN
         except (OSError, ValueError, RecursionError):
             return UNKNOWN
-        found = note.of.get(record.digest) if note else None
-        return found or (MADE_HERE if self._made_here(record) else UNKNOWN)
+        return found or MADE_HERE
+
+    def _noted(self, record: Record) -> Beside | None:
+        """What the note of a record says; None where it says nothing.
+
+        Raises:
+            OSError, ValueError, RecursionError: It cannot be read.
+        """
+        note = self._read(self._layout.origin(record.place))
+        return note.of.get(record.digest) if note else None
 
     def elsewhere(self, place: Place) -> bool:
         """Whether a record's own file says that it came from elsewhere: by what it says, or who can have written it."""
@@ -164,7 +176,7 @@ class Origins:
             first, *others = self._chain(other, beside)
             own = other.key == record.key and first.how == "here"
             found += others if own else [first, *others]
-        if before is not None and reuses(record, before):
+        if before is not None and reuses(record.modules, before):
             first, *others = self._chain(before)
             found += others if first.how == "here" else [first, *others]  # this key's own earlier state is no reuse
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE
@@ -202,15 +214,17 @@ class Origins:
         yield from origin.reused
 
 
-def reuses(record: Record, other: Record) -> bool:
-    """Whether a record has something in it that was compiled for another one."""
-    return any(True for _ in reused_modules(record, other))
+def reuses(modules: Iterable[Module], other: Record) -> bool:
+    """Whether something in these modules was compiled for a record."""
+    return any(True for _ in reused_modules(modules, other))
 
 
-def reused_modules(record: Record, other: Record) -> Iterator[Module]:
-    """The modules of another record that a record has in it.
+def reused_modules(modules: Iterable[Module], other: Record) -> Iterator[Module]:
+    """The modules of a record that these modules have in them."""
+    mine = {file.sha256 for module in modules for file in module.files}
+    return (module for module in other.modules if mark_of(module) in mine)
 
-    A module is known again by its largest file: the small ones, its flags and marks, are alike in many.
-    """
-    mine = {file.sha256 for file in record.files}
-    return (module for module in other.modules if max(module.files, key=lambda file: file.size).sha256 in mine)
+
+def mark_of(module: Module) -> Digest:
+    """What a module is known again by, its largest file: the small ones, its flags and marks, are alike in many."""
+    return max(module.files, key=lambda file: file.size).sha256

@@ -19,6 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from cachekit import redact
 from cachekit.errors import SecretError
+from cachekit.files import DIGEST
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.store.layout import Place
 from cachekit.values import by_value
@@ -26,7 +27,7 @@ from cachekit.values import by_value
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
 
-_DIGEST = r"^[0-9a-f]{64}\Z"
+_DIGEST = rf"^{DIGEST}\Z"
 _PATH = r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z"
 Digest = Annotated[str, Meta(pattern=_DIGEST)]
 # Names become paths in stores and remotes: no step may be empty or go up, and nothing may be absolute.

@@ -7,7 +7,7 @@ them. What a command alone does not want (`--trust signed`) stays where it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from cachekit.store.access import Owners
 from cachekit.store.layout import Layout, Place
 from cachekit.store.origin import MADE_HERE, Beside, Origins, reuses
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.record import DamagedRecordError, File, Record, decode, file_path
+from cachekit.store.record import DamagedRecordError, File, Module, Record, decode, file_path
 
 
 class Refused(Struct, frozen=True):
@@ -148,13 +148,13 @@ class Refusal:
             staying.forget(self._layout, tree, record)
         return gone
 
-    def known(self, record: Record) -> list[tuple[Record, Beside]]:
-        """The records that have modules of one which was found without a word of where it came from.
+    def known(self, modules: Sequence[Module]) -> list[tuple[Record, Beside]]:
+        """The records that have modules which were found without a word of where they came from.
 
         They are noted of some folder, or were set aside; each with what is kept beside it.
         """
-        aside = [(other, self._origins.of(other)) for other in self._aside() if reuses(record, other)]
-        return [*staying.reused(self._layout, record), *aside]
+        aside = [(other, self._origins.of(other)) for other in self._aside() if reuses(modules, other)]
+        return [*staying.reused(self._layout, modules), *aside]
 
     def judged_found(self, record: Record, beside: Beside) -> Refused | None:
         """Why one of `known` is not to be used; None where it is."""

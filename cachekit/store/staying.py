@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from cachekit import files
 from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.origin import Beside, reuses
-from cachekit.store.record import DamagedRecordError, Record, decode, encode, file_path
+from cachekit.store.record import DamagedRecordError, Module, Record, decode, encode, file_path
 
 YOUNG = 86_400.0  # seconds
 
@@ -95,11 +95,11 @@ def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
             yield path, one
 
 
-def reused(layout: Layout, record: Record) -> Iterator[tuple[Record, Beside]]:
-    """Records from elsewhere that have modules of one that is made here, as they stayed in a folder."""
+def reused(layout: Layout, modules: Sequence[Module]) -> Iterator[tuple[Record, Beside]]:
+    """Records from elsewhere that have some of these modules, as they stayed in a folder."""
     for _, one in noted(layout):
         other = one.record
-        if other is not None and reuses(record, other):
+        if other is not None and reuses(modules, other):
             yield other, one.beside
 
 

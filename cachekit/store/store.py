@@ -363,7 +363,7 @@ class Store:
                 raise self._quarantine.refuse(file, reason)
         before = self._compare(record)
         if beside is None:
-            beside = self.origins.made(record, before, reused, staying.reused(self.layout, record))
+            beside = self.origins.made(record, before, reused, staying.reused(self.layout, record.modules))
         if note := self.origins.note(record, beside, before):
             self._write(note, self.layout.origin(record.place))
         self._write(encode(record, noted=beside.origin != HERE), self.layout.record(record.place))

@@ -1,11 +1,11 @@
 """How a job is trained: on whole copies of its model, by Transformers' Trainer. `split` is the other way.
 
-Which one it is, the compiler's adapter decides: it names the module in the job's settings.
+Which one it is, the compiler's adapter decides: it says so in the job's settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,12 +14,11 @@ from cachekit.compilers.port import Runtime
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training import model
 from cachekit.training.events import CounterWatch, Events
-from cachekit.training.job import Job
+from cachekit.training.job import Job, Speed
 from cachekit.training.tasks.port import Feature, Resized, Task, Work
-from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of
+from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of, rows_of_a_step
 
-SETTING = "backend"  # of a job's settings: a module with a class `Backend`
-DEFAULT = __name__
+SPLIT = "split"  # of a job's settings: the workers share copies of the model
 
 
 class TrainingOutcome(Struct, frozen=True):
@@ -29,6 +28,7 @@ class TrainingOutcome(Struct, frozen=True):
     graph_seconds: float
     steps: int
     steps_taken: int
+    speed: Speed
 
 
 class Backend:
@@ -89,6 +89,7 @@ class Backend:
         with events.timed("train"):
             state = trainer.train(resume_from_checkpoint=job.resume or None)
         found: dict[str, dict[str, float | int]] = {}
+        seconds: dict[str, float] = {}
         last = progress.evaluated(state.global_step)  # before any other split is evaluated
         for name, features in rest.items():
             figures = last if name == "validation" else {}
@@ -97,15 +98,25 @@ class Backend:
                 with events.timed("evaluate"):
                     figures = trainer.evaluate(features)
                     watch.look()
-            found[name] = figures_of(figures)
+            found[name], seconds[name] = figures_of(figures), figures["eval_runtime"]
         if not self.trial:
             with events.timed("save"):
                 trainer.save_model(self.output_dir)
                 if trainer.args.should_save:  # one worker of many
                     processor.save_pretrained(self.output_dir)
-        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step, progress.steps)
+        speed = progress.speed(rows_of_a_step(job.recipe.training, self.copies), seconds)
+        return TrainingOutcome(found, trainer.graph_seconds(), state.global_step, progress.steps, speed)
 
     def _padded(self, features: Sequence[Feature], work: Work) -> Resized:
         """Features for whole rounds, in which each worker takes a batch: what is left of one would be dropped."""
         rows = eval_batch(self.job.recipe) * self.workers
         return Resized(features, -(-len(features) // rows) * rows, work.filler)
+
+
+def chosen(settings: Mapping[str, Any]) -> type[Backend]:
+    """How a job with these settings is trained."""
+    if not settings.get(SPLIT):
+        return Backend
+    from cachekit.training.split import SplitBackend  # imports what only such jobs have
+
+    return SplitBackend

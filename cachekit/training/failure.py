@@ -21,7 +21,6 @@ _SPACE_HINT = (
 
 # Rust's words for the two error numbers, and the C library's: libraries rarely pass an OSError on.
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|\(os error (28|122)\)")
-_COMPILER_ERROR = re.compile(r"\b(fatal )?error: .*")
 # How a traceback ends, how compilers, loaders and the C library's own checks complain.
 _ERROR_LINE = re.compile(
     r"^[\w.]*(Error|Exception|Exit|Interrupt)\b(:|$)|\b(fatal )?error: |^terminate called|: cannot "
@@ -43,8 +42,17 @@ def full_disk(folders: Iterable[Path]) -> Path | None:
     return None
 
 
-def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> CachekitError:
-    """Name an exception as one of our errors: it was raised in a phase of a run that writes into these folders."""
+def of_exception(
+    error: BaseException, phase: str, folders: Iterable[Path], compiler_said: str | None = None
+) -> CachekitError:
+    """Name an exception as one of our errors.
+
+    Args:
+        error: The exception.
+        phase: Of the run in which it was raised.
+        folders: Into which that run writes.
+        compiler_said: See `Runtime.failure`.
+    """
     chain = chain_of(error)
     texts = [str(one) for one in chain]
     lines = [line.strip() for line in texts[0].splitlines() if line.strip()]
@@ -61,12 +69,8 @@ def of_exception(error: BaseException, phase: str, folders: Iterable[Path]) -> C
     if no_memory or any("can't allocate memory" in text for text in texts):
         hint = "lower the batch size or training.max_seq_length"
         return TrainingError("out of memory", cause=cause, hint=hint)
-    if "CppCompileError" in " ".join([*names, *texts]):
-        told = next((match[0] for text in texts if (match := _COMPILER_ERROR.search(text))), "")
-        cause = f"the C++ compiler says: {told}"[:500] if told else cause
-        return CompileError(f"the compiler failed in: {phase}", cause=cause)
-    if type(error).__module__.startswith(("torch._inductor", "torch._dynamo")):
-        return CompileError(f"the compiler failed in: {phase}", cause=cause)
+    if compiler_said is not None:
+        return CompileError(f"the compiler failed in: {phase}", cause=compiler_said[:500] or cause)
     return TrainingError(f"training failed in: {phase}", cause=cause)
 
 

@@ -45,6 +45,21 @@ class Job(Struct, frozen=True):
     compiles_expected: bool = True
 
 
+class Speed(Struct, frozen=True):
+    """How fast a training was, without what compiles, or is loaded, in its first step.
+
+    Attributes:
+        steps_per_second: By the median of the optimizer steps, without the first one and without those before an
+            evaluation or a checkpoint; None where no step is left.
+        rows_per_second: Likewise, of all workers together; where rows are packed into blocks, blocks.
+        evaluation_seconds: Wall time of the evaluation that the figures of a split are of.
+    """
+
+    steps_per_second: float | None = None
+    rows_per_second: float | None = None
+    evaluation_seconds: dict[str, float] = field(default_factory=dict)
+
+
 class Result(Struct, frozen=True):
     """What the worker did.
 
@@ -56,6 +71,7 @@ class Result(Struct, frozen=True):
             and the first evaluation step took beyond the later ones: compiling, or loading what is compiled.
         steps: Optimizer steps that the model has behind it.
         steps_taken: Of those, steps of this run: the others lie before the checkpoint that it started from.
+        speed: How fast it was.
         rows: Rows by split.
         surprises: Phases in which something compiled although everything had been restored.
         output_dir: Where the model was saved; empty after a trial.
@@ -68,6 +84,7 @@ class Result(Struct, frozen=True):
     seconds: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     steps_taken: int = 0
+    speed: Speed = Speed()
     rows: dict[str, int] = field(default_factory=dict)
     surprises: tuple[str, ...] = ()
     output_dir: str = ""

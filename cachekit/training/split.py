@@ -23,8 +23,8 @@ from cachekit.compilers.port import Runtime
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import Recipe
 from cachekit.text import first_line
-from cachekit.training import backend, lora, model, trainer
-from cachekit.training.backend import TrainingOutcome
+from cachekit.training import lora, model, trainer
+from cachekit.training.backend import Backend, TrainingOutcome
 from cachekit.training.checkpoints import checkpoints
 from cachekit.training.events import CounterWatch, Events
 from cachekit.training.job import Job
@@ -96,7 +96,7 @@ class KeepCheckpoints(TrainerCallback):  # type: ignore[misc, unused-ignore]
             shutil.rmtree(old, ignore_errors=True)
 
 
-class Backend(backend.Backend):
+class SplitBackend(Backend):
     """The workers share copies of the model.
 
     Raises:
@@ -166,4 +166,5 @@ class Backend(backend.Backend):
             )
         # Tensors are lazy: a step is worked off when the next one begins.
         steps = [after - before for before, after in pairwise(progress.began)]
-        return TrainingOutcome({}, trainer.graph_seconds(steps), training.state.global_step, progress.steps)
+        first, taken = trainer.graph_seconds(steps), progress.steps
+        return TrainingOutcome({}, first, training.state.global_step, taken, progress.speed(step, {}))

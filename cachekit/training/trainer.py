@@ -18,7 +18,7 @@ from cachekit.recipe.schema import Training
 from cachekit.training import lora
 from cachekit.training.checkpoints import weight_names
 from cachekit.training.events import CounterWatch, Events
-from cachekit.training.job import Job
+from cachekit.training.job import Job, Speed
 from cachekit.training.tasks.port import FILLER, Feature, Work
 
 # A trial takes this many optimizer steps, saves and evaluates after TRIAL_SAVE of them, and goes on: the first step
@@ -201,6 +201,7 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._watch = watch
         self._begin = begin
         self.began: list[float] = []  # when each optimizer step did, and when the last one was done
+        self.step_seconds: list[float] = []  # of those that nothing but training was in, without the first
         self.steps = 0  # optimizer steps of this run
         self._since_step = ""
         self._evaluated: tuple[int, dict[str, float]] = (-1, {})
@@ -210,7 +211,10 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self._begin(int(state.epoch or 0))  # the pass that a checkpoint was made in goes on
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.began.append(time.perf_counter())
+        now = time.perf_counter()
+        if self.steps > 1 and not self._since_step:
+            self.step_seconds.append(now - self.began[-1])
+        self.began.append(now)
         self._watch.look()
         self._events.phase = ("training step" if self.steps else "first training step") + self._since_step
         self._since_step = ""
@@ -239,6 +243,14 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self._watch.look()
         self._events.phase, self._since_step = "end of a checkpoint", " after a checkpoint"
         self._events.emit("checkpoint", step=state.global_step)
+
+    def speed(self, rows: int, evaluation_seconds: Mapping[str, float]) -> Speed:
+        """How fast the training was; `rows` are those of a step."""
+        evaluations = {split: round(seconds, 3) for split, seconds in evaluation_seconds.items()}
+        if not self.step_seconds:
+            return Speed(evaluation_seconds=evaluations)
+        steps = 1 / statistics.median(self.step_seconds)
+        return Speed(round(steps, 4), round(steps * rows, 3), evaluations)
 
     def evaluated(self, step: int) -> dict[str, float]:
         """The figures of this run's evaluation at that step, if it was the last one: no need to evaluate again.

@@ -47,7 +47,7 @@ def main() -> int:
     except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
         folders = [Path(job.output_dir)] if job.mode == "train" else []
         folders += [Path(job.events).parent, Path(tempfile.gettempdir())]
-        result = Result(failure=of_exception(error, events.failed_in, folders).document)
+        result = Result(failure=of_exception(error, events.failed_in, folders, _compiler_said(job, error)).document)
         _trace()
     with fresh.open("r+b") as stream:
         stream.write(msgspec.json.encode(result))
@@ -56,6 +56,12 @@ def main() -> int:
     events.emit("done")
     events.close()
     return 1 if result.failure else 0
+
+
+def _compiler_said(job: Job, error: Exception) -> str | None:
+    """See `Runtime.failure`; None where the compiler was never loaded."""
+    module = sys.modules.get(job.runtime)
+    return module.Runtime().failure(error) if module else None
 
 
 def _trace() -> None:
@@ -80,8 +86,7 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         from cachekit.training.tasks.port import Resized
 
         runtime.prepare(job.settings)
-        made = importlib.import_module(job.settings.get(backend.SETTING, backend.DEFAULT))
-        used: backend.Backend = made.Backend(job, runtime, events, workers, output_dir)
+        used = backend.chosen(job.settings)(job, runtime, events, workers, output_dir)
     training = job.recipe.training
     task = tasks.select(job.recipe.task)
     with events.timed("data"):
@@ -117,6 +122,7 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         seconds={**events.seconds, "graphs": outcome.graph_seconds},
         steps=outcome.steps,
         steps_taken=outcome.steps_taken,
+        speed=outcome.speed,
         rows=counts,
         surprises=() if job.compiles_expected else tuple(dict.fromkeys(watch.compiled_in)),
         output_dir="" if trial else job.output_dir,

@@ -24,6 +24,7 @@ from cachekit.trust.builder import Builder, builder
 from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
 from cachekit.trust.keys import PublicKey
 from cachekit.trust.signer import Signer, holds
+from cachekit.units import parse_time
 from cachekit.values import by_value
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -196,7 +197,7 @@ def moment(created: str) -> datetime:
         MalformedError: It is none, or says no zone.
     """
     try:
-        found = datetime.fromisoformat(created.replace("Z", "+00:00"))
+        found = parse_time(created)
         if found.tzinfo is not None:
             return found.astimezone(timezone.utc)
     except (ValueError, OverflowError):

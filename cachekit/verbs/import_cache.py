@@ -247,13 +247,12 @@ def _take(
             if taken.harvest is None:
                 return taken, "", 0
             made, files = taken.harvest.modules, taken.harvest.files
-            record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files.values())
-            if refused := not_used(store, record):
+            if refused := not_used(store, made):
                 taken = _without(taken, refused, source.origin.remote)
                 made = tuple(one for one in made if one.name not in refused)
                 used = {file.sha256 for module in made for file in module.files}
                 files = {sha256: path for sha256, path in files.items() if sha256 in used}
-                record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files.values())
+            record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files.values())
         except OSError as error:
             raise store_error(store.layout.home, error) from error
         beside = beside_found(store, record, source.origin)

@@ -15,7 +15,6 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
 from cachekit.store.index_rows import Listed
-from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, How
 from cachekit.store.record import Record
 from cachekit.text import one_line
@@ -126,7 +125,7 @@ def told_of_strangers(store: Store, rows: Iterable[Listed], trust: Trust) -> lis
     """
     asking, told = Store(store.layout.home, store.journal, trust.asked), []
     for row in rows:
-        record = store.read(Place(row.directory, row.model_type, row.key))
+        record = store.read(row.place)
         refused = asking.refusal.judged_strange(record) if record else None
         told.append(structs.replace(row, refused=refused.reason) if refused else row)
     return told

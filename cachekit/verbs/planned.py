@@ -78,6 +78,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         expected: On a miss, how long compiling will take, and how sure that is.
         dollars: What compiling costs at `price`.
         dollars_range: Likewise the least and the most that it is expected to cost.
+        unpriced: The type of the machine, where nobody says what an hour of it costs; else empty.
         nearest: On a miss, the record with the least difference.
         reuse: On a miss, the record that a warm begins with.
         flaw: What is wrong with the key's own record; empty where there is none, or nothing is wrong. On a hit: the
@@ -109,6 +110,7 @@ class Planned(Answer, frozen=True, kw_only=True):
     dollars: float | None = None
     dollars_range: tuple[float, float] | None = None
     price: Price | None = None
+    unpriced: str = ""
     nearest: NearestRecord | None = None
     reuse: ReusedRecord | None = None
     flaw: str = ""
@@ -185,6 +187,7 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         if price and plan.expected
         else None,
         price=price,
+        unpriced="" if price else fingerprint.instance,
         nearest=_nearest(plan.nearest, fingerprint.compiler) if plan.nearest else None,
         reuse=_reuse(plan.reuse) if plan.reuse else None,
         flaw=plan.flaw,

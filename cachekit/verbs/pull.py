@@ -139,6 +139,20 @@ class _Looked(Struct, frozen=True):
     left: Mapping[str, str]
 
 
+class _Fetched(Struct, frozen=True):
+    """What became of a remote's modules, by name.
+
+    Attributes:
+        outcomes: Of those that were, or would be, fetched.
+        damaged: Why others are not whole, or not what the remote says.
+        untrusted: Why the settings do not let others be used.
+    """
+
+    outcomes: Mapping[str, Outcome] = {}
+    damaged: Mapping[str, str] = {}
+    untrusted: Mapping[str, str] = {}
+
+
 class _Taken(Struct, frozen=True):
     """A module that was fetched, and is whole."""
 
@@ -176,8 +190,7 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
     left: dict[str, str] = {}
     damaged: dict[str, str] = {}
     seen: set[str] = set()
-    refused: dict[str, str] = {}
-    untrusted: dict[str, tuple[str, str]] = {}  # where, and why
+    untrusted: dict[str, str] = {}  # on which remote
     had = 0  # bytes
     for remote in session.remotes.readable:
         missing = [name for name in dict.fromkeys(names) if name not in outcomes]
@@ -188,32 +201,29 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
             looked = _look(remote, missing, folder)
             fresh = {name: files for name, files in looked.modules.items() if name not in known | seen}
             had += sum(_size(files) for name, files in looked.modules.items() if name in known and _in(name, folder))
-            if dry_run:
-                done, refused, strange = _would(session, remote, fresh)
-            else:
-                done, refused, strange = _fetch(session, remote, looked, fresh)
+            done = _would_fetch(session, remote, fresh) if dry_run else _fetch(session, remote, looked, fresh)
         except (RemoteError, AuthError) as error:
             session.remotes.failed(remote, error)
             continue
-        left |= {**looked.left, **refused, **strange}
-        untrusted |= {name: (remote.name, why) for name, why in strange.items()}
-        damaged |= refused
-        seen |= done.keys()
-        outcomes |= {name: done[name] for name in missing if name in done}
-        swept = [one for name, one in done.items() if _in(name, folder) and name not in names]
+        left |= {**looked.left, **done.damaged, **done.untrusted}
+        untrusted |= dict.fromkeys(done.untrusted, remote.name)
+        damaged |= done.damaged
+        seen |= done.outcomes.keys()
+        outcomes |= {name: done.outcomes[name] for name in missing if name in done.outcomes}
+        swept = [one for name, one in done.outcomes.items() if _in(name, folder) and name not in names]
         sweeping += [_sum(folder, swept, had)] if swept else []
     left = {name: reason for name, reason in left.items() if name not in seen and name not in known}
     for name in names:
         if name in damaged and name in left:
             raise IntegrityError(f"{name} cannot be used", cause=left[name], hint="compile it again, and push it")
         if name in untrusted and name in left:
-            raise none_used(untrusted[name][0], {name: left[name]})
+            raise none_used(untrusted[name], {name: left[name]})
         outcomes.setdefault(name, Outcome(name, "absent", "", left=_left(left, name)))
     found = [outcomes[name] for name in dict.fromkeys(names)]
     if folder:
         rest = _left(left, *(name for name in left if _in(name, folder) and name not in names))
         if not (sweeping or had) and (bad := next((one for one in rest if one.module in untrusted), None)):
-            raise none_used(untrusted[bad.module][0], {bad.module: bad.reason})
+            raise none_used(untrusted[bad.module], {bad.module: bad.reason})
         state = sweeping[0].state if sweeping else "present" if had else "absent"
         sweeping = sweeping or [Outcome(folder, state, "", present=had)]
         found += [*sweeping[:-1], structs.replace(sweeping[-1], left=rest)]
@@ -295,9 +305,7 @@ def _look(remote: Remote, names: Sequence[str], folder: str) -> _Looked:
     return _Looked(revision, origin, whole, left)
 
 
-def _would(
-    session: Session, remote: Remote, modules: Mapping[str, _Files]
-) -> tuple[dict[str, Outcome], dict[str, str], dict[str, str]]:
+def _would_fetch(session: Session, remote: Remote, modules: Mapping[str, _Files]) -> _Fetched:
     """What `_fetch` would answer, as far as that is known before anything is read.
 
     Raises:
@@ -305,41 +313,32 @@ def _would(
     """
     with remote.call() as storage:
         storage.check([entry.path for found in modules.values() for entry in found.values()])
-    made: dict[str, list[Module]] = {}  # by compiler: what is known of the store is read once for each
+    listed = []
     for name, found in modules.items():
         digests = {file: entry.digests.get("sha256", "") for file, entry in found.items()}
         if all(digests.values()):  # else only reading tells
-            listed = tuple(File(file, found[file].size, sha256) for file, sha256 in digests.items())
-            made.setdefault(name.partition("/")[0], []).append(Module(name, listed))
-    strange: dict[str, str] = {}
-    for compiler, several in made.items():
-        record = record_of(registry.of_directory(compiler), compiler, several, graphs=len(several))
-        strange |= not_used(session.store, record)
-    return (
-        {
-            name: Outcome(name, "would-fetch", "", remote.name, len(found), _size(found), modules=(name,))
-            for name, found in modules.items()
-            if name not in strange
-        },
-        {},
-        strange,
-    )
+            files = tuple(File(file, found[file].size, sha256) for file, sha256 in digests.items())
+            listed.append(Module(name, files))
+    untrusted = not_used(session.store, listed)
+    outcomes = {
+        name: Outcome(name, "would-fetch", "", remote.name, len(found), _size(found), modules=(name,))
+        for name, found in modules.items()
+        if name not in untrusted
+    }
+    return _Fetched(outcomes, untrusted=untrusted)
 
 
 # Fetching
 
 
-def _fetch(
-    session: Session, remote: Remote, looked: _Looked, modules: Mapping[str, _Files]
-) -> tuple[dict[str, Outcome], dict[str, str], dict[str, str]]:
-    """Fetch modules and publish them; what became of each, why others are damaged, and why others are not used."""
+def _fetch(session: Session, remote: Remote, looked: _Looked, modules: Mapping[str, _Files]) -> _Fetched:
+    """Fetch modules and publish them."""
     if not modules:
-        return {}, {}, {}
+        return _Fetched()
     start = time.monotonic()
     store = session.store
     taken: dict[str, _Taken] = {}
-    refused: dict[str, str] = {}
-    untrusted: dict[str, str] = {}
+    damaged: dict[str, str] = {}
     keys: dict[str, str] = {}
     try:
         sweep_partials(store.layout)
@@ -351,25 +350,19 @@ def _fetch(
                 try:
                     taken[name] = _judged(name, {file: files.file(entry) for file, entry in found.items()})
                 except RefusedError as error:
-                    refused[name] = str(error)
+                    damaged[name] = str(error)
+            untrusted = not_used(store, [one.module for one in taken.values()])
+            taken = {name: one for name, one in taken.items() if name not in untrusted}
             for compiler in sorted({name.partition("/")[0] for name in taken}):
                 of_it = [one for name, one in taken.items() if _in(name, compiler)]
                 brought = {file.sha256: file for one in of_it for file in one.files if not file.stored}
-                graphs = sum(one.graphs for one in of_it)
-                adapter = registry.of_directory(compiler)
-                made = [one.module for one in of_it]
-                fresh = [file.path for file in brought.values()]
-                record = record_of(adapter, compiler, made, graphs=graphs, files=fresh)
-                if strange := not_used(store, record):
-                    untrusted |= strange
-                    of_it = [one for one in of_it if one.module.name not in strange]
-                    made, graphs = [one.module for one in of_it], sum(one.graphs for one in of_it)
-                    brought = {file.sha256: file for one in of_it for file in one.files if not file.stored}
-                    taken = {name: one for name, one in taken.items() if name not in strange}
-                    if not made:
-                        continue
-                    fresh = [file.path for file in brought.values()]
-                    record = record_of(adapter, compiler, made, graphs=graphs, files=fresh)
+                record = record_of(
+                    registry.of_directory(compiler),
+                    compiler,
+                    [one.module for one in of_it],
+                    graphs=sum(one.graphs for one in of_it),
+                    files=[file.path for file in brought.values()],
+                )
                 store.publish(
                     record,
                     {sha256: file.path for sha256, file in brought.items()},
@@ -385,16 +378,16 @@ def _fetch(
         "pull.modules",
         remote=remote.name,
         modules=sorted(taken),
-        refused=refused | untrusted,
+        refused=damaged | untrusted,
         files=files.count,
         bytes=files.size,
         seconds=seconds,
     )
-    done = {}
+    outcomes = {}
     for name in taken:
         key, found = keys[name.partition("/")[0]], modules[name]
-        done[name] = Outcome(name, "fetched", key, remote.name, len(found), _size(found), 0, seconds, (name,))
-    return done, refused, untrusted
+        outcomes[name] = Outcome(name, "fetched", key, remote.name, len(found), _size(found), 0, seconds, (name,))
+    return _Fetched(outcomes, damaged, untrusted)
 
 
 def _judged(name: str, brought: Mapping[str, Fetched]) -> _Taken:

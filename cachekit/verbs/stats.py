@@ -194,7 +194,7 @@ def since_day(words: str, today: datetime) -> str:
     """
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
-            return datetime.strptime(words, "%Y-%m-%d").replace(tzinfo=timezone.utc).date().isoformat()
+            return date.fromisoformat(words).isoformat()
         days = parse_age(words) / parse_age("1d")
         # A number alone may be meant as a day, 20261101, and 3m as months.
         if days.is_integer() and words[-1:].isalpha():

@@ -23,6 +23,7 @@ from cachekit.recipe.model_folder import check_package
 from cachekit.store.record import Record
 from cachekit.text import cause_of
 from cachekit.training.checkpoints import checkpoint
+from cachekit.training.job import Speed
 from cachekit.training.run import run_job
 from cachekit.values import Answer
 from cachekit.verbs.plan import (
@@ -51,6 +52,7 @@ class Trained(Answer, frozen=True, kw_only=True):
         rows: By split.
         steps: Optimizer steps that the model has behind it.
         steps_taken: Of those, steps of this run.
+        speed: Steps and rows a second, and the seconds of the evaluations.
         resumed_from: The checkpoint that the run started from.
         compile_seconds: What had to be warmed first took this long to compile.
         saved_seconds: What the first steps took less than a cold compile; negative where a hit did not pay, 0 where
@@ -76,6 +78,7 @@ class Trained(Answer, frozen=True, kw_only=True):
     rows: Mapping[str, int]
     steps: int
     steps_taken: int
+    speed: Speed
     resumed_from: str
     output_dir: str
     compile_seconds: float
@@ -176,6 +179,7 @@ def train(
         rows=result.rows,
         steps=result.steps,
         steps_taken=result.steps_taken,
+        speed=result.speed,
         resumed_from=result.resumed_from,
         output_dir=result.output_dir,
         compile_seconds=warmed.record.compile_seconds if warmed else 0.0,

@@ -18,7 +18,7 @@ from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, zoo
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.recipe.variant import Variant
-from cachekit.text import about, count
+from cachekit.text import count
 from cachekit.values import Answer
 
 # A key can be made of the recipe: for which compiler is another question, and needs that compiler.
@@ -57,17 +57,13 @@ class Checked(Answer, frozen=True):
         return tuple(finding for finding in self.findings if not finding.note)
 
     def error(self) -> RecipeError | None:
-        """What to raise where something is wrong."""
+        """What to raise where something is wrong: how much; what it is, the findings say."""
         if not self.wrong:
             return None
         what = "these recipes" if self.looked_at["recipes"] > 1 else "this recipe"
         what = "the zoo" if "models" in self.looked_at else what
-        first = self.wrong[0]
-        return RecipeError(
-            f"{count(len(self.wrong), 'thing')} {'is' if len(self.wrong) == 1 else 'are'} wrong with {what}",
-            cause=about(first.where, first.problem),
-            hint=first.hint,
-        )
+        verb = "is" if len(self.wrong) == 1 else "are"
+        return RecipeError(f"{count(len(self.wrong), 'thing')} {verb} wrong with {what}")
 
 
 def check_zoo() -> Checked:

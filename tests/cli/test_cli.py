@@ -176,6 +176,8 @@ def test_config(command, work, monkeypatch):
 
 LOG = """\
 2026-07-29 17:25:29.000943:  10476  [INFO]: Using a cached neff at /c/neuronxcc-2.26.6360.0/MODULE_1+f7f529f3/model.neff
+2026-07-29 17:25:30.000000:  10477  [INFO]: Got a cached failed neff at /c/neuronxcc-2.26.6360.0/MODULE_2+f7f529f3/\
+model.neff. With eror log: killed. Retrying...
 2026-07-29 17:25:30.000000:  10477  [INFO]: Call compiler with cmd: neuronx-cc compile \
 model.MODULE_2+f7f529f3.hlo_module.pb
 2026-07-29 17:29:40.000000:  10477  [INFO]: Compilation Successfully Completed for \
@@ -184,6 +186,7 @@ model.MODULE_2+f7f529f3.hlo_module.pb
 model.MODULE_3+f7f529f3.hlo_module.pb
 2026-07-29 17:52:03.000000:  10477  [ERROR]: Failed compilation with ['neuronx-cc', \
 'model.MODULE_3+f7f529f3.hlo_module.pb']: [NCC_EOOM002] Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB
+2026-07-29 18:25:29.000943:  20000  [INFO]: Using a cached neff at /c/neuronxcc-2.26.6360.0/MODULE_1+f7f529f3/model.neff
 """
 
 

@@ -203,6 +203,20 @@ def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
     assert capsys.readouterr().err == f"warning: {text}\n"
 
 
+def test_a_run_that_goes_on_without_what_may_not_be_used_says_so_first(clock, capsys):
+    refused = {"event": "remote.untrusted", "message": "r is not used", "reason": "it is not signed"}
+    followed = Progress([].append, live=False, quiet=False)
+    followed.event(refused)
+    assert capsys.readouterr().err == "", "an error may say it"
+    followed.event({"event": "compile.start", "key": "0"})
+    assert capsys.readouterr().err == "warning: r is not used: it is not signed\n"
+    followed.event(refused)
+    followed.event(refused | {"reason": "it is revoked"})
+    followed.answered("r: it is not signed")
+    followed.close()
+    assert capsys.readouterr().err == "warning: r is not used: it is revoked\n"
+
+
 def test_quiet_says_nothing_else(clock, capsys):
     wait = {"event": "lock.wait", "key": "0", "holder": "process 1"}
     waiting = {"event": "lock.waiting", "holder": "process 1", "waited": 99.0}

@@ -124,6 +124,17 @@ def test_code_parses(path):
                     _keywords_exist(node)
 
 
+def test_the_script_of_a_page_is_the_one_that_is_run():
+    """`tests/compilers/neuron/test_optimum_neuron.py` runs it, with the options of the page's command."""
+    page = (DOCS / "howto" / "optimum-neuron.md").read_text(encoding="utf-8")
+    script = (ROOT / "tests" / "support" / "neuron_sdk" / "scripts" / "train.py").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for line in script.splitlines()]
+    assert [line for line in code.splitlines() if line.strip() not in lines] == []
+    (command,) = re.findall(r"scripts/train\.py (--.+)", page)
+    assert [word for word in command.split() if word.startswith("--") and f'"{word}"' not in script] == []
+
+
 def _keywords_exist(call: ast.Call) -> None:
     """A function of ours is called with arguments that it has."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

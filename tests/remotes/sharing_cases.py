@@ -22,7 +22,7 @@ ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)
 @pytest.fixture
 def at_once(monkeypatch):
     """What a remote could not give is asked for again without a pause."""
-    monkeypatch.setattr("cachekit.remotes.fetch_files.RETRY", Retry(seconds=60.0, first=0.001, factor=1.0, most=0.001))
+    monkeypatch.setattr("cachekit.remotes.fetch_files.RETRY", Retry(60.0, 0.001, 1.0, 0.001, tries=4))
 
 
 @pytest.fixture(params=["folder", "side-by-side", "scarce"])

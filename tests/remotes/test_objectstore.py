@@ -1,5 +1,6 @@
 """The object-store adapter on obstore's memory, and what Google Cloud Storage and Azure do differently."""
 
+import os
 import threading
 
 import pytest
@@ -95,6 +96,15 @@ def test_what_is_wrong_with_an_address_is_said(monkeypatch, address, table, said
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(UsageError, match=said):
         linked(address, **table)
+
+
+@pytest.mark.parametrize("variable", ["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"])
+def test_credentials_in_a_pipe_are_not_waited_for(monkeypatch, tmp_path, variable):
+    os.mkfifo(tmp_path / "key.json")
+    monkeypatch.setenv(variable, str(tmp_path / "key.json"))
+    with pytest.raises(UsageError, match="not a regular file") as raised:
+        GCS().settings("bucket", {})
+    assert variable in raised.value.hint
 
 
 @pytest.mark.feature("S5")

@@ -351,10 +351,11 @@ def test_the_command_line_says_it(command, machine, work, tmp_path):
         answer.out.split()
     )
     assert "a compiler cache is code" not in " ".join(answer.err.split()), "the warning is one sentence"
-    code, message, _, hint = the_error(command("pull", "tiny.yaml", "--cache", cache, code=5), before=1)
-    assert code == "untrusted"
-    assert hint.startswith("a compiler cache is code")
-    assert "is not used" in message
+    for words in (["pull"], ["warm", "--require-warm"], ["train", "--require-warm"]):
+        refused = command(*words, "tiny.yaml", "--cache", cache, code=5)
+        code, _, cause, hint = the_error(refused)  # told once, and by no warning before it
+        assert (code, hint.startswith("a compiler cache is code")) == ("untrusted", True)
+        assert "it is not signed" in cause
     trusting = command("plan", "tiny.yaml", "--cache", cache, "--trust-all")
     assert trusting.out.startswith("tiny: hit")
     assert "a compiler cache is code, which runs on this machine" in " ".join(trusting.err.split())

@@ -36,6 +36,21 @@ def test_a_fetched_record_keeps_where_it_came_from(store):
     assert store.origins.of(record) == FROM_TEAM
 
 
+def test_what_comes_from_elsewhere_while_its_note_is_looked_for_keeps_where_it_came_from(store, monkeypatch):
+    record = publish(store, make_record(1))
+    look, looks = store.origins._read, []
+
+    def looked(path):
+        note = look(path)
+        if not looks:
+            publish(store, make_record(1), beside=FROM_TEAM)
+        looks.append(path)
+        return note
+
+    monkeypatch.setattr(store.origins, "_read", looked)
+    assert store.origins.of(record) == FROM_TEAM
+
+
 def test_what_is_added_to_it_here_reuses_it(store):
     theirs = publish(store, make_record(1, ("a", "b")), beside=FROM_TEAM)
     more = publish(store, make_record(1, ("a", "b", "c")))

@@ -114,7 +114,11 @@ def test_the_first_error_of_the_cxx_compiler_is_quoted():
         "/x/vec256_int.h:7:3: warning: overflow in conversion\n/x/k.cpp:3:9: error: 'y' was not declared\n"
         "/x/k.cpp:4:1: error: expected ';'\n"
     )
-    failure = of_exception(RuntimeError(said), "first training step", [])
+    from cachekit.compilers.inductor.runtime import Runtime
+
+    error = RuntimeError(said)
+    assert Runtime().failure(ValueError("rows")) is None
+    failure = of_exception(error, "first training step", [], Runtime().failure(error))
     assert failure.code == "compile-failed"
     assert failure.message == "the compiler failed in: first training step"
     assert failure.cause == "the C++ compiler says: error: 'y' was not declared"

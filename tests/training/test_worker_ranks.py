@@ -66,7 +66,44 @@ def test_workers_take_whole_steps_and_count_every_row_once(tmp_path, mode):
 @pytest.mark.feature("F1", "P1")
 def test_an_epoch_ends_with_a_whole_step(tmp_path, uncompiled):
     """With fewer batches accumulated the last step was another graph, where tensors are lazy."""
-    assert train_here(toy_job(tmp_path, rows=11)).steps == 2 * (11 // 4)
+    done = train_here(toy_job(tmp_path, rows=11))
+    assert done.steps == 2 * (11 // 4)
+    assert done.speed.rows_per_second == pytest.approx(4 * done.speed.steps_per_second, rel=0.01)
+    assert done.speed.evaluation_seconds.keys() == {"validation", "test"}
+    assert all(seconds > 0 for seconds in done.speed.evaluation_seconds.values())
+
+
+@pytest.mark.feature("F1")
+def test_the_speed_is_that_of_steps_in_which_nothing_else_was(tmp_path, monkeypatch):
+    """Neither the first step's, which loads or compiles graphs, nor one that an evaluation or a checkpoint follows."""
+    from types import SimpleNamespace
+
+    from cachekit.training import trainer
+
+    now = 0.0
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: now))
+    watch = SimpleNamespace(look=lambda: None)
+    told = trainer.ProgressCallback(SimpleNamespace(emit=lambda *_, **__: None), watch, None)
+    state = SimpleNamespace(global_step=0, max_steps=6)
+    for seconds, then in (
+        (60, None),
+        (2, None),
+        (100, "on_evaluate"),
+        (2, None),
+        (50, "on_save"),
+        (3, None),
+        (9, None),
+    ):
+        told.on_step_begin(None, state, None)
+        told.on_step_end(None, state, None)
+        if then:
+            getattr(told, then)(None, state, None)
+        now += seconds
+    assert told.step_seconds == [2, 2, 3]
+    speed = told.speed(32, {"validation": 7.41049})
+    assert (speed.steps_per_second, speed.rows_per_second, speed.evaluation_seconds) == (0.5, 16, {"validation": 7.41})
+    nothing = trainer.ProgressCallback(told._events, watch, None).speed(32, {})
+    assert (nothing.steps_per_second, nothing.rows_per_second) == (None, None)
 
 
 def test_fewer_rows_than_a_step_are_refused(tmp_path, uncompiled, monkeypatch):

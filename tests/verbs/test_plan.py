@@ -162,6 +162,24 @@ def test_without_any_record_a_published_time_is_told_with_its_source(home, recip
 
 
 @pytest.mark.feature("P3")
+def test_aws_has_a_figure_of_bert_large(home):
+    cache = Cache(home=home, toolchain="neuron-2.31", instance="trn1.32xlarge")
+    found = cache.plan(api.Variant("roberta-mlm", ("model.id=bert-large-uncased",)))
+    told = found.expected
+    assert (told.method, told.low, told.high) == ("published", pytest.approx(780), pytest.approx(2400))
+
+
+@pytest.mark.feature("P3")
+def test_torchneuron_has_the_figure_of_the_other_stack_which_is_said(home):
+    found = Cache(home=home, toolchain="neuron-2.33", instance="trn2.48xlarge").plan("bert")
+    assert found.expected.method == "scaled"
+    assert "of PyTorch/XLA, as nobody has published one of neuron-native" in found.expected.source
+    assert found.expected.high / found.expected.low > 4
+    # AWS quotes no price of a trn2, which is said.
+    assert (found.dollars, found.unpriced) == (None, "trn2.48xlarge")
+
+
+@pytest.mark.feature("P3")
 def test_no_recipe_of_the_zoo_compiles_for_an_unknown_time(home):
     """On the instance that each was made for, from a fresh home."""
     rows = [row for row in api.zoo_rows() if row.instances and zoo.instance(row.instances[0]).target]

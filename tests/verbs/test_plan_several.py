@@ -222,6 +222,8 @@ def test_a_table_for_people(several, command):
     assert max(map(len, shown.out.splitlines())) <= 80
     golden("plan-several", shown.out)
     assert the_error(shown)[:2] == ("unknown-name", "1 of 6 could not be planned: nobody")
+    fresh = command("plan", "bert", "vit", "--toolchain", NEW, "--instance", "inf2.xlarge", "--home", "fresh").out
+    golden("plan-several-fresh", fresh)
     quiet = command("plan", *several, "--format", "quiet", code=2).out.splitlines()
     assert quiet[0] == "miss bert"
     assert quiet[-1] == "failed nobody"

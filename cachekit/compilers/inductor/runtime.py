@@ -6,6 +6,7 @@ This is the only module of the adapter that imports torch, and only the worker i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,9 @@ from cachekit.compilers.inductor.facts import (
     THREADS,
 )
 from cachekit.compilers.inductor.options import TORCH_COMPILE, unknown
-from cachekit.errors import CompilerUnavailableError, RecipeError
+from cachekit.errors import CompilerUnavailableError, RecipeError, chain_of
+
+_CXX_ERROR = re.compile(r"\b(fatal )?error: .*")
 
 
 class Runtime(port.Runtime):
@@ -80,6 +83,14 @@ class Runtime(port.Runtime):
         if arguments.get("mode") == "default":
             del arguments["mode"]
         model.forward = torch.compile(model.forward, dynamic=False, **arguments)
+
+    def failure(self, error: BaseException) -> str | None:
+        """The C++ compiler's own words, where it was that."""
+        chain = chain_of(error)
+        if not any("CppCompileError" in f"{type(one).__name__} {one}" for one in chain):
+            return super().failure(error)
+        told = next((found[0] for one in chain if (found := _CXX_ERROR.search(str(one)))), "")
+        return told and f"the C++ compiler says: {told}"
 
     def counters(self) -> dict[str, int]:
         return portable.graphs(dynamo_counters)

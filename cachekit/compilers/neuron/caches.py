@@ -21,7 +21,7 @@ from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, p
 from cachekit.compilers.neuron.entries import CacheEntry
 from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
-from cachekit.files import Opener
+from cachekit.files import DIGEST, Opener
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
@@ -120,7 +120,7 @@ class ModuleCache:
         return modules.unfit(CacheEntry(compiler, module, name, state, names))
 
     def wanted(self, name: str, file: str) -> bool:
-        return file in facts.MODULE_FILES
+        return on_disk.belongs(file)
 
 
 class GraphCache:
@@ -130,7 +130,7 @@ class GraphCache:
     default = facts.NATIVE_DEFAULT_ROOT
     example = "torchneuron-2.28.7631.0/<sha256>.tar"
     _FOLDER = re.compile(rf"{re.escape(native.PREFIX)}(?!.*\.\.){native.VERSION.pattern}")
-    _ARCHIVE = re.compile(rf"{_FOLDER.pattern}/[0-9a-f]{{64}}\.tar")
+    _ARCHIVE = re.compile(rf"{_FOLDER.pattern}/{DIGEST}\.tar")
 
     def finds(self, folder: Path) -> bool:
         return bool(_graphs(folder))

@@ -19,6 +19,7 @@ from cachekit.compilers.neuron import (
     host,
     locks,
     modules,
+    nki,
     options,
     place,
     remembered,
@@ -42,7 +43,7 @@ from cachekit.compilers.port import (
 )
 from cachekit.errors import CompileError, UsageError
 from cachekit.key.cost import Growth
-from cachekit.private import new_folder
+from cachekit.private import new_folder, private_folder
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, watched_variables, worker_variables
 from cachekit.store.blobs import Blob
@@ -51,7 +52,7 @@ from cachekit.whose import standing
 
 CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
 # Of these a recipe may set none: cachekit does.
-OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR})
+OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NKI_COMPILE_CACHE})
 
 
 class OnNeuron(Compiler):
@@ -212,12 +213,15 @@ class Neuron(OnNeuron):
                 cause=why,
                 hint=new_folder(facts.CACHE_URL),
             )
+        if facts.NKI_PACKAGE in self.machine.packages:
+            nki.check_folder()
         return found.path
 
     def make_way(self, cache_dir: Path, tell: Sink) -> None:
         """Locks that nobody holds any more, which would be waited for without end, and half-built work.
 
-        Of failures those that may well not come again; a restored module would take their place in any case.
+        Of failures those that may well not come again; a restored module would take their place in any case. NKI's
+        folder of kernels is closed to others, before NKI makes one that is open to all.
         """
         entries = scan_if_there(cache_dir).of(self.machine.packages[facts.COMPILER_PACKAGE])
         for finding in locks.examine(entries):
@@ -228,6 +232,8 @@ class Neuron(OnNeuron):
             if failure.clearable and not remembered.clear(found):
                 tell({"event": "failure-cleared", "module": found.entry.name, "class": failure.kind.name})
         place.sweep(cache_dir)
+        if facts.NKI_PACKAGE in self.machine.packages:
+            private_folder(nki.folder())
 
     def watch(self, run: Run) -> Watch:
         """A command is found on the user's own PATH, which stays, as do the cores that it names."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron import facts, presence
 from cachekit.host import product
 from cachekit.text import cause_of
 
@@ -69,13 +69,13 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
 
 def chip() -> str:
     """The compiler's name for the chip, as the driver or the bus tells it in /sys; empty where neither does."""
-    for folder, name in facts.CHIP_FILES:
-        for file in sorted(Path(folder).glob(name)):
-            with suppress(OSError):
-                said = file.read_text(encoding="utf-8", errors="replace").strip()
-                if found := facts.CHIP_NAMES.get(said):
-                    return found
-    return ""
+    folder, name = facts.CHIP_FILES
+    for file in sorted(Path(folder).glob(name)):
+        with suppress(OSError):
+            said = file.read_text(encoding="utf-8", errors="replace").strip()
+            if found := facts.CHIP_NAMES.get(said):
+                return found
+    return presence.pci_chip()
 
 
 def host_instance_type() -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, presence, remembered
+from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, nki, presence, remembered
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
@@ -33,7 +33,7 @@ def packages(config: Config) -> Iterator[Finding]:
     wrong = host.fault(required)
     if wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
-        yield Finding("ok", f"{names}, which is TorchNeuron" if required is host.NATIVE else names)
+        yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is host.NATIVE else names)
     elif error := _devices_in_vain(config):
         choose = f"do this, or choose another compiler: {host.INSTEAD}"
         yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)
@@ -49,32 +49,14 @@ def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:
 
 
 def release(_: Config) -> Iterator[Finding]:
-    """Releases whose keys depend on what they must not depend on, and packages that fail together."""
+    """Releases whose keys depend on what they must not depend on."""
     version = host.public(host.versions().get(facts.COMPILER_PACKAGE, ""))
     if sdk := facts.KEY_BUGS.get(version):
         said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
         run = f"{install.way(host.chip()).run} --upgrade"
         yield Finding("problem", said, "other environments miss; install a later release:", run)
-    elif together := _broken_together():
-        yield from together
     else:
         yield Finding("ok", "no release with a known bug")
-
-
-def _broken_together() -> list[Finding]:
-    """Packages of which each is sound, and which are reported to fail together."""
-    found, told = host.versions(), []
-    for one, other, why, wanted in facts.BROKEN_TOGETHER:
-        if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
-            said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
-            run = f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}"
-            told.append(Finding("problem", f"{said}: {why}", run=run))
-    return told
-
-
-def _within(version: str, first: str, before: str) -> bool:
-    numbers = host.release(version)
-    return bool(numbers) and host.release(first) <= numbers and (not before or numbers < host.release(before))
 
 
 def path(_: Config) -> Iterator[Finding]:
@@ -220,11 +202,23 @@ def foreign(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=new_folder(facts.CACHE_URL))
     elif folder and (why := stranger(folder)):
         yield Finding("problem", f"{folder} is not used: {why}", run=new_folder(facts.CACHE_URL))
+    elif facts.NKI_PACKAGE in host.versions() and (error := _open_kernels()):
+        yield Finding(
+            "problem", f"{error.message}; {error.cause}" if error.cause else error.message, run=error.hint or ""
+        )
     elif (work := standing(work_folder())).whose != "own":
         said = f"Neuron compiles in {work_folder()}, where somebody else can change it; {work.why}"
         yield Finding("problem", said, run=work.mend or new_folder("TMPDIR"))
     else:
         yield Finding("ok", "all of it is this user's" if folder else "no Neuron cache on this host")
+
+
+def _open_kernels() -> UsageError | None:
+    try:
+        nki.check_folder()
+    except UsageError as error:
+        return error
+    return None
 
 
 def native(_: Config) -> Iterator[Finding]:

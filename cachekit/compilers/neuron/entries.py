@@ -102,6 +102,11 @@ def classify(names: Iterable[str]) -> State:
     return "neff-without-done" if neff else "empty"
 
 
+def belongs(name: str) -> bool:
+    """Whether a file of a module's folder is one of a finished module's."""
+    return name in facts.MODULE_FILES or facts.KERNEL_FILE.fullmatch(name) is not None
+
+
 def scan(root: Path) -> Scan:
     """Look at a whole cache: a root, or one compiler's folder in it.
 

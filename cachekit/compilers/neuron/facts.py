@@ -50,7 +50,7 @@ SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaw
 neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
 SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
-# Versions of two packages that are reported to fail together: from these on each, why, and what to install.
+# Versions of two packages that are reported to fail together: from these on, before these, why, and what to install.
 BROKEN_TOGETHER = (
     (
         ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
@@ -63,6 +63,8 @@ BROKEN_TOGETHER = (
         "libneuronxla==2.2.17544.0",
     ),
 )  # fmt: skip
+# A container gets them so, from a shell of the machine that has them.
+CONTAINER_DEVICES = "docker run $(printf -- '--device=%s ' /dev/neuron[0-9]*) IMAGE"
 ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"
 ERROR_CODES_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/compiler/error-codes/index.html"
 COMPILER = "neuronx-cc"  # looked up on PATH by the wrapper too: the environment's bin must be there [LOG]
@@ -94,7 +96,7 @@ GRAPH_VARIABLES = frozenset(
     NEURON_TRANSFER_ALL_PARAMETERS_WITH_STATIC_RING NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE
     NEURON_FALL_BACK_TO_NULL_NEFF NEURON_FRAMEWORK_DEBUG XLA_USE_BF16 XLA_DOWNCAST_BF16 XLA_DISABLE_FUNCTIONALIZATION
     XLA_ENABLE_PARAM_ALIASING XLA_FLAGS XLA_IR_DEBUG XLA_HLO_DEBUG NKI_DEBUG_INFO BUCKET_CAP_MB
-    ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB NEURON_RT_VIRTUAL_CORE_SIZE
+    ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB NEURON_RT_VIRTUAL_CORE_SIZE NKI_COMPILE_CACHE_URL
     """.split()  # noqa: SIM905
 )
 # Of the runtime, after compilation: they reach no graph [SDK: neuron-runtime configuration]. Cores are an ingredient of
@@ -171,6 +173,10 @@ TELLING_LEVELS = frozenset({"DEBUG", "INFO"})  # at others the wrapper's lines a
 # TorchNeuron is torch-neuronx without XLA: a public beta since SDK 2.33 (2.13.3.0, 2.14.3.0), 2.10 to 2.12 were private
 # ones. [TN] is an unofficial copy of its source of April 2026, [SDK: torch] AWS's own pages of October 2026. Nobody
 # here has run any of it: check it first on a real instance.
+NATIVE_EXPERIMENTAL = (
+    "TorchNeuron is experimental: where it keeps its cache and how it counts is known from an unofficial copy of its "
+    "source, and nobody has run cachekit with it"
+)
 NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
 NATIVE_CHIPS = frozenset({"trn2", "trn3"})  # [SDK: torch]
 NATIVE_PACKAGES = (COMPILER_PACKAGE, FRAMEWORK_PACKAGE)  # it needs no libneuronxla [TN]
@@ -194,15 +200,28 @@ NATIVE_METRICS = "TORCH_NEURONX_METRICS_ENABLED"
 NATIVE_METRICS_MODULE = "torch_neuronx.metrics"  # get_counter_value(name), set_enabled(True)
 NATIVE_COUNTERS = {"found": "CompilationCache.PersistentHits", "compiled": "CompilationCache.TotalCompilations"}
 NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it, `-O2` [TN: KernelExecution.cpp]
-# Folders of what are not NEFFs, by default shared by all processes of a host [SDK: torch; TN].
-NATIVE_BESIDE = ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR")
+# Folders of what are not NEFFs, by default shared by all processes of a host, whatever their compiler [SDK: torch; TN].
+NATIVE_BESIDE = (
+    "TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR", "TORCHINDUCTOR_CACHE_DIR",
+)  # fmt: skip
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
 NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
 # NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
 # earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
 NKI_NO_TRACE_CACHE = {"NKI_ENABLE_TRACE_CACHE": "0", "NKI_DISABLE_TRACE_CACHE": "1"}
-NKI_COMPILE_CACHE = "NKI_COMPILE_CACHE_URL"  # its folder of compiled kernels, by default one for all compilers
+NKI_PACKAGE = "nki"
+# Its folder of compiled kernels, one for all compilers, to which it lets every user write. Graphs name the kernels by
+# their absolute paths, and the compiler reads them there [SDK: NCC_EVRF059; a fork of vllm-neuron; public scripts].
+NKI_COMPILE_CACHE, NKI_DEFAULT_FOLDER = "NKI_COMPILE_CACHE_URL", "/var/tmp/nki-intermediate-cache"  # noqa: S108
+# The call of a kernel in a graph: JSON in base64, `{"klir_binary": {"binary": "/var/tmp/…"}, …}`; `eyJ` is `{"`. Those
+# of older releases have the kernel itself in them [a fork of vllm-neuron; a third party's reader of graphs].
+KERNEL_CALL = b"AwsNeuronCustomNativeKernel"
+KERNEL_CONFIG = re.compile(rb"eyJ[A-Za-z0-9+/]{32,}={0,2}")
+KERNEL, KERNEL_PATH = "klir_binary", "binary"
+KERNEL_LONGEST = 1024  # characters of a path; ours
+KERNEL_LARGEST = 256 << 20  # bytes; ours
+KERNEL_FILE = re.compile(r"kernel-[0-9a-f]{32}")  # as a module has it; ours
 # Variables of its own that reach no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
 NATIVE_QUIET = frozenset({
@@ -215,7 +234,7 @@ NATIVE_GRAPH_VARIABLES = frozenset(
     f"""
     {NATIVE_LEVEL} NEURON_LOGICAL_NC_CONFIG NEURON_PLATFORM_TARGET_OVERRIDE NEURON_RT_VIRTUAL_CORE_SIZE
     NEURON_USE_SPLIT_ALLGATHER NEURON_USE_SPLIT_REDUCE_SCATTER COLLECTIVE_BUCKETSIZE_IN_MB COLLECTIVE_MIN_BUCKETS
-    NKI_DEBUG_INFO XLA_IR_DEBUG XLA_HLO_DEBUG
+    NKI_DEBUG_INFO NKI_COMPILE_CACHE_URL XLA_IR_DEBUG XLA_HLO_DEBUG
     """.split()
 )
 
@@ -293,6 +312,8 @@ LOG_HEADER = re.compile(
     r"(?:(?P<pid>\d{1,10})\s{1,8})?"
     r"(?:\[(?P<level>[A-Z]{4,8})\]|(?P<word>[A-Z]{4,8})\s{1,4}\|\|(?P<source>[A-Z_]{3,40})\|\|):\s?"
 )
+LOG_HEADER_END = re.compile(r"(?:[A-Z]\]|\|\|):")
+LOG_HEADER_LONGEST = 128  # characters
 # Six digits that are milliseconds, padded with zeros: in both formats no published line has more than 000999. Six
 # digits from 1000 on are taken as microseconds.
 LOG_FRACTION_IS_MILLISECONDS = 1000
@@ -342,6 +363,11 @@ LOG_WORDS = {
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d{1,6}) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d{1,10}) \(pid: (?P<pid>\d{1,10})\)"),
 }  # fmt: skip
+# One of these stands in each text in which a pattern of LOG_WORDS, or of an error code, finds something.
+LOG_MARKS = (
+    "ompil", "a cached ", "MODULE_", "[NCC_", "[F13", "Internal", "support ticket", "exitcode", "(local_rank", "orker ",
+    "New graph list", "Current remaining", "Total graphs",
+)  # fmt: skip
 RETRYING = re.compile(r"\W{0,4}(?:With er+or log|Retrying)")  # of a cached failure; "eror" is their spelling [SDK]
 # npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
 NPC_REPORT_TOKEN = re.compile(
@@ -410,16 +436,9 @@ COMPILE_EXIT_IN_TEXT = re.compile(
 )
 
 # --- devices ------------------------------------------------------------------------------------------------------
-# What in /sys tells the chip, the driver's own word first; then the bus's, without the driver [neuron_cdev.c,
-# neuron_pci.c]. The numbers are those of AWS's devices only: other makers' cards have others in that place.
-CHIP_FILES = (
-    ("/sys/devices/virtual/neuron_device", "neuron*/info/architecture/device_name"),
-    ("/sys/bus/pci/drivers/neuron", "*/device"),  # devices that the driver has: others' have other numbers
-)
-CHIP_NAMES = {
-    "Trainium1": "trn1", "Inferentia2": "inf2", "Trainium2": "trn2", "Trainium3": "trn3",
-    "0x7164": "trn1", "0x7264": "inf2", "0x7364": "trn2", "0x7564": "trn3", "0x7565": "trn3",
-}  # fmt: skip
+# Where the driver tells the chip, and how [neuron_cdev.c]; see `presence` for the bus.
+CHIP_FILES = ("/sys/devices/virtual/neuron_device", "neuron*/info/architecture/device_name")
+CHIP_NAMES = {"Trainium1": "trn1", "Inferentia2": "inf2", "Trainium2": "trn2", "Trainium3": "trn3"}
 INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]{0,20}\.[a-z0-9-]{1,30}")
 NEURON_LS_JSON = "--json-output"
 NEURON_LS_NONE = re.compile(r"no neuron device", re.IGNORECASE)  # without driver or device [SDK]

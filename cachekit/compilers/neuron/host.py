@@ -102,7 +102,7 @@ def _importable(module: str) -> bool:
 
 def available(required: Sequence[str] = REQUIRED) -> bool:
     """Whether this environment has a Neuron toolchain: real packages, with their code."""
-    return not (required is REQUIRED and is_native(versions())) and fault(required) is None
+    return not (required is REQUIRED and is_native(versions())) and _lacking(required) is None
 
 
 def is_native(found: Mapping[str, str]) -> bool:
@@ -129,7 +129,12 @@ class Fault(Struct, frozen=True):
 
 
 def fault(required: Sequence[str]) -> Fault | None:
-    """What is wrong with these packages at least; None where they are whole and fit this machine's chip."""
+    """What is wrong with these packages at least; None where nothing is."""
+    return _lacking(required) or _broken_together(versions())
+
+
+def _lacking(required: Sequence[str]) -> Fault | None:
+    """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it."""
     found, target = versions(), chip()
     compiler = "neuron-native" if required is NATIVE and not is_native(found) else ""
     if wrong := placeholders(found):
@@ -191,6 +196,20 @@ def _mixed(found: Mapping[str, str], target: str) -> Fault | None:
     return None
 
 
+def _broken_together(found: Mapping[str, str]) -> Fault | None:
+    """Packages of which each is sound, and which are reported to fail together."""
+    for one, other, why, wanted in facts.BROKEN_TOGETHER:
+        if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
+            said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
+            return Fault(f"{said} cannot be used", why, f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}")
+    return None
+
+
+def _within(version: str, first: str, before: str) -> bool:
+    numbers = release(version)
+    return bool(numbers) and release(first) <= numbers and (not before or numbers < release(before))
+
+
 def chip() -> str:
     """The compiler's name for this machine's chip, asked of the user's override, the devices, and the firmware.
 
@@ -208,9 +227,13 @@ def chip() -> str:
     return found or (family[0] if family else "")
 
 
-def unusable_devices() -> CompilerUnavailableError | None:
-    """The error of a machine that has Neuron devices and lacks the packages for them; None on every other machine."""
-    if not presence.may_have_devices() or (wrong := fault(NATIVE if is_native(versions()) else REQUIRED)) is None:
+def unusable_devices(required: Sequence[str] = ()) -> CompilerUnavailableError | None:
+    """The error of a machine that has Neuron devices and lacks these packages; None on every other machine.
+
+    By default the packages are those of the stack that is there.
+    """
+    wanted = required or (NATIVE if is_native(versions()) else REQUIRED)
+    if not presence.may_have_devices() or (wrong := fault(wanted)) is None:
         return None
     there = _there()
     if not there and (failed := _listed()[1]):
@@ -232,24 +255,30 @@ def _there() -> str:
     if seen is not None and seen.count:
         return "neuron-ls lists them"
     if name := presence.machine():
-        return f"it is a {name}"
-    return "their driver is loaded" if presence.driver() else ""
+        return f"it is {_article(name)}"
+    if presence.driver():
+        return "their driver is loaded"
+    return "they are on its PCI bus" if presence.pci_chip() else ""
+
+
+def _article(machine: str) -> str:
+    return f"an {machine}" if machine.startswith("inf") else f"a {machine}"
 
 
 def without_nodes() -> Fault | None:
     """Why a machine that has Neuron devices shows none; None where it shows them, or has none."""
-    if presence.device_nodes() or not (presence.machine() or presence.driver()):
+    if presence.device_nodes() or not (presence.machine() or presence.driver() or presence.pci_chip()):
         return None
-    name = f"a {presence.machine()}" if presence.machine() else "a machine with Neuron devices"
+    name = _article(presence.machine() or "machine with Neuron devices")
     if presence.driver():
         return Fault(
             f"this is {name}, and there is no /dev/neuron* here",
             "the driver is loaded: a container must be given the devices",
-            "docker run --device=/dev/neuron0 IMAGE",
+            facts.CONTAINER_DEVICES,
         )
     return Fault(
         f"this is {name}, and Neuron's driver is not loaded",
-        "without /dev/neuron* it can compile, and not train",
+        "without it there is no /dev/neuron*, and nothing runs on the devices",
         facts.DRIVER_INSTALL,
     )
 
@@ -286,7 +315,8 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
     """The Neuron toolchain (these packages at least) and devices of this machine.
 
     Raises:
-        CompilerUnavailableError: The packages are absent, or are placeholders.
+        CompilerUnavailableError: The packages are absent, are placeholders, or fail together; or the devices of this
+            machine cannot be reached, and nobody says what else to compile for.
         UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
     """
     found = versions()
@@ -297,6 +327,8 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
             hint="--compiler neuron-native",
         )
     if wrong := fault(required):
+        raise unusable_devices(required) or wrong.error()
+    if not os.environ.get(facts.TARGET_OVERRIDE) and (wrong := without_nodes()):
         raise wrong.error()
     seen = _devices()
     name = (seen.instance_type if seen else "") or devices.host_instance_type()

@@ -12,22 +12,24 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
 
 from cachekit.compilers.foreign import Unfit
-from cachekit.compilers.neuron import facts, place
-from cachekit.compilers.neuron.entries import CacheEntry, classify, read_entry
+from cachekit.compilers.neuron import facts, nki, place
+from cachekit.compilers.neuron.entries import CacheEntry, belongs, classify, read_entry
 from cachekit.compilers.neuron.fit import Check, Claimed, claim
 from cachekit.compilers.neuron.flags import read_flags
 from cachekit.compilers.port import Harvest, Restored
-from cachekit.errors import IntegrityError
+from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.files import Opener, digest_of, pieces, written
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import File, Module
 from cachekit.text import cause_of
+from cachekit.whose import is_mine
 
 
 class Copied(Struct, frozen=True):
@@ -107,8 +109,8 @@ def damage(entry: CacheEntry, check: Check) -> str:
 
 def strange(entry: CacheEntry) -> list[Path]:
     """What lies in a module's folder and is none of its files: it is left there."""
-    known = {*facts.MODULE_FILES, facts.FAILURE_LOG}
-    return [entry.path / name for name in sorted((*entry.names, *entry.odd)) if name not in known]
+    names = sorted((*entry.names, *entry.odd))
+    return [entry.path / name for name in names if not belongs(name) and name != facts.FAILURE_LOG]
 
 
 def _take(
@@ -120,13 +122,23 @@ def _take(
     files: list[File] = []
     fresh: dict[str, Path] = {}
     words: list[str] | None = None
+    kernels: dict[str, str] = {}  # the paths of those that the graph names
+    names = sorted(before, key=lambda name: (name != facts.FLAGS_FILE, name))
     try:
-        for name in sorted(before, key=lambda name: (name != facts.FLAGS_FILE, name)):
+        for name in names:
             copy = folder / str(len(known) + len(fresh)) if folder else None
-            sha256, size = _copy_out(entry, name, copy, opener)
-            read = copy or entry.path / name
+            at = kernels.get(name)
+            handle = _opened(entry, name, opener) if at is None else _opened_kernel(at, opener)
+            if handle is None:
+                continue
+            with os.fdopen(handle, "rb", buffering=0) as raw:
+                sha256, size = _copy_out(raw, name, copy)
+            read = copy or Path(at or entry.path / name)
             if name == facts.FLAGS_FILE:
                 words = read_flags(read)
+            elif name in facts.HLO_FILES:
+                kernels |= {nki.carried_as(path): path for path in nki.named(read) if nki.carried_as(path) not in names}
+                names += sorted(kernels.keys() - names)
             elif name == facts.NEFF and (problem := check(read, claim(entry.compiler, entry.name, words))):
                 raise _UnfitError(f"{name} cannot be used: {problem}")  # noqa: TRY301
             if sha256 not in known and sha256 not in fresh:
@@ -149,19 +161,31 @@ def _look(entry: CacheEntry) -> dict[str, tuple[int, int, int, int]]:
         names = read_entry(entry.place, entry.compiler, entry.name).names
         if classify(names) != "success" or any(name.endswith(facts.LOCK_SUFFIX) for name in names):
             raise _UnfitError("it changed while it was read")
-        states = {name: (entry.path / name).stat() for name in names if name in facts.MODULE_FILES}
+        states = {name: (entry.path / name).stat() for name in names if belongs(name)}
     except OSError as error:
         raise _UnfitError(f"it changed while it was read: {cause_of(error)}") from error
     return {name: (s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in states.items()}
 
 
-def _copy_out(entry: CacheEntry, name: str, copy: Path | None, opener: Opener) -> tuple[str, int]:
-    """Hash a file of a compiler cache dir, and copy it."""
-    with os.fdopen(_opened(entry, name, opener), "rb", buffering=0) as raw:
-        if copy is None:
-            return digest_of(_legible(raw, name))
-        with copy.open("xb") as target:
-            return digest_of(written(_legible(raw, name), target))
+def _copy_out(raw: BinaryIO, name: str, copy: Path | None) -> tuple[str, int]:
+    """Hash a file of a module, and copy it."""
+    if copy is None:
+        return digest_of(_legible(raw, name))
+    with copy.open("xb") as target:
+        return digest_of(written(_legible(raw, name), target))
+
+
+def _opened_kernel(path: str, opener: Opener) -> int | None:
+    """A kernel that a graph names, open to be read; None where the module must do without it, as a restore will say."""
+    if nki.misplaced(path):
+        return None
+    with suppress(OSError, UntrustedError):
+        handle = opener(Path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= facts.KERNEL_LARGEST and is_mine(status):
+            return handle
+        os.close(handle)
+    return None
 
 
 def _opened(entry: CacheEntry, name: str, opener: Opener) -> int:
@@ -227,7 +251,7 @@ def check_module(module: Module) -> tuple[str, str]:
     if len(set(names)) < len(names):
         raise UnsafeArchiveError(f"{module.name}: a file is listed twice")
     for path in names:
-        if path not in facts.MODULE_FILES:
+        if not belongs(path):
             raise UnsafeArchiveError(f"{module.name}: {path!r} is not one of a finished module's files")
     if classify(names) != "success":
         raise UnsafeArchiveError(f"{module.name} is not finished: its files are {', '.join(sorted(names))}")
@@ -238,8 +262,9 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
     """Put a module into a compiler cache dir: whole, or not at all.
 
     A finished one that is there stays, unless `check` finds it damaged; an unfinished one nobody works on is replaced,
-    a remembered failure too: there is a result now. What was left by killed restores is removed by `place.sweep`. The
-    files, in the order of `module.files`, are copied and never linked.
+    a remembered failure too: there is a result now. One whose graph names a kernel that cannot be put there is left.
+    What was left by killed restores is removed by `place.sweep`. The files, in the order of `module.files`, are copied
+    and never linked.
 
     Raises:
         UnsafeArchiveError: The module is not what this adapter makes (see `check_module`).
@@ -255,6 +280,9 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
         return Restored("left", reason=f"{folder} is a link")
     target = folder / name
     found, reason = place.standing(target)
+    lacks = nki.put(module, files)
+    if lacks and found in {"absent", "replaceable"}:
+        return Restored("left", reason=lacks)
     damaged = ""
     if found == "present" and check is not None:
         entry = read_entry(str(target), compiler, name)

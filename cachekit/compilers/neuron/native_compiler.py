@@ -7,6 +7,7 @@ NEFF of another compiler is never near. Inside lies a folder for the compiler's 
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.compilers.neuron import facts, host, native, options, split
+from cachekit.compilers.neuron import facts, host, native, nki, options, split
 from cachekit.compilers.neuron.compiler import OnNeuron
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.processes import compiles_below
@@ -23,6 +24,7 @@ from cachekit.compilers.port import Restored, Run
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompileError, RecipeError
+from cachekit.private import private_folder
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, watched_variables
 from cachekit.store.blobs import Blob
@@ -91,7 +93,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
             toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
             soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
             known_variables=facts.NATIVE_GRAPH_VARIABLES,
-            lacks=_unpredictable(self.machine),
+            lacks={"evidence": facts.NATIVE_EXPERIMENTAL, **_unpredictable(self.machine)},
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -130,6 +132,10 @@ class NeuronNative(TreeCompiler, OnNeuron):
         tree, locks = self.tree(run.cache_dir), run.cache_dir.with_name(LOCKS)
         tree.mkdir(exist_ok=True)
         locks.mkdir(exist_ok=True)
+        # Of this compiler, as no kernel's name says which one made it; and called alike on each host, as a graph has
+        # the paths of its kernels in it.
+        nki.check_folder()
+        kernels = private_folder(private_folder(nki.folder()) / self.directory)
         words = self.flags(run.recipe)
         return {
             # The compiler gets these words as they are: it knows none of the wrapper's on XLA.
@@ -138,8 +144,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
             facts.NATIVE_LOCAL: str(locks),
             facts.NATIVE_METRICS: "1",
             facts.NATIVE_NO_FALLBACK: "1",
-            facts.NKI_COMPILE_CACHE: str(locks / "nki"),  # of this run: a kernel of another compiler is never near
+            facts.NKI_COMPILE_CACHE: str(kernels),
             **facts.NKI_NO_TRACE_CACHE,
+            **{name: str(locks / name) for name in facts.NATIVE_BESIDE if name not in os.environ},
             **dict.fromkeys(facts.NATIVE_DISABLE),
         }
 

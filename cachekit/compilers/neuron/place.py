@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.entries import OURS, CacheEntry, read_entry
+from cachekit.compilers.neuron.entries import OURS, CacheEntry, belongs, read_entry
 from cachekit.files import hold
 from cachekit.text import cause_of
 
@@ -26,8 +26,6 @@ _AT_FDCWD = -100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 Standing = Literal["absent", "present", "replaceable", "left"]
-# What a module's folder may hold that is lost with it when it is replaced: nothing that only a person could make again.
-REPLACEABLE = facts.MODULE_FILES | {facts.FAILURE_LOG}
 
 
 @contextlib.contextmanager
@@ -106,12 +104,17 @@ def _judge(entry: CacheEntry) -> tuple[Standing, str]:
     if entry.locks:
         return "left", "it is locked: a compile is running, or was killed (`cachekit doctor`)"
     # Of what is not a file only dead links go: a folder of such a name may hold anything. Our own unfinished work goes.
-    foreign = [name for name in entry.names if name not in REPLACEABLE]
-    foreign += [name for name in entry.odd if name not in REPLACEABLE or not (entry.path / name).is_symlink()]
+    foreign = [name for name in entry.names if not _replaceable(name)]
+    foreign += [name for name in entry.odd if not (_replaceable(name) and (entry.path / name).is_symlink())]
     foreign = [name for name in foreign if not name.startswith(OURS)]
     if foreign:
         return "left", f"{foreign[0]} is there, which is not part of Neuron's cache"
     return "replaceable", entry.state
+
+
+def _replaceable(name: str) -> bool:
+    """Whether a file may be lost with its module when that is replaced: nothing that only a person could make again."""
+    return belongs(name) or name == facts.FAILURE_LOG
 
 
 def put(built: Path, target: Path, *, over_finished: bool = False) -> tuple[Standing, str]:

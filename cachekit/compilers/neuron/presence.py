@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,9 @@ NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
 DEVICE_FOLDER = "/dev"
 # The driver's own, whatever a container is given of /dev [neuron_cdev.c].
 DRIVER_CLASS = "/sys/class/neuron_device"
+# What the bus says, with or without the driver: the number of AWS as a maker, and those of its chips [neuron_pci.c].
+PCI_FOLDER, PCI_MAKER = "/sys/bus/pci/devices", "0x1d0f"
+PCI_CHIPS = {"0x7164": "trn1", "0x7264": "inf2", "0x7364": "trn2", "0x7564": "trn3", "0x7565": "trn3"}
 _FAMILY = re.compile(r"trn\d|inf[2-9]")  # inf1 has another compiler
 _DEVICE = re.compile(r"neuron\d+")  # the driver makes one node for each device
 
@@ -47,9 +51,20 @@ def driver() -> bool:
     return Path(DRIVER_CLASS).is_dir()
 
 
+def pci_chip() -> str:
+    """The compiler's name for the chip of the Neuron devices on this machine's bus; empty where there are none."""
+    for maker in Path(PCI_FOLDER).glob("*/vendor"):
+        with suppress(OSError):
+            if maker.read_text() == f"{PCI_MAKER}\n":
+                number = maker.with_name("device").read_text().strip()
+                if number in PCI_CHIPS:
+                    return PCI_CHIPS[number]
+    return ""
+
+
 def may_have_devices() -> bool:
-    """Whether this machine may have Neuron devices: nodes, the driver, its type, a tool. Starts no process."""
-    if device_nodes() or driver() or machine():
+    """Whether this machine may have Neuron devices: nodes, driver, type, bus, a tool. Starts no process."""
+    if device_nodes() or driver() or machine() or pci_chip():
         return True
     name, path = NEURON_LS
     return Path(path).exists() or shutil.which(name) is not None

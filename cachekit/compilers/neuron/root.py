@@ -19,6 +19,7 @@ from msgspec import Struct
 from cachekit import redact
 from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import facts, flags
+from cachekit.compilers.neuron.entries import belongs
 from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
 from cachekit.text import cause_of
 from cachekit.whose import outsider
@@ -43,7 +44,7 @@ def stranger(root: Path) -> str:
         if facts.COMPILER_DIRECTORY.fullmatch(compiler.name):
             for module in _entries(compiler.path):
                 if module.name.startswith(facts.MODULE_PREFIX):
-                    files = (file for file in _entries(module.path) if file.name in facts.MODULE_FILES)
+                    files = (file for file in _entries(module.path) if belongs(file.name))
                     for entry in (module, *files):
                         if why := _stranger(entry):
                             return why

@@ -15,7 +15,6 @@ from cachekit.errors import CompilerUnavailableError, RecipeError
 from cachekit.recipe import Recipe, architecture, zoo
 from cachekit.recipe.schema import Parallel, Training
 
-BACKEND = "cachekit.training.split"  # what trains a split model, in the worker
 PLAIN = Parallel()
 FIELDS = ("tensor_parallel_size", "pipeline_parallel_size", "zero_1")
 
@@ -57,7 +56,7 @@ def settings(recipe: Recipe, found: Mapping[str, str]) -> dict[str, Any]:
     if not asked(recipe):
         return {}
     return {
-        "backend": BACKEND,
+        "split": True,
         "attention": attention(recipe),
         "lacks": list(LACKS.values()),
         "package": facts.SPLITTER,

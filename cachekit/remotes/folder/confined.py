@@ -49,7 +49,7 @@ def steps_of(path: str) -> tuple[str, ...]:
     return steps
 
 
-class Owners:
+class FolderOwners:
     """Those to whom a folder belongs, and whether what is opened in it is theirs.
 
     Whoever may write to one folder below can put a file there. Until somebody asks whose the folder is, such a file
@@ -113,7 +113,7 @@ class ConfinedFolder(Struct, frozen=True):
     """
 
     path: Path
-    owners: Owners
+    owners: FolderOwners
 
     @contextmanager
     def folder(self, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
@@ -125,7 +125,7 @@ class ConfinedFolder(Struct, frozen=True):
 
         Raises:
             OSError: It is not there, or one step is a link or a file.
-            UntrustedError: Somebody else can write to it; see `Owners`.
+            UntrustedError: Somebody else can write to it; see `FolderOwners`.
         """
         handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -145,7 +145,7 @@ class ConfinedFolder(Struct, frozen=True):
 
         Raises:
             OSError: It is not there, or one step is a link, or no file lies at the end.
-            UntrustedError: Somebody else can have made it; see `Owners`.
+            UntrustedError: Somebody else can have made it; see `FolderOwners`.
         """
         with self.folder(steps[:-1]) as folder:
             return self.opened_in(folder, steps)

@@ -32,7 +32,7 @@ from cachekit.remotes.folder.confined import (
     OURS,
     SCRATCH,
     ConfinedFolder,
-    Owners,
+    FolderOwners,
     is_absent,
     link_new,
     new_file,
@@ -83,7 +83,7 @@ class FolderStorage(Storage):
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
         self.name = str(path)
         self._path = path
-        self._root = ConfinedFolder(path, Owners(path))
+        self._root = ConfinedFolder(path, FolderOwners(path))
         self._limits = limits or Limits()
         self._calls = Calls(self.name, hint="look whether its mount is alive: `ls` on a dead one hangs as well")
         self._changes = 0

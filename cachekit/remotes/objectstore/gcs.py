@@ -6,12 +6,18 @@ application-default login` wrote, and the machine's own account. Documents are c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from cachekit.disk import check_ends
 from cachekit.errors import AuthError, CachekitError
 from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.objectstore.remote import ObjectStorage
 
+# Files of credentials, by their variables; obstore reads the first of them that is set.
+_FILES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
 _METADATA = ("metadata.google.internal", "169.254.169.254")  # where a machine asks for its account
 
 
@@ -23,6 +29,17 @@ class GCS(ObjectService):
     store = "GCSStore"
     needs = "the account needs storage.objects.get, .create, .delete and .list there (roles/storage.objectUser)"
     check = "check the network, and GOOGLE_APPLICATION_CREDENTIALS"
+
+    def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
+        """See that obstore comes to the end of the files that it reads while a client is made.
+
+        Raises:
+            UsageError: One is a pipe, which would be waited for without end.
+        """
+        for variable in _FILES:
+            if named := os.environ.get(variable):
+                check_ends(Path(named), variable)
+        return super().settings(bucket, options)
 
     def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
         """Missing credentials."""

@@ -33,7 +33,13 @@ class NativeMachine(Machine):
         self.command = [str(HERE / "native_machine.py")]
         self.environment["PYTHONPATH"] = os.pathsep.join([str(self.packages), self.environment["PYTHONPATH"]])
         self.environment["NATIVE_WORKER"] = str(self.plan)
+        self.environment["NATIVE_KERNELS"] = str(folder / "kernels")
         self.recipe(NATIVE)
+
+    def run(self, *words: str, code: int = 0, options: tuple[str, ...] = ()) -> dict:
+        """As `Machine.run`, whose program is the real one: it takes the folder of kernels from a variable."""
+        self.environment["NKI_COMPILE_CACHE_URL"] = self.environment["NATIVE_KERNELS"]
+        return super().run(*words, code=code, options=options)
 
     def install(self, name: str, version: str) -> None:
         """Have a package's metadata say a version."""
@@ -48,7 +54,9 @@ class NativeMachine(Machine):
 if __name__ == "__main__":
     from cachekit import training
     from cachekit.cli import app
+    from cachekit.compilers.neuron import facts
 
     launcher = training.ProcessLauncher
+    facts.NKI_DEFAULT_FOLDER = os.environ["NATIVE_KERNELS"]  # the machine's own is nobody's here
     training.ProcessLauncher = lambda: launcher([sys.executable, str(HERE / "native_worker.py")])
     sys.exit(app.run(sys.argv[1:]))

@@ -112,13 +112,13 @@ class Machine:
         assert process.returncode == code, f"{arguments}: exit {process.returncode}\n{out}\n{self.said}\n{self.log()}"
         return json.loads(out)
 
-    def run(self, *words: str, code: int = 0, options: tuple[str, ...] = ()) -> dict:
-        """The report of `cachekit run` of a command by this Python; what it said is left in `said`."""
+    def run(self, *words: str, code: int = 0, options: tuple[str, ...] = (), program: str = sys.executable) -> dict:
+        """The report of `cachekit run`; what the command said is left in `said`, what cachekit said in `told`."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        line = ("run", "--report", report, *options, "--", sys.executable, *words)
+        line = ("run", "--report", report, *options, "--", program, *words)
         done = run_cachekit(*line, folder=self.work, environment=self.environment, code=code, timeout=LIMIT)
-        self.said = done.stdout
+        self.said, self.told = done.stdout, done.stderr
         return json.loads(report.read_text()) if report.exists() else {}
 
     def record(self) -> Record:

@@ -55,7 +55,7 @@ def test_without_optimum_neuron_it_says_what_to_install(around, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "optimum", None)
     with pytest.raises(CompilerUnavailableError, match="optimum-neuron does not import") as raised:
-        training_split.Backend(*around)
+        training_split.SplitBackend(*around)
     assert "pip install" in raised.value.hint
 
 
@@ -68,7 +68,7 @@ def test_a_trainer_of_another_kind_is_refused_by_its_arguments(around, monkeypat
 
     installed(monkeypatch, Other)
     with pytest.raises(CompilerUnavailableError, match="has a trainer of another kind") as raised:
-        training_split.Backend(*around)
+        training_split.SplitBackend(*around)
     assert "tensor_parallel_size" in raised.value.cause
 
 
@@ -77,7 +77,7 @@ def test_workers_that_share_a_copy_take_the_same_batches(around, monkeypatch, tm
 
     given = {}
     installed(monkeypatch, theirs(around[0].recipe, given))
-    made = training_split.Backend(*around)
+    made = training_split.SplitBackend(*around)
     assert (made.copies, made.evaluates) == (4, False)
     assert (given["tensor_parallel_size"], given["zero_1"], given["skip_cache_push"]) == (2, False, True)
     assert given["output_dir"] == str(tmp_path / "out")
@@ -103,7 +103,7 @@ def test_only_whole_steps_are_taken(around, monkeypatch):
     job, *others = around
     recipe = structs.replace(job.recipe, training=Training(per_device_train_batch_size=2))
     installed(monkeypatch, theirs(recipe, {}), Trainer)
-    made = training_split.Backend(structs.replace(job, mode="trial", recipe=recipe), *others)
+    made = training_split.SplitBackend(structs.replace(job, mode="trial", recipe=recipe), *others)
     work = Work({"train": range(19)}, filler=None, collate=None, score=None)
     made.run(None, None, work, CounterWatch(made.events, lambda: {"found": 0, "compiled": 0}))
     assert taken == list(range(16))

@@ -313,6 +313,44 @@ def test_ranks_that_report_one_failure_lost_its_time_once():
     assert (one.seconds, told(text).lost_seconds) == (22 * 60, 22 * 60)
 
 
+def test_what_only_npcs_report_says_is_lost_too():
+    done = f"2025-01-17 01:16:00.000000:  1  [INFO]: Call compiler with cmd: neuronx-cc model.{module(1)}.neff\n"
+    done += f"2025-01-17 01:17:40.000000:  1  [INFO]: Compilation Successfully Completed for model.{module(1)}.neff\n"
+    report = {
+        f"{NCC}/{module(number)}/model.hlo_module.pb": {"status": ended, "retry": 0, "compile_time": took}
+        for number, ended, took in ((1, True, 90.0), (2, False, 30.5))
+    }
+    found = told(done + f"2025-01-17 01:17:50.000000:  2  [INFO]: {json.dumps(report)}\n")
+    assert [(one.module, one.seconds) for one in found.failed] == [(module(2), 30.5)]
+    # The one that its own lines tell, and the other, which may have failed at the same time.
+    assert (found.lost_seconds, found.lost_at_most) == (130.5, True)
+
+
+def test_a_compile_that_failed_before_is_told_with_its_failure():
+    call = f"['neuronx-cc', '--output', '/tmp/w/model.{module(1)}.neff']: [F137] neuronx-cc was forcibly killed"
+    failed = f"2026-07-31 05:08:00.000100:  5  [ERROR]: Failed compilation with {call}\n"
+    old = f"2026-07-31 05:08:00.000100:  5  [INFO]: Got a cached failed neff at {NCC}/{module(1)}/model.neff. "
+    old += f"With eror log: \n Failed compilation with {call}. Retrying...\n"
+    done = f"2026-07-31 05:09:00.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(1)}.neff\n"
+    assert [one.failed_before for one in told(failed + done).compiled] == ["host-oom"]
+    assert [one.failed_before for one in told(old + done).compiled] == ["host-oom"]
+    assert [one.failed_before for one in told(done).compiled] == [""]
+
+
+def test_runs_that_one_log_holds_are_counted():
+    line = f"2026-07-31 05:{{}}:00.000100:  {{}}  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff\n"
+    one = line.format("08", 5) + line.format("08", 6) + line.format("09", 5) + line.format("09", 6)
+    later = line.format(10, 7) + line.format(10, 8)
+    assert [told(text).groups for text in (one, one + later, later + one, one + line.format(10, 5))] == [1, 2, 2, 1]
+
+
+def test_lines_that_say_nothing_are_passed_over(monkeypatch):
+    read = []
+    monkeypatch.setattr(LogReader, "_events", lambda _reader, line: read.append(line) or ())
+    events_of("{'loss': 0.1}\r 10%|█   | 1/10\n[sft] W0731 [0]: up\n" * 3 + "a [INFO]: b\n\x1b[1mCompiler\x1b[0m\n")
+    assert read == ["a [INFO]: b", "Compiler"]
+
+
 def test_extracted_graphs_wait_for_a_compile_unless_npc_has_been_there():
     graph = f"2026-07-29 17:27:22.000687:  1  [INFO]: Extracting graphs ({NCC}/{module(2)}/model.hlo_module.pb) for ahead-of-time parallel compilation.\n"
     assert (told(graph).extracted, told(graph).found) == (1, 0)

@@ -105,7 +105,8 @@ def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(monkeypatch, command):
         planned = command(*elsewhere, *words, "--format", "json").json
         assert (planned["compiler"], planned["directory"]) == ("neuron-native", "torchneuron-2.28.7631.0")
         assert planned["ingredients"]["hard"]["toolchain.torch-neuronx"] == "2.14.3.0"
-        assert [*planned["lacks"]] == ["prediction"]
+        assert [*planned["lacks"]] == ["evidence", "prediction"]
+        assert planned["lacks"]["evidence"].startswith("TorchNeuron is experimental")
         assert "2.14.3.0.*" in planned["lacks"]["prediction"]
         assert "transformers: " in planned["lacks"]["prediction"]
     assert "no sure prediction" in command(*elsewhere, "--toolchain", "neuron-2.33").out
@@ -113,7 +114,7 @@ def test_a_plan_on_a_laptop_says_that_its_key_is_no_hosts(monkeypatch, command):
     assert alone["compiler"] == "neuron", "of an instance alone it is XLA still"
     complete = {name: structs.replace(one, open={}) for name, one in zoo.toolchains().items()}
     monkeypatch.setattr(zoo, "toolchains", lambda: complete)
-    assert command(*elsewhere, "--toolchain", "neuron-2.33", "--format", "json").json["lacks"] == {}
+    assert command(*elsewhere, "--toolchain", "neuron-2.33", "--format", "json").json["lacks"].keys() == {"evidence"}
 
 
 @pytest.mark.feature("K1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachekit.compilers.neuron import compiler, facts, host, split
+from cachekit.compilers.neuron import compiler, facts, host
 from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError
@@ -127,7 +127,7 @@ def test_there_is_a_worker_for_each_core(tmp_path, kind):
     watch = neuron.watch(Run(recipe, tmp_path, kind, found=kind == "train"))
     assert watch.workers == 32
     assert "--nproc_per_node=32" in watch.prefix
-    assert neuron.settings(recipe)["backend"] == split.BACKEND
+    assert neuron.settings(recipe)["split"]
     two = load(zoo.recipe_path("llama3-8b-lora"), ["parallel.data_parallel_size=2"])
     assert neuron.watch(Run(two, tmp_path, kind, found=True)).workers == 16
     assert neuron.settings(load(zoo.recipe_path("bert"))) == {}

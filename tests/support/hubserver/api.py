@@ -175,6 +175,15 @@ def refs(hub: HubServer, request: Request, *, t: str, repo: str) -> Response:
     return Response.json(answer | {"pullRequests": []})
 
 
+@ROUTES.on("DELETE", "/api/{t}/{repo}/branch/{rev}")
+def delete_branch(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
+    """Whoever may not write learns that first: optimum-neuron asks so whether it may push."""
+    found = hub.writable(request, TYPES[t], repo)
+    if rev not in found.branches:
+        raise HubError(404, f"Invalid rev id: {rev}", "RevisionNotFound")
+    raise HubError(403, "branches are not deleted here")
+
+
 @ROUTES.on("GET", "/api/{t}/{repo}/commits/{rev}")
 def commits(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> Response:
     found = hub.visible(request, TYPES[t], repo)

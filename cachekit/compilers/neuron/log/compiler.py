@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.failures import CompileFailure, classify
-from cachekit.compilers.neuron.log.event import module_in
+from cachekit.compilers.neuron.log.event import codes_in, module_in
 
 _LINE = 1 << 16  # characters of a line that are read
 _ERRORS = 1 << 15  # characters of a compile's error lines that are kept: the last ones
@@ -61,8 +61,8 @@ class _Open:
         self.pid, self.module = pid, module
         self.version = ""
         self.exit_code: int | None = None
-        self.begun: datetime | None = None
-        self.ended: datetime | None = None
+        self.begun = ""  # the times of its first line and of its last one, as they stand there
+        self.ended = ""
         self.codes: dict[str, None] = {}
         self.errors: deque[str] = deque()
         self.size = 0
@@ -72,11 +72,10 @@ class _Open:
         """Keep what matters of a line: the version, error codes, and the text of errors."""
         if not self.version and (version := facts.COMPILER_VERSION.search(line)):
             self.version = version["version"]
-        if "[" in line and "WARN" not in line:
-            for pattern in (facts.ERROR_CODE, facts.CRASH_CODE, facts.OLD_ERROR_CODE):
-                for found in pattern.finditer(line):
-                    self.codes[found["code"]] = None
-                    error = error or line
+        if "WARN" not in line:
+            for found in codes_in(line):
+                self.codes[found["code"]] = None
+                error = error or line
         if error.strip(" *"):
             self.errors.append(error[:_ERRORS])
             self.size += len(self.errors[-1])
@@ -85,7 +84,8 @@ class _Open:
 
     def closed(self) -> CompilerRun:
         codes, errors = tuple(self.codes), "\n".join(self.errors)
-        return CompilerRun(self.module, self.version, self.exit_code, codes, self.begun, self.ended, errors)
+        begun, ended = _time(self.begun), _time(self.ended)
+        return CompilerRun(self.module, self.version, self.exit_code, codes, begun, ended, errors)
 
 
 def _time(text: str) -> datetime | None:
@@ -121,7 +121,7 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         run = current
         if root:
             run = next((run for run in reversed(runs) if run.pid == pid and run.exit_code is None), current)
-        run.ended = _time(parsed["time"]) or run.ended
+        run.ended = parsed["time"]
         run.begun = run.begun or run.ended
         level = parsed["level"]
         run.bad = level in _BAD or (level == _PEOPLE and bool(facts.COMPILER_LOG_PEOPLE.search(parsed["who"])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -20,6 +21,14 @@ def compiler_in(text: str) -> str:
     """The first compiler's directory (`neuronxcc-<version>`) in a path; empty where there is none."""
     found = facts.COMPILER_IN_TEXT.search(text)
     return found[0] if found else ""
+
+
+def codes_in(text: str) -> list[re.Match[str]]:
+    """Where the compiler's error codes stand, each the group `code` of its match."""
+    if "[" not in text:
+        return []
+    patterns = (facts.ERROR_CODE, facts.CRASH_CODE, facts.OLD_ERROR_CODE)
+    return [found for pattern in patterns for found in pattern.finditer(text)]
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.log.event import Event, module_in
+from cachekit.compilers.neuron.log.event import Event, codes_in, module_in
 from cachekit.compilers.neuron.log.timing import Timing
+from cachekit.units import parse_time
 
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
 _TEXT = 4000  # characters of a quoted message that an event carries
 Said = Mapping[str, "str | None"]  # what a pattern has found, by the names of its groups
 _WORDS = frozenset({"path", "text", "command"})  # what a pattern names that is no number
+_LEVEL_END = re.compile(rb"[A-Z]\]:")
+# What lines have that are read at all; the last begins a colour, which may stand inside of a word.
+_MARKS = (*(mark.encode() for mark in facts.LOG_MARKS), b"||:", b"\x1b")
 
 
 class LogReader:
@@ -48,10 +52,12 @@ class LogReader:
         data = chunk.encode("utf-8", "surrogatepass") if isinstance(chunk, str) else chunk
         events: list[Event] = []
         # A carriage return ends a line as well: a progress bar that is drawn over, with the next line glued to it.
-        *ended, rest = re.split(rb"[\r\n]", data)
+        *ended, rest = data.replace(b"\r", b"\n").split(b"\n")
+        marks = [mark for mark in _MARKS if mark in data]
         for piece in ended:
-            self._keep(piece)
-            events += self._line()
+            if self._head or self._listing or self._report or _may_tell(piece, marks):
+                self._keep(piece)
+                events += self._line()
         self._keep(rest)
         return events
 
@@ -59,6 +65,10 @@ class LogReader:
         """The stream has ended: the events of an unfinished line, and what can only be told now."""
         events = self._line()
         return events + self._timing.close()
+
+    def groups(self) -> int:
+        """How many groups of processes have written, each after all of those before it had ended."""
+        return self._timing.groups()
 
     def _keep(self, piece: bytes) -> None:
         room = _HALF - len(self._head)
@@ -80,7 +90,7 @@ class LogReader:
 
     def _events(self, line: str) -> Iterator[Event]:
         source, start = _prefix(line)
-        headers = list(facts.LOG_HEADER.finditer(line, start)) if "]:" in line or "||:" in line else []
+        headers = list(_headers(line, start))
         first = headers[0].start() if headers else len(line)
         yield from self._loose(line[start:first], source)
         for index, header in enumerate(headers):
@@ -103,6 +113,8 @@ class LogReader:
     def _words(self, text: str, source: Event) -> Iterator[Event]:
         """The events in a text of one source, in their order."""
         yield from self._report_entries(text, source)
+        if not any(mark in text for mark in facts.LOG_MARKS):
+            return
         place = 0
         # The next place of each pattern; only those that an event has run over are sought again.
         ahead = {name: match for name, word in facts.LOG_WORDS.items() if (match := word.search(text))}
@@ -179,14 +191,11 @@ class LogReader:
                 self._report = {}
 
     def _errors(self, text: str, source: Event) -> Iterator[Event]:
-        if "[" not in text:
-            return
-        for pattern in (facts.ERROR_CODE, facts.CRASH_CODE, facts.OLD_ERROR_CODE):
-            for found in pattern.finditer(text):
-                if "WARN" in text[max(0, found.start() - 80) : found.start()]:
-                    continue
-                said = text[found.start() : found.start() + _TEXT].strip()
-                yield replace(source, kind="error", module=self._failing, text=said)
+        for found in codes_in(text):
+            if "WARN" in text[max(0, found.start() - 80) : found.start()]:
+                continue
+            said = text[found.start() : found.start() + _TEXT].strip()
+            yield replace(source, kind="error", module=self._failing, text=said)
 
 
 # The kind of an event where it is not the name of its pattern.
@@ -198,6 +207,24 @@ _KINDS = {
     "summary-failed": "summary",
     "summary-short": "summary",
 }
+
+
+def _may_tell(line: bytes, marks: Sequence[bytes]) -> bool:
+    """Whether a line has a mark or the end of a header: most lines of a long log have neither."""
+    for mark in marks:
+        if mark in line:
+            return True
+    return b"]:" in line and _LEVEL_END.search(line) is not None
+
+
+def _headers(line: str, start: int) -> Iterator[re.Match[str]]:
+    """The headers in a line: several where lines of several processes were glued together."""
+    while end := facts.LOG_HEADER_END.search(line, start):
+        header = facts.LOG_HEADER.search(line, max(start, end.start() - facts.LOG_HEADER_LONGEST))
+        if header is None:
+            return
+        yield header
+        start = header.end()
 
 
 def _prefix(line: str) -> tuple[Event, int]:
@@ -216,7 +243,7 @@ def _time(header: re.Match[str]) -> datetime | None:
     if not header["time"]:
         return None
     try:
-        at = datetime.fromisoformat(header["time"])
+        at = parse_time(header["time"])
     except ValueError:
         return None
     digits = header["fraction"] or "0"

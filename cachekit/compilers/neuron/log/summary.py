@@ -24,6 +24,8 @@ class Log(Struct):
     waits: dict[str, float] = {}  # longest wait in minutes by module whose lock somebody else held
     remembered: dict[str, str] = {}  # what is known by module that was skipped because an earlier run had failed on it
     failed: dict[str, str] = {}  # what the compiler said by module that failed in this run
+    # What was said of an earlier failure by module that was compiled again, in this run or an earlier one.
+    retried: dict[str, str] = {}
     # What that took, by module and process, where the log tells, and whether it is an upper bound. Ranks that wait for
     # one compile all report its failure.
     failed_seconds: dict[str, dict[str, tuple[float, bool]]] = {}
@@ -62,9 +64,11 @@ class Log(Struct):
             case "cached-failure" if module not in self.failed:  # else another rank of this run met the failure first
                 self.remembered[module] = event.text
             case "retrying":
-                self.remembered.pop(module, None)
+                self.retried[module] = self.remembered.pop(module, event.text)
             case "quoted" if module in self.remembered:
                 self._failed(event)
+            case "quoted" if module in self.retried:
+                self.retried[module] = _joined(self.retried[module], event.text)
             case "failed" | "report":
                 self._failed(event)
             case "error" if module in self.remembered or module in self.failed:
@@ -101,7 +105,8 @@ class Log(Struct):
         known = self.compiled.get(event.module)
         if known is None or _BASES.index(basis) < _BASES.index(known[1]):
             self.compiled[event.module] = (event.seconds, basis)
-        self.failed.pop(event.module, None)  # a retry that ended well
+        if event.module in self.failed:  # a retry that ended well
+            self.retried[event.module] = self.failed.pop(event.module)
 
     def _failed(self, event: Event) -> None:
         # A skipped module cannot fail anew: what is said of it is the old failure.
@@ -110,7 +115,11 @@ class Log(Struct):
             took = self.failed_seconds.setdefault(event.module, {})
             before, bound = took.get(event.process, (0.0, False))
             took[event.process] = before + event.seconds, bound or bool(event.numbers.get("at_most"))
-        known[event.module] = f"{known.get(event.module, '')}\n{event.text}".strip()[:_TEXT]
+        known[event.module] = _joined(known.get(event.module, ""), event.text)
+
+
+def _joined(known: str, text: str) -> str:
+    return f"{known}\n{text}".strip()[:_TEXT]
 
 
 def _process(event: Event) -> str:

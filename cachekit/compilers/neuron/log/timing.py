@@ -7,17 +7,23 @@ only commands with an unnamed `Compiler status PASS` (SDK 2.9 to 2.2x), or comma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import accumulate
 
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron.log.event import Event
+
+# Between the last line of a run and the first of the next there is at least the start of a training script. Ranks of
+# one run that write nothing but one line each are nearer.
+_PAUSE = timedelta(seconds=10)
 
 
 class Timing:
     """Follows the compiles of every process of a run."""
 
     def __init__(self) -> None:
+        self._first: dict[str, datetime] = {}
         self._last: dict[str, datetime] = {}
         self._open: dict[str, dict[str, datetime | None]] = {}
         self._workers: set[str] = set()
@@ -74,7 +80,14 @@ class Timing:
     def after(self, source: Event) -> None:
         """The process has written a line at this time."""
         if source.at is not None:
+            self._first.setdefault(source.process, source.at)
             self._last[source.process] = source.at
+
+    def groups(self) -> int:
+        """How many groups of processes have written, each after all of those before it had ended."""
+        spans = sorted((begun, self._last[process]) for process, begun in self._first.items())
+        ends = accumulate((ended for _, ended in spans), max)
+        return 1 + sum(begun - ended >= _PAUSE for (begun, _), ended in zip(spans[1:], ends, strict=False))
 
     def close(self) -> list[Event]:
         """At the end: if there are as many PASS lines as open compiles, each of them ended well."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import BinaryIO
 
 from cachekit.compilers.logged import Logged, LoggedCompile, LoggedFailure
-from cachekit.compilers.neuron.failures import CompileFailure
+from cachekit.compilers.neuron.failures import CompileFailure, classify
 from cachekit.compilers.neuron.log.compiler import CompilerRun, read_compiler_log
 from cachekit.compilers.neuron.log.event import Event
 from cachekit.compilers.neuron.log.reader import LogReader
@@ -50,7 +50,13 @@ def _of_run(log: BinaryIO) -> Logged | None:
     if run.summary:  # neuron_parallel_compile has been through them: what it did not compile was there
         found, later = found | later - set(run.failed), set[str]()
     failures = run.failures()
-    compiled = [LoggedCompile(name, took, basis in _BOUNDS) for name, (took, basis) in run.compiled.items()]
+    compiled = [
+        LoggedCompile(
+            name, took, basis in _BOUNDS, classify(run.retried[name]).kind.name if name in run.retried else ""
+        )
+        for name, (took, basis) in run.compiled.items()
+    ]
+    lost, at_most = _lost(run, spans)
     return Logged(
         of="run",
         compilers=tuple(sorted(run.compilers)),
@@ -62,18 +68,26 @@ def _of_run(log: BinaryIO) -> Logged | None:
             for name, failure in failures.items()
         ),
         waits={name: minutes * 60 for name, minutes in run.waits.items()},
-        lost_seconds=_lost(run, spans),
+        lost_seconds=lost,
+        lost_at_most=at_most,
         workers={name: int(code) for name, code in run.exits.items()},
+        groups=reader.groups(),
     )
 
 
-def _lost(run: Log, spans: _Spans) -> float | None:
-    """By the log's own times; where its lines have none, what tools say of the whole."""
-    if (seconds := spans.seconds()) is not None:
-        return seconds
-    told = [took for took, _ in run.compiled.values() if took is not None]
-    told += [took for name in run.failed_seconds if (took := _longest(run.failed_seconds[name])[0]) is not None]
-    return run.whole_seconds or sum(told) or None
+def _lost(run: Log, spans: _Spans) -> tuple[float | None, bool]:
+    """By the log's own times, and the seconds of what has none; whether that is an upper bound.
+
+    `neuron_parallel_compile` reports seconds at its end, and does not say what went on at the same time.
+    """
+    took = {name: _longest(told) for name, told in run.failed_seconds.items()}
+    took |= {name: (seconds, basis in _BOUNDS) for name, (seconds, basis) in run.compiled.items()}
+    untimed = [seconds for name, (seconds, _) in took.items() if seconds and name not in spans.modules]
+    seconds = spans.seconds()
+    if seconds is None and run.whole_seconds:
+        return run.whole_seconds, False
+    at_most = any(bound for _, bound in took.values()) or len(untimed) + (seconds is not None) > 1
+    return round((seconds or 0.0) + sum(untimed), 3) or None, at_most
 
 
 def _of_compiler(runs: Iterable[CompilerRun]) -> Logged | None:
@@ -115,6 +129,7 @@ class _Spans:
 
     def __init__(self) -> None:
         self._known: list[tuple[datetime, datetime]] = []
+        self.modules: set[str] = set()  # those whose compile is among the times
 
     def add(self, event: Event) -> None:
         """The time of a compile or of a wait that the event tells."""
@@ -122,6 +137,8 @@ class _Spans:
             return
         seconds = event.numbers.get("minutes", 0.0) * 60 if event.kind == "waiting" else event.seconds
         if seconds:
+            if event.kind != "waiting":
+                self.modules.add(event.module)
             self.between(event.at - timedelta(seconds=seconds), event.at)
 
     def between(self, begun: datetime | None, ended: datetime | None) -> None:

@@ -1,0 +1,150 @@
+"""Kernels of NKI: compiled by it while a graph is traced, in a folder of its own, and named in the graph by their path.
+
+    /var/tmp/nki-intermediate-cache/71adab98b5b4ec7f/attention.colz
+
+A graph without them does not compile (NCC_EVRF059), so they travel with its module, as `kernel-<hash of the path>`: no
+name in a record says where one goes, only the graph does. NKI lets every user of a host write to its folder; what a run
+of ours uses lies in one that is this user's alone, and what lies there already is told by its bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import mmap
+import os
+import stat
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cachekit import private
+from cachekit.compilers.neuron import facts
+from cachekit.errors import IntegrityError, UsageError
+from cachekit.files import digest_of, opened, pieces, written
+from cachekit.health import of_others
+from cachekit.private import NotPrivateError, new_folder, private_folder
+from cachekit.store.record import File, Module
+
+
+def folder() -> Path:
+    """Where NKI keeps its kernels: as this shell says, or by default."""
+    return Path(os.environ.get(facts.NKI_COMPILE_CACHE) or facts.NKI_DEFAULT_FOLDER)
+
+
+def check_folder() -> None:
+    """See that nobody else can change the kernels that a run compiles into its graphs.
+
+    Raises:
+        UsageError: Somebody else can, and it is not this user's to close; or it is no folder of this host.
+    """
+    place, another = folder(), new_folder(facts.NKI_COMPILE_CACHE)
+    if not place.is_absolute():
+        said = f"{facts.NKI_COMPILE_CACHE} is {place}, which is not the full path of a folder on this host"
+        raise UsageError(said, hint=another)
+    standing, theirs = private.obstacle(place), of_others(place)
+    if standing or theirs:
+        raise UsageError(
+            f"NKI's folder of kernels {place} is not used: somebody else can change what is there",
+            cause=standing.why if standing else f"{theirs} folders in it belong to another user",
+            hint=(standing.mend if standing else "") or another,
+        )
+
+
+def named(graph: Path) -> list[str]:
+    """The paths of the kernels in a graph, as it has them.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    found: dict[str, None] = {}
+    with opened(graph) as source:
+        if os.fstat(source.fileno()).st_size:
+            with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+                for config in _configs(raw):
+                    kernel = config.get(facts.KERNEL)
+                    path = kernel.get(facts.KERNEL_PATH) if isinstance(kernel, dict) else None
+                    if isinstance(path, str):
+                        found[path] = None
+    return list(found)
+
+
+def _configs(raw: mmap.mmap) -> Iterator[dict[str, Any]]:
+    """What the calls of kernels in a graph say of themselves: JSON in base64, among the bytes of a protobuf."""
+    if raw.find(facts.KERNEL_CALL) < 0:
+        return
+    for match in facts.KERNEL_CONFIG.finditer(raw):
+        words = match[0][: len(match[0]) // 4 * 4]  # what follows may look like more of it
+        with suppress(binascii.Error, ValueError, RecursionError):
+            config, _ = json.JSONDecoder().raw_decode(base64.b64decode(words).decode("utf-8", "replace"))
+            if isinstance(config, dict):
+                yield config
+
+
+def carried_as(path: str) -> str:
+    """What a kernel is called among its module's files."""
+    return f"kernel-{hashlib.sha256(path.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def misplaced(path: str) -> str:
+    """Why a kernel neither travels nor is put anywhere; empty where its path is one of NKI's folder."""
+    place = f"{folder()}/"
+    below = path.removeprefix(place).split("/")
+    plain = path.isprintable() and len(path) <= facts.KERNEL_LONGEST and not any(p[:1] in {"", "."} for p in below)
+    if path.startswith(place) and plain:
+        return ""
+    return f"the graph names the kernel {path[:200]!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"
+
+
+def put(module: Module, files: Sequence[Path]) -> str:
+    """Put the kernels of a module's graph where it names them; why that is not possible, or empty.
+
+    Raises:
+        IntegrityError: The bytes of one are not those of the module.
+        OSError: The folder cannot be written.
+    """
+    held = {file.path: (file, path) for file, path in zip(module.files, files, strict=True)}
+    graph = next((held[name][1] for name in facts.HLO_FILES if name in held), None)
+    for path in named(graph) if graph else ():
+        name = carried_as(path)
+        if reason := misplaced(path):
+            return reason
+        if name not in held:
+            return f"the graph names the kernel {path}, which did not come with it"
+        try:
+            _put(*held[name], Path(path))
+        except NotPrivateError as error:
+            return f"the kernel {path} cannot be put where the graph looks: {error.standing.why}"
+    return ""
+
+
+def _put(file: File, source: Path, target: Path) -> None:
+    place = private_folder(folder())
+    for part in target.parent.relative_to(place).parts:
+        place = private_folder(place / part)
+    if _is_there(file, target):
+        return
+    fresh = place / f".{uuid.uuid4().hex}"
+    try:
+        with opened(source) as raw, open(fresh, "xb", opener=private.opened) as out:
+            found = digest_of(written(pieces(raw, file.size + 1), out))
+        if found != (file.sha256, file.size):
+            raise IntegrityError(f"the kernel {target} is not what its record says", cause="its digest differs")
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _is_there(file: File, target: Path) -> bool:
+    """Whether the bytes lie there already, in a file that nobody else ever could open to write."""
+    with suppress(OSError), opened(target, opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as raw:
+        state = os.fstat(raw.fileno())
+        mine = (
+            state.st_uid == os.geteuid() and state.st_nlink == 1 and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        )
+        return mine and state.st_size == file.size and digest_of(pieces(raw)) == (file.sha256, file.size)
+    return False

