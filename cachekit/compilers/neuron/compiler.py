@@ -234,6 +234,7 @@ class Neuron(OnNeuron):
         place.sweep(cache_dir)
         if facts.NKI_PACKAGE in self.machine.packages:
             private_folder(nki.folder())
+            nki.sweep(cache_dir)
 
     def watch(self, run: Run) -> Watch:
         """A command is found on the user's own PATH, which stays, as do the cores that it names."""
@@ -294,5 +295,10 @@ class Neuron(OnNeuron):
         return found.harvest
 
     def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
-        """One that is there already stays, and one that another process works on."""
-        return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
+        """One that is there already stays, and one that another process works on; one that lacks a kernel is left."""
+        modules.check_module(module)
+        paths = [file.path for file in files]
+        there = place.standing(cache_dir / module.name)[0]
+        if there in {"absent", "replaceable"} and (lacks := nki.put(module, paths, cache_dir)):
+            return Restored("left", reason=lacks)
+        return modules.restore(module, paths, cache_dir, check=self._check)

@@ -39,6 +39,7 @@ def native_machine(folder: Path) -> Machine:
     made.command = [str(HERE / "native_machine.py")]
     made.environment["PYTHONPATH"] = os.pathsep.join([str(NATIVE_PACKAGES), made.environment["PYTHONPATH"]])
     made.environment["NATIVE_WORKER"] = str(made.plan)
+    made.environment["NATIVE_KERNELS"] = str(folder / "kernels")
     made.recipe(NATIVE)
     made.graphs("one", "two")
     return made
