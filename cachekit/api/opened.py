@@ -133,7 +133,13 @@ class Opened:
     def _config(self, **said: Any) -> Config:
         """The settings, with what this cache says, and what a verb is told of others by their names."""
         return opening.load_config(
-            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all, **said
+            home=self.home,
+            compiler=self.compiler,
+            wait_seconds=self.wait,
+            cache=self.cache,
+            trust_only=self.trust,
+            trust_all=self.trust_all,
+            **said,
         )
 
     def _node(self) -> Node | None:
