@@ -77,7 +77,7 @@ LINES: dict[str, Callable[[Event], str]] = {
     "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
     "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
     "matrix.entry": lambda e: f"{e['number']} of {e['of']}: {e['name']}",
-    "contract.check": lambda e: f"  {e['check']} ...",
+    "contract.check": lambda e: str(e["check"]),
 }
 WARNINGS: dict[str, Callable[[Event], str]] = {
     "store.unguarded": lambda e: (
