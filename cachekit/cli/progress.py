@@ -95,6 +95,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "trust.all": lambda _: (
         "--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine"
     ),
+    "trust.clash": lambda e: f"{e['message']}, and no other command runs here: {e['reason']}; {e['hint']}",
     "remote.untrusted": lambda e: f"{e['message']}: {e['reason']}",  # the hint, of three lines, is for an error
     "store.refused": lambda e: (
         f"the store's record {e['key'][:12]} is not used: it is {e['reason']}"
