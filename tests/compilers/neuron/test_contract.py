@@ -240,9 +240,9 @@ def test_without_neuron_there_is_nothing_to_prove_and_the_exit_code_is_1(command
 def test_torchneuron_is_tried_where_it_is_installed_and_on_two_workers_at_the_most(monkeypatch):
     there = NeuronHost({}, "trn2", 4, 2, "trn2.3xlarge", here=True)
     monkeypatch.setattr(host, "native_available", lambda: True)
-    monkeypatch.setattr(host, "native_host", lambda: there)
+    monkeypatch.setattr(host, "this_host", lambda _: there)
     assert (prove.assumed().compiler, prove.assumed().workers) == ("neuron-native", 2)
-    monkeypatch.setattr(host, "native_host", lambda: structs.replace(there, cores=1))
+    monkeypatch.setattr(host, "this_host", lambda _: structs.replace(there, cores=1))
     assert prove.assumed().workers == 1
 
 
