@@ -97,7 +97,9 @@ _NAMED = (
     r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
     r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+)((?:(?i:basic|bearer|token|apikey)[ \t]+)?)"
 )
-_OPTION = r"(?<![\w-])--?([A-Za-z][\w.-]{0,99})([ \t]+)()"  # `--name value`, inside of one text
+# `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
+# one to the next.
+_OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
@@ -306,8 +308,9 @@ def _without_addresses(text: str, hidden: str) -> str:
 
 
 def _without_forms(text: str, hidden: str = HIDDEN) -> str:
+    words = "\n".join(set(text.split()))  # no form has a space in it, and a table says the same words again and again
     for fixed, form in _FORMS:
-        if fixed in text:
+        if fixed in words:
             text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)
     return re.sub(_PEM, hidden, text) if "PRIVATE KEY" in text else text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from cachekit import redact
 
@@ -49,6 +50,7 @@ def about(name: str, said: str) -> str:
     return said if re.match(rf"{re.escape(name)}[\s,:]", said) else f"{name}: {said}"
 
 
+@lru_cache(4096)  # records of one model are alike
 def size(count: int) -> str:
     """Bytes for people: 4.7 MB."""
     number = float(count)
@@ -66,10 +68,8 @@ def moment(created: str) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds for people: 0.3 s, 41 s, 2 min 5 s, 1 h 10 min; negative ones keep their sign, unless they are 0.0 s."""
-    if round(seconds, 1) < 0:
-        return "-" + duration(-seconds)
     if seconds < 10:  # noqa: PLR2004
-        return f"{abs(seconds):.1f} s"
+        return f"-{duration(-seconds)}" if round(seconds, 1) < 0 else f"{abs(seconds):.1f} s"
     whole = round(seconds)
     if whole < 60:  # noqa: PLR2004
         return f"{whole} s"

@@ -255,21 +255,27 @@ class Questions(Opened):
         with opening.environment(opening.OFFLINE if self.offline else {}):
             return examine(self._config, wanted)
 
-    def neuron_contract(self) -> Contract:
+    def neuron_contract(self, report: str | Path | None = None) -> Contract:
         """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.
 
-        It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`.
+        It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`. Ctrl-C ends it,
+        and what is known by then is returned.
+
+        Args:
+            report: A file that gets the answer as well, without secrets: after each step what is known by then.
 
         Returns:
-            What came of each promise and assumption; `good` is false where one differs, or where there is no Neuron.
+            What came of each promise and assumption, with all that was printed and left; `good` is false where one
+            differs, where there is no Neuron, or where it ended early.
 
         Raises:
-            StoreError: No temporary folder can be made.
+            StoreError: No temporary folder can be made, or the report cannot be written.
         """
         from cachekit.verbs.prove import neuron_contract
 
         journal = self._journal("doctor")
-        return neuron_contract(tell=lambda what: journal.show("contract.check", check=what))
+        path = None if report is None else Path(report)
+        return neuron_contract(tell=lambda what: journal.show("contract.check", check=what), report=path)
 
 
 def _name(recipe: AnyRecipe) -> str:

@@ -36,11 +36,12 @@ class Upkeep(Opened):
         """A row for each record of the store, newest first, and which are not used. `cachekit store ls`."""
         store = self.open_store()
         found = store.listed()
-        if not store.owners.wrote_all(one.place for one in found):
+        doubtful = store.owners.doubtful({(one.directory, one.model_type) for one in found})
+        if doubtful:
             from cachekit.remotes.judging import Trust
             from cachekit.verbs.inspect import told_of_strangers
 
-            return told_of_strangers(store, found, Trust(self._config().trust))
+            return told_of_strangers(store, found, doubtful, Trust(self._config().trust))
         return found
 
     def keys(self, beginning: str = "") -> list[str]:

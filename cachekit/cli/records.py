@@ -46,19 +46,13 @@ def listed(found: list[Listed], home: str) -> list[str]:
     if not found:
         return [f"the store at {home} has no records", "next: cachekit warm RECIPE"]
     found.reverse()
-    rows, same = [], dict[str, str]()
+    rows = []
     while found:
         row = found.pop()
-        cells = [
-            row.key[:12],
-            f"{row.recipe} (not used)" if row.refused else row.recipe,
-            row.directory,
-            str(row.graphs),
-            out.size(row.bytes),
-            out.duration(row.compile_seconds) if row.compile_seconds else "-",
-            row.created[:10],
-        ]
-        rows.append([cells[0], *(same.setdefault(cell, cell) for cell in cells[1:])])
+        recipe = f"{row.recipe} (not used)" if row.refused else row.recipe
+        took = out.duration(row.compile_seconds) if row.compile_seconds else "-"
+        made = row.created[:10]
+        rows.append((row.key[:12], recipe, row.directory, str(row.graphs), out.size(row.bytes), took, made))
     return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], cut=(1, 2))
 
 

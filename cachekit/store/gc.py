@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cachekit.files import is_digest
 from cachekit.store import staying, uses
@@ -22,10 +23,11 @@ from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
-from cachekit.store.removal import Going, Removed, Remover, Victim, check_readable
+from cachekit.store.removal import AHEAD, Going, Removed, Remover, Victim, check_readable
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
+    from cachekit.store.index_rows import IndexRow
     from cachekit.store.store import Store
 
 RECENT = 86_400.0  # seconds: somebody may still be fetching it
@@ -254,22 +256,25 @@ class _Plan:
         """The records that go, each with its files."""
         keep = self._keep
         everything = keep.compiler and keep.max_size is None and keep.max_age is None
-        victims = self._candidates(everything=bool(everything) or self._is_beyond())
-        going = Going(self._layout, self._index, self._used_now.blobs, [victim.row.id for victim in victims])
-        victims.reverse()
-        while victims:
-            victim = victims.pop()
-            if everything:
-                why = f"of {victim.row.directory}"
-            elif self._is_old(victim.used):
-                why = "not used for so long"
-            elif self._is_beyond():
-                why = "beyond the limit"
-            else:
+        found = self._candidates(everything=bool(everything) or self._is_beyond())
+        numbers = [number for *_, number in found]
+        going = Going(self._layout, self._index, self._used_now.blobs, numbers)
+        rows: dict[int, IndexRow] = {}
+        for place, (_, used, number) in enumerate(found):
+            if not (everything or self._is_old(used) or self._is_beyond()):
                 continue
-            files = going.take(victim.row)
+            if number not in rows:
+                rows = self._index.rows_of(numbers[place : place + AHEAD])
+            row = rows.get(number)
+            if row is None:
+                continue  # another one was quicker
+            if everything:
+                why = f"of {row.directory}"
+            else:
+                why = "not used for so long" if self._is_old(used) else "beyond the limit"
+            files = going.take(row)
             self.after -= sum(files.values())
-            yield structs.replace(victim, why=why), files
+            yield Victim(row, used, why), files
 
     def _is_old(self, used: float) -> bool:
         return self._keep.max_age is not None and self._now - used > self._keep.max_age
@@ -278,13 +283,17 @@ class _Plan:
         """Whether what is left is more than may stay."""
         return self._keep.max_size is not None and self.after > self._keep.max_size
 
-    def _candidates(self, *, everything: bool) -> list[Victim]:
-        """The records that may go, in the order in which they do: all of them, or those that are too old."""
+    def _candidates(self, *, everything: bool) -> list[tuple[bool, float, int]]:
+        """The records that may go, in the order in which they do: all of them, or those that are too old.
+
+        Of each whether a push of it is to be tried again, when it was used last, and the number of its row.
+        """
         layout = self._layout
         if not everything and self._keep.max_age is None:
             return []
+        pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet
         found = [
-            Victim(row, used, "")
+            (row.key in pending, used, row.id)
             for row in self._index.rows(flawed=True)
             if (row.usable or row.flaw)  # not a later cachekit's
             and row.key not in self._pins
@@ -292,8 +301,7 @@ class _Plan:
             and fits(row.directory, self._keep.compiler)
             and (self._is_old(used := uses.last(layout, row.key, row.published)) or everything)
         ]
-        pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet
-        found.sort(key=lambda victim: (victim.row.key in pending, victim.used))  # those alike stay in order of paths
+        found.sort(key=lambda one: one[:2])  # those alike stay in order of paths
         return found
 
 
@@ -305,11 +313,17 @@ def _told(layout: Layout, victim: Victim, files: dict[str, int]) -> GoneRecord:
         row.recipe,
         row.directory,
         row.model_type,
-        datetime.fromtimestamp(victim.used, timezone.utc).isoformat(timespec="seconds"),
+        _moment(int(victim.used)),
         victim.why,
         sum(files.values()),
         tuple([GoneFile(below(layout, path), size) for path, size in files.items()]),
     )
+
+
+@lru_cache(4096)
+def _moment(seconds: int) -> str:
+    """A time as answers have it; many records were last used together."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
 
 
 def below(layout: Layout, path: str) -> str:

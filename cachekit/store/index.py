@@ -75,6 +75,10 @@ class Index:
         found = self._rows(f"{_ROWS} WHERE directory = ? AND model_type = ? AND record.key = ?", place)
         return next(found, None)
 
+    def rows_of(self, numbers: Iterable[int]) -> dict[int, IndexRow]:
+        """Some records, by the numbers of their rows."""
+        return {row.id: row for row in self._made_of(self._file.ask_for(f"{_ROWS} WHERE record.id IN", numbers))}
+
     def keys(self) -> set[str]:
         """The keys of all records, those that cannot be used among them."""
         return {key for (key,) in self._file.ask("SELECT key FROM record")}
@@ -110,12 +114,13 @@ class Index:
     def nearest(self, hard: Mapping[str, Any], *, compiler: str = "", directory: str = "") -> Iterator[NearRecord]:
         """The records that can be used by their distance from some hard ingredients, nearest first; see `key.nearest`.
 
-        As many are looked at as the caller takes.
+        Of equally near ones those of a later compiler come first. As many are looked at as the caller takes.
         """
         distances = Distances(hard)
         query = (
             "SELECT id, common FROM folder WHERE (directory = ? OR ? = '') AND "
-            "(? = '' OR EXISTS (SELECT 1 FROM made_by WHERE folder = folder.id AND compiler = ?))"
+            "(? = '' OR EXISTS (SELECT 1 FROM made_by WHERE folder = folder.id AND compiler = ?)) "
+            "ORDER BY directory DESC, model_type"
         )
         found = self._file.ask(query, (directory, directory, compiler, compiler))
         folders = [Folder(number, json.loads(common or "{}")) for number, common in found]
@@ -292,11 +297,14 @@ class Index:
             self._file.change(lambda database: settle(database, looks))
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[IndexRow]:
+        return self._made_of(self._file.ask(query, values))
+
+    def _made_of(self, answers: Iterable[tuple[Any, ...]]) -> Iterator[IndexRow]:
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
         for (
             number, directory, model_type, key, state, published, size, flaw, usable, compiler, recipe, graphs, modules,
             total, compile_seconds, cold_seconds, created, user, host, instance,
-        ) in self._file.ask(query, values):  # fmt: skip
+        ) in answers:  # fmt: skip
             yield IndexRow(
                 number, same(directory, directory), same(model_type, model_type), key, state, published, size, flaw,
                 bool(usable), same(compiler, compiler), same(recipe, recipe), graphs, modules, total, compile_seconds,

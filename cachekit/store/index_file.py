@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3  # where it is used: a hit needs no index, and importing this takes 9 ms
 
 # Raise the number when the tables or the meaning of a column change: an index of another number is built anew.
-VERSION = 100 * SCHEMA + 1
+VERSION = 100 * SCHEMA + 2
 PATIENCE = 5.0  # seconds to wait for another process that writes to the index
 _TABLES = """
 CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type TEXT NOT NULL,

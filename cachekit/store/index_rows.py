@@ -15,7 +15,7 @@ from msgspec import Struct
 from cachekit.files import DIGEST, opened
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.key.nearest import group_of
-from cachekit.store.layout import Place
+from cachekit.store.layout import Place, Placed
 from cachekit.store.record import DamagedRecordError, Record, decode
 from cachekit.text import cause_of
 
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 _DIGESTS = re.compile(DIGEST.encode())
 
+VALUES = 64  # of one ingredient, that are told of a folder's records
+
+# See `nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
+Common = dict[str, list[str] | None]
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 
 
-class IndexRow(Struct, frozen=True, gc=False):
+class IndexRow(Struct, Placed, frozen=True, gc=False):
     """A record without its modules; see `record.Record` for the fields of the same names.
 
     Attributes:
@@ -64,13 +68,8 @@ class IndexRow(Struct, frozen=True, gc=False):
     host: str
     instance: str
 
-    @property
-    def place(self) -> Place:
-        """Where the record lies."""
-        return Place(self.directory, self.model_type, self.key)
 
-
-class Listed(Struct, frozen=True, gc=False):
+class Listed(Struct, Placed, frozen=True, gc=False):
     """A record as `ls` lists it.
 
     Attributes:
@@ -91,11 +90,6 @@ class Listed(Struct, frozen=True, gc=False):
     created: str
     by: str
     refused: str = ""
-
-    @property
-    def place(self) -> Place:
-        """Where the record lies."""
-        return Place(self.directory, self.model_type, self.key)
 
 
 class WholeBlob(Struct, frozen=True):
@@ -168,7 +162,7 @@ def job_of(hard: Mapping[str, Any]) -> str:
 
 def put_all(database: sqlite3.Connection, found: list[tuple[Place, ReadRecord]]) -> None:
     """Write the rows of some records, in place of those that they have."""
-    folders: dict[tuple[str, str], tuple[int, dict[str, str] | None]] = {}
+    folders: dict[tuple[str, str], tuple[int, Common | None]] = {}
     for place, read in found:
         if place[:2] not in folders:
             database.execute("INSERT OR IGNORE INTO folder (directory, model_type) VALUES (?, ?)", place[:2])
@@ -178,11 +172,22 @@ def put_all(database: sqlite3.Connection, found: list[tuple[Place, ReadRecord]])
         number, common = folders[place[:2]]
         pairs = _put(database, number, place[2], read)
         if pairs is not None:
-            same = pairs if common is None else dict(common.items() & pairs.items())
-            folders[place[:2]] = number, same
+            folders[place[:2]] = number, _in_common(common, pairs)
     for number, common in folders.values():
         if common is not None:
             database.execute("UPDATE folder SET common = ? WHERE id = ?", (json.dumps(common), number))
+
+
+def _in_common(common: Common | None, pairs: Mapping[str, str]) -> Common:
+    """What the records of a folder have in common, with one more record; of the first one, all that it has."""
+    if common is None:
+        return {name: [text] for name, text in pairs.items()}
+    same: Common = {}
+    for name in common.keys() & pairs.keys():
+        texts = same[name] = common[name]
+        if texts is not None and pairs[name] not in texts:
+            same[name] = [*texts, pairs[name]] if len(texts) < VALUES else None
+    return same
 
 
 def _put(database: sqlite3.Connection, folder: int, key: str, read: ReadRecord) -> dict[str, str] | None:

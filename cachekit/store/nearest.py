@@ -1,14 +1,14 @@
 """The records by their distance from what is wanted; only those that may be among the nearest are looked at.
 
-A folder holds the records of one compiler and one model type, and all of them have some ingredients in common. Those
-tell how near the nearest of the folder can be at best: the folder is opened when its turn comes.
+A folder holds the records of one compiler and one model type. The ingredients that all of them have, and the values
+that these have, tell how near the nearest of the folder can be at best: the folder is opened when its turn comes.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -95,11 +95,12 @@ class Folder(Struct, frozen=True):
 
     Attributes:
         id: Names them.
-        common: Hard ingredients that each of them has, values as canonical JSON.
+        common: The names of hard ingredients that each of them has, with the values that may be there, as canonical
+            JSON; None where these are too many to be told.
     """
 
     id: int
-    common: Mapping[str, str]
+    common: Mapping[str, Sequence[str] | None]
 
 
 class Distances:
@@ -122,35 +123,39 @@ class Distances:
         records: Callable[[int], list[tuple[int, str, list[int]]]],
         parts: Callable[[Iterable[int]], Mapping[int, Mapping[str, str]]],
     ) -> Iterator[tuple[int, int]]:
-        """Numbers of records and their distances, nearest first; of equally near ones the smaller key first.
+        """Numbers of records and their distances, nearest first.
+
+        Of equally near ones those of an earlier folder come first, so that no other need be opened; then the smaller
+        key.
 
         Args:
             folders: All of them.
             records: Of a folder: number, key, and the numbers of the parts that make up the hard ingredients.
             parts: Some parts, values as canonical JSON.
         """
-        # A folder stands before the records that are as far as its nearest may be.
-        queue = [(self._at_best(folder), "", folder.id, True) for folder in folders]
+        # A folder stands before its records that are as far as its nearest may be; it has no key.
+        queue = [(self._at_best(folder), order, "", folder.id) for order, folder in enumerate(folders)]
         heapq.heapify(queue)
         while queue:
-            far, _, number, is_folder = heapq.heappop(queue)
-            if not is_folder:
+            far, order, key, number = heapq.heappop(queue)
+            if key:
                 yield number, far // _COUNT
                 continue
             found = records(number)
             unknown = set[int]().union(*(numbers for _, _, numbers in found)) - self._sums.keys()
             self._sums |= {part: self._sum(pairs) for part, pairs in parts(unknown).items()}
             of_part = self._sums.__getitem__
-            queue += [(self._all + sum(map(of_part, numbers)), key, record, False) for record, key, numbers in found]
+            queue += [(self._all + sum(map(of_part, numbers)), order, key, record) for record, key, numbers in found]
             heapq.heapify(queue)
 
     def _at_best(self, folder: Folder) -> int:
         """The least distance that a record of the folder can have: what all its records share differs in any case."""
-        return sum(
-            self._worth.get(name) or _worth(name)
-            for name, text in folder.common.items()
-            if self._texts.get(name) != text
-        )
+        total = 0
+        for name, texts in folder.common.items():
+            wanted = self._texts.get(name)
+            if wanted is None or (texts is not None and wanted not in texts):
+                total += _worth(name)
+        return total
 
     def _sum(self, pairs: Mapping[str, str]) -> int:
         total = 0

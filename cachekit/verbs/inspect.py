@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
 from cachekit.store.index_rows import Listed
+from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, How
 from cachekit.store.record import Record
 from cachekit.text import one_line
@@ -115,17 +116,18 @@ def show(store: Store, name: str, trust: Trust | None = None) -> StoredRecord:
     )
 
 
-def told_of_strangers(store: Store, rows: Iterable[Listed], trust: Trust) -> list[Listed]:
+def told_of_strangers(store: Store, rows: Iterable[Listed], doubtful: Collection[Place], trust: Trust) -> list[Listed]:
     """Rows of records, each with the reason why it is not used where somebody else can have written the record.
 
     Args:
         store: The store.
         rows: Its records.
+        doubtful: Those that somebody else can have written; see `Owners.doubtful`.
         trust: What the settings say of signers.
     """
     asking, told = Store(store.layout.home, store.journal, trust.asked), []
     for row in rows:
-        record = store.read(row.place)
+        record = store.read(row.place) if row.place in doubtful else None
         refused = asking.refusal.judged_strange(record) if record else None
         told.append(structs.replace(row, refused=refused.reason) if refused else row)
     return told

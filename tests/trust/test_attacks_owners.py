@@ -104,12 +104,14 @@ def test_verify_and_ls_tell_of_what_is_not_used(tmp_path):
     assert isinstance(found.error(), UntrustedError)
     assert "belongs to another user" in found.error().cause
     unasked = Store(tmp_path / "store", Journal(None, "test"))
-    rows = {row.key: row.refused for row in told_of_strangers(unasked, unasked.listed(), trust())}
+    doubtful = unasked.owners.doubtful([record.place[:2]])
+    assert doubtful == {record.place}, "they lie in one folder"
+    rows = {row.key: row.refused for row in told_of_strangers(unasked, unasked.listed(), doubtful, trust())}
     assert rows[others.key] == ""
     assert "not signed; " in rows[record.key]
-    assert not unasked.owners.wrote_all([others.place]), "they lie in one folder"
-    path.unlink()
-    assert unasked.owners.wrote_all([others.place])
+    path.chmod(0o666)
+    os.chown(path, 0, 0)
+    assert unasked.owners.doubtful([record.place[:2]]) == {record.place}, "everybody can write it"
 
 
 # Whose the blobs are

@@ -6,15 +6,17 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 import stat
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cachekit.compilers.neuron import facts, nki
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.host import NeuronHost
-from cachekit.compilers.neuron.modules import restore
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.port import Run
 from cachekit.errors import IntegrityError, UsageError
@@ -35,6 +37,20 @@ def place(tmp_path, monkeypatch):
     folder = tmp_path / "nki"
     monkeypatch.setenv(facts.NKI_COMPILE_CACHE, str(folder))
     return folder
+
+
+def neuron() -> Neuron:
+    """On a host that has NKI. No NEFF is looked at."""
+    packages = {"neuronx-cc": "2.26.6360.0", "nki": "0.5.0"}
+    compiler = Neuron(NeuronHost(packages, "trn1", 2, 1, "trn1.2xlarge", here=True))
+    compiler._check = lambda *_: None
+    return compiler
+
+
+def restore(module: Module, files: list[Path], root: Path):
+    """Put a module back, as a run does."""
+    root.mkdir(exist_ok=True)
+    return neuron().restore(module, [SimpleNamespace(path=path) for path in files], root)
 
 
 def field(number: int, value: bytes) -> bytes:
@@ -126,10 +142,8 @@ def test_a_kernel_travels_with_its_module_and_is_put_where_the_graph_looks(tmp_p
     assert tree(place).keys() == {"71adab98/attention.colz"}
     # Whoever takes the module from there has the kernel too, and the same module, also without NKI's folder.
     at.unlink()
-    again = taken(root, workspace).harvest.modules[0]
-    assert again == module
+    assert taken(root, workspace).harvest.modules[0] == module
     assert restore(module, files, root).outcome == "present"
-    assert at.read_bytes() == BYTES
 
 
 @pytest.mark.parametrize("planted", [b"stranger " * 999, b"", BYTES])
@@ -167,7 +181,7 @@ def test_a_place_of_somebody_elses_gets_no_kernel_and_the_module_is_left(tmp_pat
     left = restore(module, files, root)
     assert left.left.startswith(f"the kernel {at} cannot be put where the graph looks: ")
     assert not at.exists()
-    assert not tree(root)
+    assert not list(root.glob("neuronxcc-*/*"))
 
 
 HOSTILE = [
@@ -186,7 +200,7 @@ def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, plac
     before = tree(tmp_path)
     hostile, paths = remade(module, files, tmp_path / "spare", str(at), path)
     assert "the graph names the kernel" in restore(hostile, paths, root).left
-    assert not tree(root)
+    assert not list(root.glob("neuronxcc-*/*"))
     assert {name for name in tree(tmp_path) if name not in before} == {"spare"}
 
 
@@ -228,16 +242,26 @@ def test_a_kernel_whose_bytes_are_not_the_records_is_an_error(tmp_path, root, wo
     with pytest.raises(IntegrityError, match="the kernel"):
         restore(module, files, root)
     assert not tree(place)
-    assert not tree(root)
+    assert not list(root.glob("neuronxcc-*/*"))
 
 
 # On a host
 
 
-def neuron() -> Neuron:
-    """On a host that has NKI."""
-    packages = {"neuronx-cc": "2.26.6360.0", "nki": "0.5.0"}
-    return Neuron(NeuronHost(packages, "trn1", 2, 1, "trn1.2xlarge", here=True))
+def test_a_kernel_goes_with_the_module_that_it_came_with(tmp_path, root, workspace, place):
+    """As where its maker is not trusted any more: NKI may take what lies there for its own."""
+    module, files, at = carried(tmp_path, workspace, place)
+    kernel(place / "71adab98" / "mine.colz")
+    restore(module, files, root)
+    for age, there in ((0, True), (999, True), (0, True), (999, False)):
+        (note,) = (root / facts.OUR_FOLDER).rglob("kernel-*")
+        os.utime(note, (time.time() - age, time.time() - age))
+        neuron().make_way(root, lambda _: None)
+        assert at.exists() == there
+        if age:
+            shutil.rmtree(root / module.name, ignore_errors=True)
+    assert tree(place).keys() == {"71adab98/mine.colz"}
+    assert not tree(root)
 
 
 def test_the_folder_is_closed_before_a_run(tmp_path, place):
