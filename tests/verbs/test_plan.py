@@ -159,6 +159,7 @@ def test_without_any_record_a_published_time_is_told_with_its_source(home, recip
     assert found.expected.high == pytest.approx(most, rel=0.2)
     paid = [seconds / 3600 * 1.34 for seconds in (found.expected.low, found.expected.high)]
     assert found.dollars_range == pytest.approx(paid, rel=1e-4)
+    assert Cache(home=home, **PUBLISHED).plan_train(recipe) == found, "its dry run says the same"
 
 
 @pytest.mark.feature("P3")
