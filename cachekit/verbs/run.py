@@ -223,7 +223,7 @@ def foreseen(plan: Plan, price: Price | None = None) -> Planned:
     if plan.record is None or ready(plan):
         return answer
     flaw = "its record was made by a run that failed, and may lack graphs"
-    return structs.replace(answer, flaw=flaw, compile_seconds=None, expected_seconds=None, dollars=None)
+    return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
 
 def not_warm(plan: Plan) -> MissError | UntrustedError:
