@@ -2,8 +2,8 @@
 
 Whoever may write to a folder of a store that is shared may put a link in the place of another one. What is removed,
 renamed or made below the store's home is therefore named by the open folder that it lies in, and never by its path. A
-link is followed only where this user or root made it, in a folder that nobody else can change: then it is this user's
-own arrangement.
+link is followed only where this user or root made it, and nobody else can change one of the folders above it, up to the
+home: then it is this user's own arrangement.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ class Inside:
         if make:
             self._top.mkdir(parents=True, exist_ok=True)
         place, handle = self._top, os.open(self._top, _TOP)
+        shared: list[Path] = []  # the folders on the way that others can change
         try:
             for name in path.relative_to(self._top).parts:
-                place /= name
-                below = _entered(name, handle, place, make=make)
+                below = _below(name, handle, place, shared, make=make)
                 os.close(handle)
                 handle = below
+                place /= name
             yield handle
         finally:
             os.close(handle)
@@ -98,8 +99,10 @@ def _remove(name: str, above: int) -> None:
         os.unlink(name, dir_fd=above)
 
 
-def _entered(name: str, above: int, place: Path, *, make: bool) -> int:
-    """Open a folder in an open one."""
+def _below(name: str, above: int, place: Path, shared: list[Path], *, make: bool) -> int:
+    """Open a folder in an open one, which is added to those that others can change where they can."""
+    if not whose.wrote(above):
+        shared.append(place)
     try:
         return os.open(name, _FOLDER, dir_fd=above)
     except FileNotFoundError:
@@ -112,8 +115,9 @@ def _entered(name: str, above: int, place: Path, *, make: bool) -> int:
         if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
             raise
         state = os.stat(name, dir_fd=above, follow_symlinks=False)
+        path = place / name
         if not stat.S_ISLNK(state.st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place)) from None
-        if not whose.is_mine(state) or whose.outsider(above, place.parent):
-            raise PermissionError(errno.EPERM, whose.of_another(place, state).why, str(place)) from None
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
+        if shared or not whose.is_mine(state):
+            raise PermissionError(errno.EPERM, whose.of_another(path, state).why, str(path)) from None
         return os.open(name, _TOP, dir_fd=above)

@@ -179,7 +179,7 @@ def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
 
 
 def wrote(handle: int) -> bool:
-    """Whether this user or root wrote an open file, and nobody else could: what is acted on without asking."""
+    """Whether an open file or folder is this user's or root's, and nobody else can write to it."""
     with suppress(OSError):
         return not outsider(handle, Path())
     return False

@@ -135,7 +135,7 @@ def _wrong_cores() -> UsageError | None:
     if not (host.available() or host.native_available()):
         return None
     try:
-        machine = host.native_host() if host.native_available() else host.this_host()
+        machine = host.this_host(host.NATIVE if host.native_available() else host.REQUIRED)
     except CachekitError:  # other checks say so
         return None
     return _refused(lambda: cores.of_run(machine, None))
