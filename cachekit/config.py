@@ -219,6 +219,7 @@ class Config(Struct, frozen=True, kw_only=True):
     trust_all: bool = False
     trust_only: Literal["", "owner", "signed"] = ""
     file_remotes: tuple[Mapping[str, Mapping[str, str]], ...] = ()
+    clash: UsageError | None = None
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{one.name}={one.shown!r}' for one in self.settings)})"
@@ -294,6 +295,7 @@ def load(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    mending: bool = False,
 ) -> Config:
     """Collect the settings from all their sources.
 
@@ -301,9 +303,11 @@ def load(
         flags: What the command line said, by the settings' names; None values are "not said".
         environ: The environment; the process's own by default.
         cwd: Where the search for a project file starts.
+        mending: Two signers of one name are no error, but told in `clash`: who asks only looks, or takes trust back.
 
     Raises:
-        UsageError: A file is not TOML, names an unknown setting, or a value is of the wrong kind.
+        UsageError: A file is not TOML, names an unknown setting, or a value is of the wrong kind; or two signers have
+            one name.
         TypeError: A flag is called as no setting is.
     """
     if unknown := (flags or {}).keys() - SETTINGS.keys():
@@ -313,11 +317,15 @@ def load(
     if (own := config_files.user_file()) and config_files.is_there(own):
         found |= _from_file(own, config_files.read_toml(own))
     file_remotes = [_read("remotes", *found["remotes"])]
+    clash = None
     if project := config_files.project_file(cwd or Path.cwd()):
         said = _from_file(*project)
         config_trust.check_project(project[1].get("trust"), project[0])
         if "trust" in said and found["trust"][1] != "default":
             user, where = found["trust"]
+            clash = config_trust.clash(user, said["trust"][0])
+            if clash and not mending:
+                raise clash
             said["trust"] = (config_trust.merged(user, said["trust"][0]), f"{said['trust'][1]} and {where}")
         found |= said
         file_remotes.append(_read("remotes", *found["remotes"]))
@@ -330,7 +338,7 @@ def load(
         origin = f"{'' if origin == 'default' else f'{origin} and '}environment {config_trust.KEY}"
         found["trust"] = ({**table, "key": key} if isinstance(table, dict) else table, origin)
     found |= {name: (value, "flag") for name, value in (flags or {}).items() if value is not None}
-    return structs.replace(_made(found), file_remotes=tuple(file_remotes))
+    return structs.replace(_made(found), file_remotes=tuple(file_remotes), clash=clash)
 
 
 def defaults() -> Config:

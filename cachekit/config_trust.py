@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, time, timezone
@@ -38,6 +39,8 @@ Mode = Literal["all", "owner", "signed"]
 MODES: tuple[Mode, ...] = ("all", "owner", "signed")
 KEY = "CACHEKIT_TRUST_KEY"  # the variable of `trust.key`
 YOU = "you"  # what the user's own key is called where the settings do not name it, and how names of earlier ones begin
+_NAME = r"[A-Za-z0-9._@+-]+(?: [A-Za-z0-9._@+-]+)*"  # of a signer: letters of other scripts look like these
+_OF_PROJECT = " of the project"  # behind a name that the user's own settings give to another key
 _PRIVATE = "PRIVATE KEY-----"
 _SIGNER = ("key", "valid_after", "valid_before")
 _REVOKED = ("keys", "records", "before")
@@ -164,8 +167,7 @@ def check_project(table: Any, path: Path) -> None:
     Raises:
         UsageError: It does.
     """
-    signers = table.get("signers") if isinstance(table, dict) else None
-    for name in signers if isinstance(signers, dict) else ():
+    for name in _signers(table):
         if re.match(rf"{YOU}\b", name.strip(), re.IGNORECASE):
             shown = redact.address(name)
             raise UsageError(
@@ -187,8 +189,7 @@ def _check_days(table: Any, path: Path) -> None:
 
     Of both files together that may be meant: the user's narrows the project's.
     """
-    signers = table.get("signers") if isinstance(table, dict) else None
-    for name, one in signers.items() if isinstance(signers, dict) else ():
+    for name, one in _signers(table).items():
         with suppress(ValueError):  # what is wrong otherwise is refused when the whole is read
             signer = _signer(name, one)
             if signer.valid_after and signer.valid_before and signer.valid_after >= signer.valid_before:
@@ -206,10 +207,8 @@ def merged(user: Any, project: Any) -> Any:
 
     What either revokes is revoked, of two dates the later one counts, and two salts are one together. Where both name a
     signer with the same key, it is believed only while both say so. A table of the user's that cannot be read stands
-    alone, and is refused: the project's would hide what the user meant to revoke.
-
-    Raises:
-        UsageError: They call two keys by one name.
+    alone, and is refused: the project's would hide what the user meant to revoke. Where both call two keys by one name,
+    which is a `clash`, the project's is called otherwise.
     """
     try:
         read(user)
@@ -224,8 +223,11 @@ def merged(user: Any, project: Any) -> Any:
         if isinstance(user.get(name), dict) and isinstance(project.get(name), dict):
             both[name] = {**user[name], **project[name]}
     if isinstance(user.get("signers"), dict) and isinstance(project.get("signers"), dict):
-        _check_names(user["signers"], project["signers"])
-        both["signers"] |= {name: _narrowed(one, user["signers"]) for name, one in project["signers"].items()}
+        mine = user["signers"]
+        both["signers"] = mine | {
+            name + _OF_PROJECT * any(_are_two(own, mine[own], name, one) for own in mine): _narrowed(one, mine)
+            for name, one in project["signers"].items()
+        }
     mine, theirs = user.get("revoked"), project.get("revoked")
     if isinstance(mine, dict) and isinstance(theirs, dict):
         for name in ("keys", "records"):
@@ -238,23 +240,40 @@ def merged(user: Any, project: Any) -> Any:
     return both
 
 
-def _check_names(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-    """See that a name is one signer's, in the user's file and the project's: else it would be revoked in part.
+def clash(user: Any, project: Any) -> UsageError | None:
+    """What is said where the user's file and the project's call two keys by one name; None where they do not.
 
-    Raises:
-        UsageError: It is not.
+    To revoke that name would be meant for one of them, and the other would go on as if it were the first.
     """
-    known = {name.strip().casefold(): one["key"] for name, one in mine.items()}  # as people tell names apart
-    for name, one in theirs.items():
-        own, other = known.get(name.strip().casefold()), one.get("key") if isinstance(one, dict) else None
-        if own is not None and isinstance(other, str) and not same_key(own, other):
-            shown = redact.address(name)
-            raise UsageError(
-                f"{shown} is the name of two signers",
-                cause=f"your own settings say {own[:80]}, and the project's {other[:80]}",
-                hint=f"give one of them another name: [trust.signers.{shown}] in either file; to revoke your own: "
-                "cachekit trust revoke, in another folder",
-            )
+    for name, one in _signers(project).items():
+        for own, known in _signers(user).items():
+            if _are_two(own, known, name, one):
+                shown = redact.address(name)
+                return UsageError(
+                    f"{shown} is the name of two signers",
+                    cause=f"your own settings say {known['key'][:80]}, and the project's {one['key'][:80]}",
+                    hint=f"give one of them another name: [trust.signers.{shown}] in either file; to revoke both: "
+                    f"cachekit trust revoke {shlex.quote(shown)}",
+                )
+    return None
+
+
+def _signers(table: Any) -> Mapping[str, Any]:
+    signers = table.get("signers") if isinstance(table, dict) else None
+    return signers if isinstance(signers, dict) else {}
+
+
+def _are_two(own: str, known: Any, name: str, one: Any) -> bool:
+    """Whether two lines have one name, as people tell names apart, and two keys."""
+    keys = [signer.get("key") if isinstance(signer, dict) else None for signer in (known, one)]
+    said = [key for key in keys if isinstance(key, str)]  # what is no key is refused when the whole is read
+    return own.casefold() == name.casefold() and len(said) == len(keys) and not same_key(said[0], said[1])
+
+
+def called(name: str, signers: Mapping[str, SignerTable]) -> list[str]:
+    """The signers that somebody means by a name: more than one, where files call two keys so."""
+    wanted = name.casefold()
+    return [one for one in signers if wanted in {one.casefold(), one.removesuffix(_OF_PROJECT).casefold()}]
 
 
 def _narrowed(signer: Any, known: Mapping[str, Any]) -> Any:
@@ -295,8 +314,11 @@ def read(value: Any) -> TrustTable:
 
 
 def _signer(name: str, value: Any) -> SignerTable:
-    if not name.strip() or not name.isprintable():
-        raise ValueError(f"a signer is called {name!r}: a name has letters, all of them visible")
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(
+            f"a signer is called {ascii(name)[:80]}: a name has letters from a to z, digits, single spaces and "
+            ". _ @ + -, so that none looks like another"
+        )
     where = f"trust.signers.{redact.address(name)}"
     table = _table(value, where, _SIGNER)
     key = _word(table.get("key", ""), f"{where}.key")

@@ -91,9 +91,28 @@ def _closable(step: PathStep) -> None:
         raise NotPrivateError(step.place, open_to_others(step))
 
 
+def check_temporary() -> None:
+    """See that nobody else can exchange what a process writes into its temporary folder.
+
+    A C++ compiler writes assembly there, and reads it again: whoever can put another file in its place has code run.
+
+    Raises:
+        NotPrivateError: Somebody else can.
+    """
+    said = {os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")}  # which of them counts, programs differ in
+    for place in (tempfile.gettempdir(), *sorted(filter(None, said))):
+        if found := obstacle(_new_in(place)):
+            raise NotPrivateError(Path(place), found)
+
+
+def _new_in(place: str) -> Path:
+    """A file that might be made in a folder."""
+    return Path(place, f"cachekit-new-{os.getpid()}")
+
+
 def new_folder(variable: str) -> str:
     """The command that makes a private folder and names it in a variable."""
-    good = standing(Path(tempfile.gettempdir(), "new")).whose == "own"
+    good = standing(_new_in(tempfile.gettempdir())).whose == "own"
     return f'export {variable}="$(mktemp -d{"" if good else " -p ~"})"'
 
 

@@ -143,7 +143,7 @@ def test_the_key_is_text(place):
         ({"signers": {"alice": {"key": PRIVATE}}}, "for the signer alice"),
         ({"signers": {'""': {"key": LINE}}}, "a signer is called ''"),
         ({"signers": {'" \\t"': {"key": LINE}}}, "a name has letters"),
-        ({"signers": {'"ali\\u200bce"': {"key": LINE}}}, "all of them visible"),
+        ({"signers": {'"ali\\u200bce"': {"key": LINE}}}, "none looks like another"),
         ({"signers": {"alice": {"key": LINE, "valid": "x"}}}, "has no valid; did you mean valid_after"),
         (
             {"signers": {"alice": {"key": LINE, "valid_after": "soon"}}},

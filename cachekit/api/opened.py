@@ -104,7 +104,7 @@ class Opened:
 
     def settings(self) -> tuple[Setting, ...]:
         """Every setting, with its value and where it came from. `cachekit config`."""
-        return tuple(self._config().settings)
+        return tuple(self._mending().settings)
 
     @contextmanager
     def _open(
@@ -115,10 +115,11 @@ class Opened:
         preferred: str = "",
         toolchain: str | None = None,
         instance: str | None = None,
+        config: Config | None = None,
     ) -> Iterator[Session]:
-        """A session, of a machine that was worked out already."""
+        """A session, of a machine that was worked out already, with settings that were read already, or these."""
         with opening.open_session(
-            self._config(),
+            config or self._config(),
             recipe,
             verb,
             compiler=preferred,
@@ -133,8 +134,21 @@ class Opened:
     def _config(self, **said: Any) -> Config:
         """The settings, with what this cache says, and what a verb is told of others by their names."""
         return opening.load_config(
-            self.home, self.compiler, self.wait, self.cache, trust_only=self.trust, trust_all=self.trust_all, **said
+            home=self.home,
+            compiler=self.compiler,
+            wait_seconds=self.wait,
+            cache=self.cache,
+            trust_only=self.trust,
+            trust_all=self.trust_all,
+            **said,
         )
+
+    def _mending(self) -> Config:
+        """The settings for those who show or mend them: where two signers have one name, that is told, and no error."""
+        config = self._config(mending=True)
+        if clash := config.clash:
+            self._journal("").emit("trust.clash", message=clash.message, reason=clash.cause, hint=clash.hint)
+        return config
 
     def _node(self) -> Node | None:
         if self.nnodes is None and not self.node_rank and not self.master_addr:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cachekit.compilers import Compiler
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.compilers.prepare import Prepared
-    from cachekit.recipe.price import Price as HourPrice
+    from cachekit.recipe.price import Prices
     from cachekit.verbs.coverage import Coverage, CoverageOfAll
     from cachekit.verbs.doctor import Diagnosis
     from cachekit.verbs.forecast import Forecast
@@ -47,9 +47,9 @@ class Questions(Opened):
         """
         priced = prices(price)
         with self._prepared(recipe, "plan") as (opened, prepared):
-            return self._planned(opened, prepared, priced.of(prepared.fingerprint.instance))
+            return self._planned(opened, prepared, priced)
 
-    def _planned(self, opened: Session, prepared: Prepared, price: HourPrice | None = None) -> Planned:
+    def _planned(self, opened: Session, prepared: Prepared, priced: Prices) -> Planned:
         """What a recipe will find, as `warm` and `train` would find it."""
         from cachekit.data.shapes import check_data
         from cachekit.verbs.plan import plan
@@ -57,7 +57,7 @@ class Questions(Opened):
 
         check_data(prepared.recipe, absent_ok=True)
         made = plan(prepared, opened.store, opened.remotes, reuse_bytes=opened.config.reuse_bytes)
-        return planned(made, price)
+        return planned(made, priced.of(prepared.fingerprint.instance))
 
     def plan_all(self, recipes: Sequence[AnyRecipe], *, price: Price = ()) -> Forecast:
         """What many recipes will find and compile, and what an upgrade makes cold. `cachekit plan A B`.
@@ -255,21 +255,27 @@ class Questions(Opened):
         with opening.environment(opening.OFFLINE if self.offline else {}):
             return examine(self._config, wanted)
 
-    def neuron_contract(self) -> Contract:
+    def neuron_contract(self, report: str | Path | None = None) -> Contract:
         """Whether this host's Neuron does what cachekit promises. `cachekit doctor --neuron-contract`.
 
-        It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`.
+        It takes ten minutes, in temporary folders; `progress` is told what begins, as `contract.check`. Ctrl-C ends it,
+        and what is known by then is returned.
+
+        Args:
+            report: A file that gets the answer as well, without secrets: after each step what is known by then.
 
         Returns:
-            What came of each promise and assumption; `good` is false where one differs, or where there is no Neuron.
+            What came of each promise and assumption, with all that was printed and left; `good` is false where one
+            differs, where there is no Neuron, or where it ended early.
 
         Raises:
-            StoreError: No temporary folder can be made.
+            StoreError: No temporary folder can be made, or the report cannot be written.
         """
         from cachekit.verbs.prove import neuron_contract
 
         journal = self._journal("doctor")
-        return neuron_contract(tell=lambda what: journal.show("contract.check", check=what))
+        path = None if report is None else Path(report)
+        return neuron_contract(tell=lambda what: journal.show("contract.check", check=what), report=path)
 
 
 def _name(recipe: AnyRecipe) -> str:

@@ -150,7 +150,7 @@ class Sharing(Opened):
         """
         from cachekit.verbs import trust_settings
 
-        return trust_settings.init(self._config(), str(key_file), dry_run=dry_run)
+        return trust_settings.init(self._mending(), str(key_file), dry_run=dry_run)
 
     def trust_add(
         self,
@@ -188,7 +188,7 @@ class Sharing(Opened):
         """
         from cachekit.verbs import trust_settings
 
-        with self.session() as opened:
+        with self._open(None, config=self._mending()) as opened:
             return trust_settings.listed(opened.config, trust_settings.modes(opened))
 
     def trust_revoke(self, *what: str, before: str = "", dry_run: bool = False) -> ChangedTrust:
@@ -207,7 +207,7 @@ class Sharing(Opened):
         """
         from cachekit.verbs.revoke import revoke
 
-        with self.session() as opened:
+        with self._open(None, config=self._mending()) as opened:
             return revoke(opened, what, Path.cwd(), before=before, dry_run=dry_run)
 
     def trust_sign(self, *records: str, dry_run: bool = False) -> list[SignedRecord]:

@@ -5,42 +5,54 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from cachekit.cli import out
+from cachekit.cli import out, stop
 from cachekit.cli.verb import Shown, verb
+from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
     from cachekit.api.answers import CachePlace, Contract, Diagnosis, Finding, Machine
 
 SHOWN = 12  # findings of one check, for people
+REPORT = "neuron-contract.json"
 LABEL = len("compiler_cache_dir ")  # the longest name of what a machine has
 
 ContractOnly = Annotated[
     bool, typer.Option("--neuron-contract", help="Check whether this host's Neuron does what cachekit promises.")
 ]
+Report = Annotated[
+    Optional[Path],
+    typer.Option("--report", metavar="FILE", help=f"Where --neuron-contract writes its report. [default: {REPORT}]"),
+]
 
 
 @verb("home", "compiler", answers="Diagnosis, Contract")
-def command(cache: Cache, contract: ContractOnly = False) -> Shown:
+def command(cache: Cache, contract: ContractOnly = False, report: Report = None) -> Shown:
     """Show this machine, what is wrong with its set-up, and how to repair it.
 
     Shows toolchain, target and paths, as they go into keys, and then what each check found. Changes nothing. Exits 1 if
     something is wrong.
 
     --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary folders, in about ten
-    minutes. It exits 1 if a promise is broken or something is not as cachekit assumes, and names the line to correct.
+    minutes, and writes a report that can be sent to us. It exits 1 if a promise is broken or something is not as
+    cachekit assumes, and says what that means. Ctrl-C shows what is known by then.
 
     Example:  cachekit doctor --neuron-contract
     """
     if contract:
-        proof, whole = cache.neuron_contract(), out.wants_more()
-        return Shown(proof, partial(contract_human, whole=whole), _quiet_contract, code=int(not proof.good))
-    found = cache.doctor()
-    return Shown(found, human, _quiet, code=int(not found.good))
+        found = cache.neuron_contract(report or REPORT)
+        stopped = stop.interrupted() if found.interrupted else None
+        shown = partial(contract_human, whole=out.wants_more())
+        return Shown(found, shown, _quiet_contract, error=stopped, code=int(not found.good))
+    if report:
+        raise UsageError("--report is for --neuron-contract", hint="--format json prints what doctor finds")
+    diagnosis = cache.doctor()
+    return Shown(diagnosis, human, _quiet, code=int(not diagnosis.good))
 
 
 def human(answer: Diagnosis) -> list[str]:
@@ -106,7 +118,7 @@ def _quiet(answer: Diagnosis) -> str:
 
 
 def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
-    """One line a promise and an assumption; one that differs is followed by what was seen and where to correct it.
+    """One line a promise and an assumption; one that differs is followed by what was seen and what it means.
 
     Args:
         answer: What `neuron_contract` found.
@@ -125,11 +137,16 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
             line = f"{one.state.ljust(9)}{one.name.ljust(width)}{one.seen}"
             lines.append(line if len(line) <= columns else f"{line[: columns - 3]}...")
             if one.state == "differs" or whole:
-                for label, words in (("wanted", one.assumed), ("seen", one.seen), ("edit", one.edit)):
-                    lines += out.labelled(f"{label}: ".ljust(9), words, 9) if words else []
+                for label, words in (("wanted", one.assumed), ("seen", one.seen), ("means", one.means)):
+                    lines += out.labelled(f"{label}: ".ljust(9), words, 9)
+    lines.append("")
+    if answer.stopped:
+        lines += out.labelled("", f"not all of it: {answer.stopped}")
+    if answer.report:
+        lines += out.labelled("", f"report, to be sent to us: {answer.report}")
     counts = answer.counts
     said = f"{counts['ok']} ok, {counts['differs']} differ, {counts['unknown']} unknown"
-    return [*lines, "", f"{out.count(len(outcomes), 'line')} in {out.duration(answer.seconds)}: {said}"]
+    return [*lines, f"{out.count(len(outcomes), 'line')} in {out.duration(answer.seconds)}: {said}"]
 
 
 def _quiet_contract(answer: Contract) -> str:

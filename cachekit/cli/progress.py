@@ -77,7 +77,7 @@ LINES: dict[str, Callable[[Event], str]] = {
     "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
     "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
     "matrix.entry": lambda e: f"{e['number']} of {e['of']}: {e['name']}",
-    "contract.check": lambda e: f"  {e['check']} ...",
+    "contract.check": lambda e: str(e["check"]),
 }
 WARNINGS: dict[str, Callable[[Event], str]] = {
     "store.unguarded": lambda e: (
@@ -95,6 +95,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "trust.all": lambda _: (
         "--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine"
     ),
+    "trust.clash": lambda e: f"{e['message']}, and no other command runs here: {e['reason']}; {e['hint']}",
     "remote.untrusted": lambda e: f"{e['message']}: {e['reason']}",  # the hint, of three lines, is for an error
     "store.refused": lambda e: (
         f"the store's record {e['key'][:12]} is not used: it is {e['reason']}"

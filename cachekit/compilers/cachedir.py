@@ -18,7 +18,7 @@ from msgspec import Struct
 from cachekit.compilers.port import Compiler, Restored
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import Journal, bypass
-from cachekit.private import CLOSED, NotPrivateError, new_folder, private_folder
+from cachekit.private import CLOSED, NotPrivateError, check_temporary, new_folder, private_folder
 from cachekit.recipe import Recipe
 from cachekit.store import Store, staying
 from cachekit.store.archive import UnsafeArchiveError
@@ -75,8 +75,9 @@ def cache_dir(
     Raises:
         IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
         StoreError: The folder cannot be written: the disk is full, or the temporary folder is not writable either, or
-            somebody else can change what lies in both.
+            somebody else can change what lies in both. Or others can change what a compiler writes on its way.
     """
+    _check_temporary()
     with ExitStack() as stack:
         if record is not None:
             store.keep(record)  # also one that is reused
@@ -89,9 +90,9 @@ def cache_dir(
                 private_folder(tree)
             work.mkdir(CLOSED)
             if shared is not None:
-                compiler.make_way(tree, partial(_tell, store.journal))
                 for name, reason in store.refusal.withdraw(tree, anew).items():
                     store.journal.emit("restore.withdrawn", module=name, reason=reason)
+                compiler.make_way(tree, partial(_tell, store.journal))
                 if record is not None:
                     note_origin(store, tree, record)
             for module in record.modules if record else ():
@@ -143,6 +144,17 @@ def note_origin(store: Store, tree: Path, record: Record) -> None:
 
 def _tell(journal: Journal, event: dict[str, Any]) -> None:
     journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
+
+
+def _check_temporary() -> None:
+    try:
+        check_temporary()
+    except NotPrivateError as error:
+        raise StoreError(
+            f"the temporary folder {error.filename} is not used: somebody else can change what is there",
+            cause=f"a compiler runs what it writes there; {error.standing.why}",
+            hint=error.standing.mend or new_folder("TMPDIR"),
+        ) from error
 
 
 def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:

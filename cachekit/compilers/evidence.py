@@ -1,15 +1,14 @@
-"""What is assumed of a compiler that nobody can read, and what one experiment shows.
+"""What is promised and assumed of a compiler that nobody can read, and what a run from end to end shows.
 
-`experiment` makes the experiment: a warm, trainings, and commands, each a child process of the command line. An adapter
-has a table of assumptions, each with a look at what the experiment left. What could not be looked at is unknown, never
-ok.
+`verbs.prove` makes the run. An adapter has a table of assumptions, each with a look at what the run left. What could
+not be looked at is unknown, never ok.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,26 +25,50 @@ class UnknownError(Exception):
     """Something could not be looked at; the text says why."""
 
 
+class Site(Struct, frozen=True):
+    """Where a command runs: names of folders below the run's, and of a virtual environment."""
+
+    home: str = "first"
+    cache: str = "first"
+    work: str = "first"
+    user: str = "first"
+    environment: str = "first"
+
+
 class Step(Struct, frozen=True):
-    """A part of the experiment: one or several commands; the last one counts.
+    """A command of the run.
 
     Attributes:
+        words: The command line.
+        site: Which folders, user and virtual environment it had.
+        variables: What it had in its environment beside those of its site.
         code: Its exit code, negative for a signal; None where it did not end in time.
+        seconds: Wall time.
         said: What it printed, both streams.
         answer: What it answered as JSON.
         log: What its training worker printed.
+        journal: What cachekit wrote down of it.
         cache: The compiler cache dir.
-        left: A copy of that folder as the command, or the one that was killed, left it; None if none was made.
+        files: What is new or changed there, by path: size in bytes, when it was written, who may do what with it.
+        texts: What is in those of them that are small texts.
+        left: A copy of that folder as the command left it; None if none was made.
         new: Finished graphs that the command added to the folder.
     """
 
+    words: tuple[str, ...]
+    site: Site
+    variables: Mapping[str, str]
     code: int | None
+    seconds: float
     said: str
     answer: Mapping[str, Any]
     log: str
+    journal: str
     cache: Path
+    files: Mapping[str, tuple[int, float, str]]
+    texts: Mapping[str, str]
     left: Path | None = None
-    new: frozenset[str] = frozenset()
+    new: tuple[str, ...] = ()
 
     @property
     def end(self) -> str:
@@ -63,7 +86,7 @@ class Step(Struct, frozen=True):
 
 
 class Evidence(Struct, frozen=True):
-    """What the experiment left, by the names of its steps.
+    """What the run left, by the names of its steps.
 
     Attributes:
         steps: The steps that were made.
@@ -80,7 +103,7 @@ class Evidence(Struct, frozen=True):
             UnknownError: The step was not made.
         """
         if name not in self.steps:
-            raise UnknownError(self.lacking.get(name, f"the step {name} was not made"))
+            raise UnknownError(self.lacking.get(name, "not tried"))
         return self.steps[name]
 
     def good(self, name: str) -> Step:
@@ -90,7 +113,7 @@ class Evidence(Struct, frozen=True):
             UnknownError: The step failed, or was not made.
         """
         found = self.step(name)
-        if found.code:
+        if found.code != 0:
             raise UnknownError(f"the step {name} failed: {found.end}")
         return found
 
@@ -106,18 +129,18 @@ Look = Callable[[Evidence], Observation]
 
 
 class Assumption(Struct, frozen=True):
-    """One thing that is assumed of a compiler.
+    """One thing that is promised, or assumed of a compiler.
 
     Attributes:
         name: For people and programs.
         text: In words; `{NAME}` stands for the value of a fact.
-        where: What to correct if the assumption is wrong: names of facts, or `module.name` beside them.
+        means: What it means for a user if it is wrong.
         look: Looks at the evidence; raises `UnknownError` if that shows nothing.
     """
 
     name: str
     text: str
-    where: tuple[str, ...]
+    means: str
     look: Look
 
 
@@ -128,31 +151,32 @@ class Verdict(Struct, frozen=True):
         state: `ok`, `differs`, or `unknown` if nobody could look.
         assumed: In words.
         seen: What was seen, or why nothing was.
-        edit: What to correct if it differs; empty if correcting a fact would not help.
+        means: What it means for a user if it differs.
     """
 
     name: str
     state: State
     assumed: str
     seen: str
-    edit: str = ""
+    means: str
 
 
 class Subject(Struct, frozen=True):
-    """A compiler that an experiment can be made with.
+    """A compiler whose promises can be tried.
 
     Attributes:
         compiler: Its name.
         probe: A Python program of a few lines that has one graph compiled.
-        refused: Changes to a recipe, as `--set` takes them, that the compiler must refuse.
-        another: Variables with which the probe's graph must be compiled anew.
-        cleared: Variables of the user's own that would change the experiment.
         place: The variables that make the compiler, without cachekit, keep its graphs in a folder.
         contents: The finished graphs in such a folder.
         compiling: Whether something compiles below a process.
+        refused: Variables with which the probe must fail.
+        another: Variables with which the probe's graph must be compiled anew.
+        cleared: Variables of the user's own that would change what is tried.
+        workers: How many workers the recipe is trained on.
+        tools: Commands that describe the machine, for the report.
         rows: What is assumed of it.
         facts: Facts by name, for the words of the assumptions.
-        source: The file that has them.
     """
 
     compiler: str
@@ -160,42 +184,29 @@ class Subject(Struct, frozen=True):
     place: Callable[[Path], Mapping[str, str]]
     contents: Callable[[Path], frozenset[str]]
     compiling: Callable[[int], bool]
-    refused: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     another: Mapping[str, str] = field(default_factory=dict)
     cleared: frozenset[str] = frozenset()
+    workers: int = 1
+    tools: tuple[tuple[str, ...], ...] = ()
     rows: tuple[Assumption, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""
-
-    def check(self, seen: Evidence) -> Iterator[Verdict]:
-        """Compare each assumption with the evidence, whatever happens in a look."""
-        for row in self.rows:
-            text, edit = row.text.format_map(self.facts), self._edit(row.where)
-            yield judged(row.name, text, row.look, seen, edit)
-
-    def _edit(self, where: tuple[str, ...]) -> str:
-        own = [name for name in where if "." not in name]
-        folder = self.source.rpartition("/")[0]
-        places = [f"{', '.join(own)} in {self.source}"] if own else []
-        for name in where:
-            module, dot, rest = name.rpartition(".")
-            if dot:
-                places.append(f"{rest} in {folder}/{module}.py")
-        return "; ".join(places)
 
 
-def judged(name: str, text: str, look: Look, seen: Evidence, edit: str = "") -> Verdict:
-    """What a look at the evidence says, whatever happens in it."""
-    state: State = "unknown"
-    try:
-        found = look(seen)
-        state, words = "ok" if found.fits else "differs", found.words
-    except UnknownError as error:
-        words = str(error)
-    except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
-        _log.exception("the check of %s failed", name)
-        words = f"the check itself failed: {type(error).__name__}: {error}"
-    return Verdict(name, state, text, one_line(" ".join(words.split())), edit)  # tools of others printed the words
+def judged(rows: Iterable[Assumption], seen: Evidence, facts: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Compare each row with the evidence, whatever happens in a look."""
+    for row in rows:
+        state: State = "unknown"
+        try:
+            found = row.look(seen)
+            state, words = "ok" if found.fits else "differs", found.words
+        except UnknownError as error:
+            words = str(error)
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
+            _log.exception("the check of %s failed", row.name)
+            words = f"the check itself failed: {type(error).__name__}: {error}"
+        words = one_line(" ".join(words.split()))  # tools of others printed them
+        yield Verdict(row.name, state, row.text.format_map(facts), words, row.means)
 
 
 def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:

@@ -288,7 +288,7 @@ class Compiler(Protocol):
         return None
 
     def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """Before anything is restored: clear what killed runs left behind in a shared compiler cache dir."""
+        """Before anything is restored: clear what killed runs and withdrawn modules left of a shared one."""
         return
 
     def watch(self, run: Run) -> Watch:

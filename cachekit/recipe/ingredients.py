@@ -67,15 +67,26 @@ SOFT_VARIABLES = {
     "WANDB_MODE": "reporting",
     "WANDB_PROJECT": "reporting",
 }
-# Beginnings of the names of variables that compilers, runtimes and libraries read: these have their values in records,
-# beside those that a compiler names itself. Of any other variable a record has a hash only.
-KNOWN_VARIABLES = (
-    *SOFT_VARIABLES,
-    *"""
-    ACCELERATE_ AOTINDUCTOR_ AOT_ ATEN_ CUBLAS_ CUDA_ CUDNN_ CUTEDSL_ CUTLASS_ DATASETS_ FI_ FSDP_ FX_ GOMP_ HALIDE_ HF_
-    INDUCTOR_ JAX_ KMP_ LANG LC_ LIBTPU_ MALLOC_ MKL_ NCCL_ NEURON_ NKI_ OFI_ OMP_ OPENBLAS_ OPTIMUM_ PARTITIONER_ PJRT_
-    PT2_ PYTHON PYTORCH_ TF_ TOKENIZERS_ TORCH TRANSFORMERS_ TRITON_ TZ XLA_
-    """.split(),  # noqa: SIM905
+# Variables that compilers, runtimes and libraries read: these have their values in records, beside those that a
+# compiler names itself. Of any other variable a record has a hash only.
+KNOWN_VARIABLES = frozenset(
+    """
+    ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU DATASETS_VERBOSITY HF_DATASETS_IN_MEMORY_MAX_SIZE HF_DATASETS_OFFLINE
+    HF_HUB_CACHE HF_HUB_DOWNLOAD_TIMEOUT HF_HUB_ETAG_TIMEOUT HF_HUB_VERBOSITY LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE
+    LC_MESSAGES LC_NUMERIC LC_TIME PYTHONDEVMODE PYTHONDONTWRITEBYTECODE PYTHONFAULTHANDLER PYTHONIOENCODING
+    PYTHONMALLOC PYTHONNOUSERSITE PYTHONOPTIMIZE PYTHONPATH PYTHONSAFEPATH PYTHONUNBUFFERED PYTHONUTF8 PYTHONWARNINGS
+    TF_DETERMINISTIC_OPS TF_ENABLE_ONEDNN_OPTS TF_GPU_ALLOCATOR TF_XLA_FLAGS TRANSFORMERS_OFFLINE TRANSFORMERS_VERBOSITY
+    TZ
+    """.split()  # noqa: SIM905
+) | frozenset(SOFT_VARIABLES)
+# Beginnings that one project alone gives its variables: not `HF_`, `TF_` or `TORCH`, as Terraform and TorchServe have
+# these, too, and anybody's login may begin so.
+KNOWN_BEGINNINGS = tuple(
+    """
+    AOTINDUCTOR_ AOT_ ATEN_ CUBLAS_ CUDA_ CUDNN_ CUTEDSL_ CUTLASS_ FI_ FSDP_ FX_ GOMP_ HALIDE_ HF_HUB_DISABLE_
+    HF_HUB_ENABLE_ INDUCTOR_ JAX_ KMP_ LIBTPU_ MALLOC_ MKL_ NCCL_ NEURON_ NKI_ OFI_ OMP_ OPENBLAS_ PARTITIONER_ PJRT_
+    PT2_ PYTORCH_ TF_CPP_ TORCHDYNAMO_ TORCHELASTIC_ TORCHEXPORT_ TORCHINDUCTOR_ TORCH_ TRITON_ XLA_
+    """.split()  # noqa: SIM905
 )
 
 
@@ -92,7 +103,7 @@ class Fingerprint(Struct, frozen=True):
         instance: Machine type, where the compiler knows it.
         elsewhere: It is not this machine that was looked at.
         soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
-        known_variables: Variables that it reads, beside `KNOWN_VARIABLES`: records have their values.
+        known_variables: Variables that it reads, beside those that are known here: records have their values.
         workers: Worker processes that `data_parallel_size: auto` means here.
         lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), or a plan (`prediction`: its key
             is none that a host has), or what is known of the compiler (`evidence`), with a sentence for people.
@@ -208,7 +219,7 @@ def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
     found = {}
     for name, value in worker_variables(recipe).items():
         if name in known or not redact.names_secret(name):
-            shown = name in known or name.startswith(KNOWN_VARIABLES)
+            shown = name in known or name in KNOWN_VARIABLES or name.startswith(KNOWN_BEGINNINGS)
             secret = redact.holds(value)
             found[name] = value if shown and not secret else hashed(name, value)
     return found

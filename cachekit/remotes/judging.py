@@ -31,7 +31,7 @@ _NAME = 80  # characters of a stranger's name that are shown
 _CODE = "a compiler cache is code, which runs on this machine"
 _TABLE = (
     'put trust = "all" next to its url ([remotes.NAME] in cachekit.toml; trust = "owner" for a bucket that only your '
-    "own people can write to), or pass --trust-all"
+    "own people can write to, or a bundle of theirs), or pass --trust-all"
 )
 HINT = (
     f"{_CODE}: let its maker sign it (`cachekit trust init`, then `cachekit push`), and name the signer "

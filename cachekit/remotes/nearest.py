@@ -13,7 +13,7 @@ from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST, distance, reusable
 from cachekit.store import Store
-from cachekit.store.layout import LOCAL, Place
+from cachekit.store.layout import LOCAL, Place, Placed
 from cachekit.store.nearest import Around
 from cachekit.store.record import COMMAND, IMPORTED, DamagedRecordError, Record
 from cachekit.values import by_value
@@ -27,7 +27,7 @@ LARGEST = 8 << 20  # bytes of a record that is read
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
 
 
-class Known(Struct, frozen=True):
+class Known(Struct, Placed, frozen=True):
     """What is known of a record, all but its modules.
 
     Attributes:
@@ -66,11 +66,6 @@ class Known(Struct, frozen=True):
             made.created,
             f"{made.user}@{made.host}",
         )
-
-    @property
-    def place(self) -> Place:
-        """Where the record lies, here and on remotes."""
-        return Place(self.directory, self.model_type, self.key)
 
 
 class Wanted(Struct, frozen=True):

@@ -193,7 +193,7 @@ class Storage(Protocol):
         public: Anybody can read it, as far as `revision` found out.
         staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.
         untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
-            out. Empty where that can.
+            out. Empty where that can, as far as `revision` found out.
     """
 
     name: str

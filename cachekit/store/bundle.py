@@ -5,8 +5,9 @@
     cachekit/v1/signatures/…                            who signed them, where somebody did
     neuronxcc-…/MODULE_…/…, inductor-…/….tar            their files, where a remote has them
 
-So `tar x` of it into an empty folder gives a remote. Equal contents give equal bytes (only a new signature says when it
-was made): members are in order, and headers say nothing of times, owners or machines; they are made here, since what
+So `tar x` of it into an empty folder gives a remote. The index there says that it came so: like a file, such a folder
+does not tell who made what lies in it. Equal contents give equal bytes (only a new signature says when it was
+made): members are in order, and headers say nothing of times, owners or machines; they are made here, since what
 `tarfile` writes differs between versions of Python.
 
 Whoever reads a bundle knows from the index what must follow, to the byte: headers are compared with those that would
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -43,6 +46,18 @@ RECORD = 20 * BLOCK  # a tar is a multiple of this, by tradition
 PIECE = 1 << 20  # bytes read at once
 _OCTAL = 8**11  # the first size that a header has no room for
 _NAME, _PREFIX = 100, 155  # bytes of a path's two parts in a header
+
+
+def unpacked(folder: Path) -> str:
+    """Why nobody knows who made what a folder holds, as a bundle was unpacked there; empty where none was.
+
+    Raises:
+        OSError: It cannot be looked at.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (folder / INDEX).lstat()
+        return f"{folder} is an unpacked bundle ({INDEX}), and who may write to one cannot be asked"
+    return ""
 
 
 class Member(Struct, frozen=True, forbid_unknown_fields=True):

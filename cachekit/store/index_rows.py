@@ -15,7 +15,7 @@ from msgspec import Struct
 from cachekit.files import DIGEST, opened
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.key.nearest import group_of
-from cachekit.store.layout import Place
+from cachekit.store.layout import Place, Placed
 from cachekit.store.record import DamagedRecordError, Record, decode
 from cachekit.text import cause_of
 
@@ -32,7 +32,7 @@ Common = dict[str, list[str] | None]
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 
 
-class IndexRow(Struct, frozen=True, gc=False):
+class IndexRow(Struct, Placed, frozen=True, gc=False):
     """A record without its modules; see `record.Record` for the fields of the same names.
 
     Attributes:
@@ -68,13 +68,8 @@ class IndexRow(Struct, frozen=True, gc=False):
     host: str
     instance: str
 
-    @property
-    def place(self) -> Place:
-        """Where the record lies."""
-        return Place(self.directory, self.model_type, self.key)
 
-
-class Listed(Struct, frozen=True, gc=False):
+class Listed(Struct, Placed, frozen=True, gc=False):
     """A record as `ls` lists it.
 
     Attributes:
@@ -95,11 +90,6 @@ class Listed(Struct, frozen=True, gc=False):
     created: str
     by: str
     refused: str = ""
-
-    @property
-    def place(self) -> Place:
-        """Where the record lies."""
-        return Place(self.directory, self.model_type, self.key)
 
 
 class WholeBlob(Struct, frozen=True):

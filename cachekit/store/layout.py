@@ -45,6 +45,20 @@ class Place(NamedTuple):
     key: str
 
 
+class Placed:
+    """What has the three names of a place: a record, or what is known of one."""
+
+    __slots__ = ()
+    directory: str
+    model_type: str
+    key: str
+
+    @property
+    def place(self) -> Place:
+        """Where the record lies, here and on remotes."""
+        return Place(self.directory, self.model_type, self.key)
+
+
 class Layout:
     """The paths of a store at `home`; the text above says what lies where.
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from cachekit.store.record import no_duplicates
+
 MOST = 16  # envelopes beside a record
 _SIGNATURES = 4  # in an envelope: one of a known signer costs 10 ms to check, and anybody may write them
 PAYLOAD = 64 << 20  # bytes: a statement names each file, like the record
@@ -98,7 +100,7 @@ def decode(raw: bytes) -> tuple[Envelope, ...]:
     if len(raw) > LARGEST:
         raise MalformedError(f"{len(raw):,} bytes are too many for signatures")
     try:
-        document = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
+        document = json.loads(raw.decode("utf-8"), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not signatures: {error}") from error
     return from_document(document)
@@ -107,13 +109,6 @@ def decode(raw: bytes) -> tuple[Envelope, ...]:
 def union(first: Sequence[Envelope], second: Sequence[Envelope]) -> tuple[Envelope, ...]:
     """The envelopes of two documents, each once; of more than `MOST` the last of the second are left out."""
     return tuple(dict.fromkeys((*first, *second)))[:MOST]
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        raise MalformedError("a name appears twice")
-    return mapping
 
 
 def _written(envelope: Envelope) -> dict[str, Any]:

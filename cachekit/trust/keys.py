@@ -1,7 +1,8 @@
 """Public keys as OpenSSH writes them: `ssh-ed25519 AAAA… comment`.
 
 Only kinds that `ssh-keygen -Y` signs with today [PROTOCOL.sshsig; RFC 4253 6.6; RFC 5656 3.1; PROTOCOL.u2f]: no DSA, no
-certificates, no short RSA. A key is its bytes: two lines with other comments are the same key.
+certificates, no short RSA. A key is its bytes: two lines with other comments are the same key. So each
+has one spelling here: OpenSSH takes others of the same number, and a key that is revoked would come back by them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -18,13 +19,14 @@ ED25519 = "ssh-ed25519"
 _FIELDS: Mapping[str, tuple[int, ...]] = {
     ED25519: (32,),
     "sk-ssh-ed25519@openssh.com": (32, 0),  # the key, and the application that it is bound to
-    "ecdsa-sha2-nistp256": (8, 65),  # the curve's name, and a point
+    "ecdsa-sha2-nistp256": (8, 65),  # the curve's name, and a point, which is not compressed
     "ecdsa-sha2-nistp384": (8, 97),
     "ecdsa-sha2-nistp521": (8, 133),
     "sk-ecdsa-sha2-nistp256@openssh.com": (8, 65, 0),
     "ssh-rsa": (0, 0),  # the exponent, and the modulus
 }
 KINDS = tuple(_FIELDS)
+_ED25519_PRIME = 2**255 - 19  # [RFC 8032 5.1]
 _RSA_BITS = 2048  # shorter ones are broken by those who can pay for it
 LARGEST_FILE = 64 << 10  # bytes of a file with one key
 _LARGEST = 4096  # bytes of a key; RSA of 16384 bits has 2069
@@ -96,9 +98,26 @@ def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
         wanted not in {0, len(field)} for field, wanted in zip(fields, lengths, strict=True)
     ):
         raise ValueError(f"its bytes are not a key of the kind {found}")
+    if not _plainly_spelt(found, fields):
+        raise ValueError(f"its bytes spell a key of the kind {found} as nobody does")
     if found == "ssh-rsa" and int.from_bytes(fields[1], "big").bit_length() < _RSA_BITS:
         raise ValueError(f"RSA keys of less than {_RSA_BITS} bits are not accepted")
     return PublicKey(found, blob)
+
+
+def _plainly_spelt(kind: str, fields: Sequence[bytes]) -> bool:
+    """Whether bytes spell the key in the one way that `ssh-keygen` writes."""
+    if kind == "ssh-rsa":
+        return all(field == _number(int.from_bytes(field, "big")) for field in fields)
+    if "ecdsa" in kind:
+        curve = kind.partition("@")[0].rpartition("-")[2]
+        return fields[0] == curve.encode() and fields[1][0] == 4  # noqa: PLR2004 - a point that is not compressed
+    return int.from_bytes(fields[0], "little") % 2**255 < _ED25519_PRIME
+
+
+def _number(number: int) -> bytes:
+    """A positive number as SSH writes it: no zeros before it but one that says that it is not negative [RFC 4251 5]."""
+    return number.to_bytes(number.bit_length() // 8 + 1, "big") if number else b""
 
 
 def _strings(blob: bytes) -> list[bytes]:

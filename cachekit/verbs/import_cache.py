@@ -23,12 +23,13 @@ from cachekit.errors import UsageError
 from cachekit.remotes.address import asked_of_folder
 from cachekit.remotes.judging import HINT_FOLDER, beside_found, none_used, not_used, refusal
 from cachekit.store import Store
+from cachekit.store.bundle import unpacked
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Origin
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.session import Session
-from cachekit.whose import Standing, open_judged, standing
+from cachekit.whose import OWN, Standing, open_judged, standing
 
 
 class Group(Struct, frozen=True):
@@ -97,7 +98,10 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
             signatures there; or they revoke what lies there.
     """
     trust = session.remotes.trust
-    source = CacheSource(folder, trust.asks(asked_of_folder(folder, session.config)), trust.signs)
+    said = asked_of_folder(folder, session.config)
+    source = CacheSource(folder, trust.asks(said), trust.signs)
+    if said != "owner":
+        source.judge(_standing_of_bundle(folder))
 
     def tell(event: dict[str, Any]) -> None:
         session.journal.show(**event)
@@ -105,6 +109,13 @@ def import_into(session: Session, folder: Path, *, dry_run: bool = False) -> Imp
     imported = import_cache(session.store, folder, dry_run=dry_run, tell=tell, source=source)
     session.journal.emit("import.end", **imported.as_dict())
     return imported
+
+
+def _standing_of_bundle(folder: Path) -> Standing:
+    """As far as anybody can know, others made what lies in an unpacked bundle, or in one compiler's folder of one."""
+    place = folder.resolve()
+    why = unpacked(place) or unpacked(place.parent)
+    return Standing("others", why) if why else OWN
 
 
 class CacheSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +11,7 @@ from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
 from cachekit.trust.keys import public_key
 from cachekit.trust.policy import policy_of
+from cachekit.trust.signer import key_of
 from cachekit.verbs.entry import find, is_key
 from cachekit.verbs.trust_settings import ChangedTrust, check, settings_file, text_to_edit, user_file
 
@@ -44,9 +46,11 @@ def revoke(
     names: dict[str, str] = {}
     for one in what:
         kind, meant = _meant(session, one)
-        (keys if kind == "key" else records).append(meant)
-        if one in session.config.trust.signers:
-            names[meant] = f" ({one})"
+        if kind == "record":
+            records += meant
+            continue
+        keys += meant
+        names |= {key: f" ({_name_of(key, session.config.trust)})" for key in meant}
     own = user_file()
     made = _revoking(own, keys, records, before)
     if not dry_run:
@@ -66,20 +70,32 @@ def revoke(
     return ChangedTrust(tuple(changed), tuple(said), left, dry_run)
 
 
-def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], str]:
-    """What is revoked by a word of the command line: a key's fingerprint, or a record's digest; raises as `revoke`."""
+def _name_of(fingerprint: str, table: config_trust.TrustTable) -> str:
+    """What the settings call a key; a line that is no key has no fingerprint."""
+    for name, one in table.signers.items():
+        with suppress(ValueError):
+            if public_key(one.key).fingerprint == fingerprint:
+                return name
+    with suppress(UsageError):
+        if table.key and key_of(table.key).fingerprint == fingerprint:
+            return "the key that signs for you"
+    return "no signer in your settings has it"
+
+
+def _meant(session: Session, one: str) -> tuple[Literal["key", "record"], list[str]]:
+    """What is revoked by a word of the command line: fingerprints of keys, or a record's digest; raises as `revoke`."""
     signers = session.config.trust.signers
-    if one in signers:
-        policy_of(session.config.trust)  # or the line is not a key, and there is nothing to revoke by
-        return "key", public_key(signers[one].key).fingerprint
+    if named := config_trust.called(one, signers):
+        policy_of(session.config.trust)  # or a line is not a key, and there is nothing to revoke by
+        return "key", [public_key(signers[name].key).fingerprint for name in named]
     if config_trust.is_fingerprint(one):
-        return "key", one
+        return "key", [one]
     if one.startswith("SHA256:"):
         raise UsageError(f"{one} is not a fingerprint", hint="it has 43 characters after SHA256:, see `ssh-keygen -l`")
     if files.is_digest(one) and not session.store.by_prefix(one):
-        return "record", one
+        return "record", [one]
     if is_key(one):
-        return "record", find(session.store, one).digest
+        return "record", [find(session.store, one).digest]
     others = "a key's fingerprint, a record's digest, or a record of the store by its key"
     raise UsageError(
         f"there is no signer named {one!r}",

@@ -188,21 +188,14 @@ class Session(Struct, frozen=True):
 
 
 def load_config(
-    home: Path | str | None = None,
-    compiler: str | None = None,
-    wait: float | str | None = None,
-    cache: str | None = None,
-    *,
-    trust_only: str | None = None,
-    trust_all: bool = False,
-    **said: Any,
+    *, trust_only: str | None = None, trust_all: bool = False, mending: bool = False, **said: Any
 ) -> Config:
-    """Settings with these flags, `said` by the settings' names; None is "not said".
+    """Settings with these flags, `said` by the settings' names; None is "not said". `mending`: see `config.load`.
 
     Raises:
         UsageError: A setting cannot be used, or two flags contradict each other.
     """
-    found = settings.load({"home": home, "compiler": compiler, "wait_seconds": wait, "cache": cache, **said})
+    found = settings.load(said, mending=mending)
     only: Literal["", "owner", "signed"] = "signed" if trust_only == "signed" else "owner" if trust_only else ""
     if trust_only not in {None, "signed", "owner"}:
         raise UsageError(f"--trust {trust_only} is not usable", hint="--trust signed, or --trust owner")

@@ -306,6 +306,8 @@ def check(file: Path, text: str) -> None:
         if file != (own := user_file()):
             config_trust.check_project(table, file)
             mine = config_files.parse(config_files.text_of(own), own).get("trust", {})
+            if found := config_trust.clash(mine, table):
+                raise found
             config_trust.merged(mine, table)
     except ValueError as error:
         raise UsageError(

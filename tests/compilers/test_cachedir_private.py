@@ -93,6 +93,27 @@ def test_what_a_compiler_loads_nobody_else_can_exchange(public, temporary):
 
 
 @ROOT_ONLY
+@pytest.mark.parametrize("variable", ["TMPDIR", "TEMP", "TMP"])
+def test_a_temporary_folder_where_others_can_exchange_files_stops_the_run(public, temporary, monkeypatch, variable):
+    """The C++ compiler runs what it writes there; a folder like /tmp has the sticky bit."""
+    home = store_of(public / "home", 0)
+    loaded(home)
+    loose = public / "loose"
+    loose.mkdir()
+    loose.chmod(0o777)
+    monkeypatch.setenv(variable, str(loose))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with pytest.raises(StoreError) as raised:
+        loaded(home)
+    assert f"the temporary folder {loose} is not used" in raised.value.message
+    assert "every user of this machine can write to" in raised.value.cause
+    assert raised.value.hint == f"chmod go-w {loose}"
+    assert not [*loose.iterdir()]
+    loose.chmod(0o1777)
+    loaded(home)
+
+
+@ROOT_ONLY
 @pytest.mark.parametrize("taken", ["folder", "link", "below"])
 def test_a_place_that_another_user_took_beforehand_stops_the_run_with_the_command_that_helps(public, temporary, taken):
     home = store_of(public / "home", ONE)

@@ -341,7 +341,15 @@ def test_any_other_variable_is_in_the_key(variable):
 @pytest.mark.feature("T7")
 @pytest.mark.parametrize(
     "override",
-    ["X=hush me", "hf_home=hush me", "HTTPS_PROXY=http://ann:hush@proxy:3128", "HF_HOME=https://ann:hush@host/x"],
+    [
+        "X=hush me",
+        "hf_home=hush me",
+        "HTTPS_PROXY=http://ann:hush@proxy:3128",
+        "HF_HOME=https://ann:hush@host/x",
+        # Of others, and yet with the beginning of a name that compilers and libraries read.
+        *(f"{name}=hush-99" for name in ("TF_VAR_vpn", "TF_CLI_ARGS_plan", "LANGFUSE_LOGIN", "TORCHSERVE_ADMIN")),
+        *(f"{name}=hush-99" for name in ("HF_HUB_LOGIN", "LC_LOGIN", "PYTHONANYWHERE_LOGIN", "TZ_LOGIN")),
+    ],
 )
 def test_of_a_variable_that_nobody_knows_or_that_holds_a_secret_the_key_has_a_hash(override):
     name, _, value = override.partition("=")

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.errors import UntrustedError
+from cachekit.store.bundle import INDEX
 from cachekit.store.origin import Beside
 from cachekit.store.removal import Remover, Victim
 from cachekit.verbs.export_cache import export_cache
@@ -64,6 +65,19 @@ def test_a_table_that_trusts_everybody_is_heard(user, place):
     entry(place, seed=1)
     session = asks(user("bob", trust(), may=""), remotes={"nas": {"url": f"{place}/.", "trust": "all"}})
     assert import_into(session, place).added == 1
+
+
+@pytest.mark.parametrize("spelled", [".", COMPILER])
+def test_an_unpacked_bundle_is_no_cache_of_ones_own(user, near, spelled):
+    index = near / INDEX
+    index.parent.mkdir(parents=True)
+    index.write_bytes(b"{}")
+    bob = user("bob", trust(), may="")
+    with pytest.raises(UntrustedError) as raised:
+        import_into(bob.session, near / spelled)
+    assert f"{near} is an unpacked bundle" in raised.value.cause
+    assert not list(bob.store.records())
+    assert import_into(asks(bob, remotes={"usb": {"url": str(near), "trust": "owner"}}), near / spelled).added == 1
 
 
 # What is known of modules

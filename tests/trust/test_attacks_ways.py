@@ -1,6 +1,7 @@
 """The other ways into a store and into a compiler: the nearest record, bundles, lock files, caches without records."""
 
 import hashlib
+import tarfile
 
 import pytest
 from msgspec import structs
@@ -139,6 +140,24 @@ def test_a_bundle_of_altered_artifacts_is_not_taken(eve, attacker, victim, tmp_p
     assert exit_code(lambda: taken(bob, path)) == 5
     assert not list(bob.store.records())
     unused(bob, attacker)
+
+
+def test_a_bundle_that_was_unpacked_is_judged_as_the_bundle_is(eve, attacker, victim, user, tmp_path):
+    """The folder and the files belong to whoever unpacked them, and the code in them is somebody else's."""
+    folder = tmp_path / "unpacked"
+    folder.mkdir()
+    with tarfile.open(bundle(eve, tmp_path / "x.tar")) as packed:
+        packed.extractall(folder, filter="data")
+    bob = victim("bob", trust(ALICE), where=folder, may="r")
+    found = planned(bob)
+    assert (found.hit, found.nearest) == (False, None)
+    assert f"{folder} is an unpacked bundle" in found.untrusted[0]
+    assert exit_code(lambda: pull_recipe(bob.session, bob.prepare())) == 5
+    unused(bob, attacker)
+    assert planned(user("carol", trust(EVE), where=folder, may="r")).hit
+    assert planned(user("dan", trust(said={str(folder): "owner"}), where=folder, may="r")).hit
+    for name, said, hit in (("jo", {"everything": True}, True), ("kim", {"only": "owner"}, False)):
+        assert planned(user(name, trust(**said), where=folder, may="r")).hit == hit
 
 
 def test_one_altered_record_keeps_a_whole_bundle_out(eve, attacker, victim, tmp_path):

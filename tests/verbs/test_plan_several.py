@@ -62,7 +62,7 @@ def store():
 def upgraded(monkeypatch):
     """This machine is a trn1.2xlarge, after the upgrade."""
     packages = dict(zoo.toolchain(NEW).packages)
-    monkeypatch.setattr(host, "this_host", lambda: host.NeuronHost(packages, "trn1", 2, 1, MACHINE, here=True))
+    monkeypatch.setattr(host, "this_host", lambda _: host.NeuronHost(packages, "trn1", 2, 1, MACHINE, here=True))
 
 
 # An upgrade

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cachekit.compilers.foreign import ForeignCache
     from cachekit.compilers.graphs import CompiledFile, StoredModule
     from cachekit.compilers.logged import Logged
+    from cachekit.compilers.neuron.host import NeuronHost
     from cachekit.health import Check
     from cachekit.store.archive import Stored
     from cachekit.store.leaks import Leaks
@@ -171,8 +172,7 @@ class XlaAdapter(_Neuron):
 
         if error := host.unusable_devices():
             raise error
-        host.this_host()
-        return assumptions.XLA
+        return _tried(assumptions.XLA, host.this_host())
 
 
 class NativeAdapter(_Neuron):
@@ -201,6 +201,13 @@ class NativeAdapter(_Neuron):
         from cachekit.compilers.neuron import facts
 
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
+
+    def assumed(self) -> Subject | None:
+        from cachekit.compilers.neuron import host, native_assumptions
+
+        if not host.native_available():
+            return None
+        return _tried(native_assumptions.NATIVE, host.this_host(host.NATIVE))
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         said = super().describe_modules(modules, path)
@@ -233,6 +240,13 @@ class NativeAdapter(_Neuron):
         if name != f"{packed.sha256}.tar":
             return Judged(harm="its bytes do not match the digest in its name")
         return native.judge(path(packed), folder)
+
+
+def _tried(subject: Subject, machine: NeuronHost) -> Subject:
+    """On two workers: what is each one's own, and what depends on their number, shows with two."""
+    from cachekit.compilers.neuron import cores
+
+    return structs.replace(subject, workers=max(1, min(2, cores.of_run(machine, None))))
 
 
 ADAPTERS: dict[str, Adapter] = {one.name: one for one in (NativeAdapter(), XlaAdapter())}

@@ -1,7 +1,7 @@
-"""What cachekit assumes of Neuron on XLA, each with a look at what an experiment left: `doctor --neuron-contract`.
+"""What cachekit assumes of Neuron on XLA, each with a look at what a run left: `doctor --neuron-contract`.
 
-`compilers.experiment` makes it. An assumption that does not hold is corrected where its row says, in most cases
-by one edit of `facts.py`. What no experiment of these can prove is listed in docs/neuron.md.
+`verbs.prove` makes the run. An assumption that does not hold is corrected by an edit of `facts.py`, in most cases.
+What the run cannot show is listed in docs/neuron.md.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ print((rows * 2 + 1).sum().item())
 CLEARED = (facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR)
 
 
-def _entries(folder: Path) -> list[CacheEntry]:
-    found = [entry for entry in scan_if_there(folder).entries if entry.names]
+def _entries(folder: Path | None) -> list[CacheEntry]:
+    found = [entry for entry in scan_if_there(folder).entries if entry.names] if folder else []
     if not found:
-        raise UnknownError(f"no module is in {folder}")
+        raise UnknownError("there is no module")
     return found
 
 
 def _warmed(seen: Evidence) -> list[CacheEntry]:
-    """The modules that a warm left."""
-    step = seen.good("warm")
-    return _entries(step.left or step.cache)
+    """The modules that a warm finished, also one that failed: it may have failed because of what they are."""
+    found = _entries(seen.step("warm").left)
+    return [entry for entry in found if facts.DONE in entry.names] or found
 
 
 def _names(step: Step) -> set[str]:
@@ -87,6 +87,12 @@ def _target(entry: CacheEntry) -> str:
 
 
 def _compiler_directory(seen: Evidence) -> Observation:
+    step = seen.step("warm")
+    scanned = scan_if_there(step.left) if step.left else None
+    if scanned and not scanned.entries:
+        there = [str(path.relative_to(scanned.root)) for path in sorted(scanned.root.rglob("*")) if path.is_file()]
+        others = [path for path in there if not path.startswith("cache_dirs/")]
+        return Observation(fits=False, words=f"no module, but {listed(others[:3]) or 'nothing'}")
     found = {entry.compiler for entry in _warmed(seen)}
     wanted = str(seen.good("warm").answer.get("directory"))
     return Observation({public(name) for name in found} == {wanted}, f"{listed(found)}; cachekit says {wanted}")
@@ -101,9 +107,26 @@ def _module_name(seen: Evidence) -> Observation:
 
 def _module_files(seen: Evidence) -> Observation:
     wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
-    odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted or (entry.path / facts.DONE).stat().st_size]
+    odd = [
+        entry
+        for entry in found
+        if {*entry.names, *entry.odd} - {*entry.locks} != wanted or (entry.path / facts.DONE).stat().st_size
+    ]
     one = (odd or found)[0]
     return Observation(not odd, listed((*one.names, *one.odd)))
+
+
+def _lock_gone(seen: Evidence) -> Observation:
+    found = _warmed(seen)
+    locked = [entry for entry in found if entry.locks]
+    return Observation(not locked, f"{len(locked)} of {len(found)} modules have a lock")
+
+
+def _done_last(seen: Evidence) -> Observation:
+    found = _entries(seen.step("killed").left)
+    done = [entry for entry in found if facts.DONE in entry.names]
+    torn = [entry for entry in done if not digests([entry.path / facts.NEFF]).fits]
+    return Observation(not torn, f"{len(done)} of {len(found)} modules were done, {len(torn)} of them not whole")
 
 
 def _flags_file(seen: Evidence) -> Observation:
@@ -189,15 +212,12 @@ def compiler_process(seen: Evidence) -> Observation:
     """What seconds of compiling are told by, and --require-warm stops at."""
     if "killed" in seen.steps:
         return Observation(fits=True, words="seen while a graph compiled")
-    seen.good("run")
-    if "killed" not in seen.lacking:
-        raise UnknownError("no command was killed")
-    return Observation(fits=False, words=seen.lacking["killed"])
+    seen.good("warm")
+    return Observation(fits=False, words=f"none was seen: {seen.lacking.get('killed')}")
 
 
 def _lock_left(seen: Evidence) -> Observation:
-    left = seen.step("killed").left
-    locked = [entry for entry in _entries(left) if entry.locks] if left else []
+    locked = [entry for entry in _entries(seen.step("killed").left) if entry.locks]
     if not locked:
         return Observation(fits=False, words="no module has a lock")
     entry = locked[0]
@@ -222,35 +242,43 @@ def _failure_class(seen: Evidence) -> Observation:
 
 ROWS = (
     Assumption("compiler-directory", "modules are in {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit",
-               ("COMPILER_DIRECTORY_PREFIX", "COMPILER_DIRECTORY"), _compiler_directory),
+               "cachekit looks for modules in the wrong place: nothing is kept, and nothing found",
+               _compiler_directory),
     Assumption("module-name", "modules are MODULE_<decimal of 64 bits>+<{FLAGS_HASH_DIGITS} hex digits>",
-               ("MODULE_DIRECTORY", "FLAGS_HASH_DIGITS"), _module_name),
+               "modules are not recognized, and are not kept", _module_name),
     Assumption("module-files", "a finished module is {NEFF}, an empty {DONE}, {FLAGS_FILE} and {HLO_FILES[0]}, no more",
-               ("NEFF", "DONE", "FLAGS_FILE", "HLO_FILES"), _module_files),
+               "records may lack a file that Neuron needs, and what is restored is compiled again", _module_files),
+    Assumption("lock-gone", "a finished compile leaves no lock",
+               "finished modules look as if they were being compiled: they are not kept, or waited for", _lock_gone),
+    Assumption("done-last", "{DONE} is written last: a module that has it is whole",
+               "after a kill a torn graph is taken for a finished one, and runs fail to load it", _done_last),
     Assumption("flags-file", "{FLAGS_FILE} lists {TARGET_OPTION}=<target>, then the flags without the wrapper's own",
-               ("FLAGS_FILE", "TARGET_OPTION", "WRAPPER_OPTIONS"), _flags_file),
+               "`why` cannot say which flags a module was compiled with", _flags_file),
     Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of that list as JSON",
-               ("FLAGS_HASH_DIGITS", "flags.flags_hash"), _flags_hash),
+               "`why` and `verify` misjudge modules with other flags; what runs is right", _flags_hash),
     Assumption("target", "the target is one of {TARGETS}, and the one of this instance",
-               ("TARGETS", "TARGET_FAMILIES", "host.target_of"), _target_is_known),
+               "records are kept for the wrong chip: nothing is found, or not loaded", _target_is_known),
     Assumption("neff-digest", "a NEFF has its header of {NEFF_HEADER_SIZE} bytes, and the digest of all that follows",
-               ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _neff_digest),
+               "whole graphs are taken for damaged ones, and are not used", _neff_digest),
     Assumption("neff-contents", "a NEFF names its compiler, with commit, its chip by the names of NEFF_TARGETS, and in "
-               "its name its module", ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NEFF_MODULE"), _neff_contents),
-    Assumption("extraction-line", "a trial reports every graph that it extracts", ("LOG_WORDS", "EXTRACT_ONLY"),
-               _extraction_line),
-    Assumption("log-compiled", "a compile in the run itself is reported", ("LOG_WORDS",), _log_compiled),
-    Assumption("log-hit", "every module that is found is reported", ("LOG_WORDS",), _log_hit),
+               "its name its module", "graphs of another compiler or chip go unnoticed, or right ones are refused",
+               _neff_contents),
+    Assumption("extraction-line", "a trial reports every graph that it extracts",
+               "a warm does not know its graphs, and records are incomplete", _extraction_line),
+    Assumption("log-compiled", "a compile in the run itself is reported",
+               "compiles are not counted: runs are told to be warm that are not", _log_compiled),
+    Assumption("log-hit", "every module that is found is reported",
+               "hits are not counted, and records lack modules that a run used", _log_hit),
     Assumption("log-header", "lines of the log begin with their time and process",
-               ("LOG_HEADER", "LOG_FRACTION_IS_MILLISECONDS"), _log_header),
+               "no seconds of compiles, and no ranks", _log_header),
     Assumption("compiler-process", "while a graph compiles, one of {COMPILER_PROCESSES} runs below the command",
-               ("COMPILER_PROCESSES", "processes.compiles_below"), compiler_process),
+               "--require-warm does not stop a compile, and its seconds are not known", compiler_process),
     Assumption("lock-left", "a compile that is killed leaves one empty lock, {HLO_FILES[0]}{LOCK_SUFFIX}",
-               ("LOCK_SUFFIX", "HLO_FILES"), _lock_left),
+               "locks of killed compiles are not cleared, and later runs wait for ever", _lock_left),
     Assumption("failure-log", "a compile that fails leaves {FAILURE_LOG}, neither {NEFF} nor {DONE} nor a lock",
-               ("FAILURE_LOG",), _failure_log),
-    Assumption("failure-class", "the compiler's refusal of a flag is read as: user-error", ("FAILURE_WORDS",),
-               _failure_class),
+               "failed graphs are not told from unfinished ones, and are not tried again", _failure_log),
+    Assumption("failure-class", "the compiler's refusal of a flag is read as: user-error",
+               "failed compiles are explained wrongly, and are tried again in vain", _failure_class),
 )  # fmt: skip
 
 
@@ -272,11 +300,13 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-SOURCE = "cachekit/compilers/neuron/facts.py"
+TOOLS = (
+    (facts.NEURON_LS[0], "-j"), (facts.COMPILER, "--version"), ("dpkg-query", "-W", "aws-neuron*"),
+)  # fmt: skip
 XLA = Subject(
     "neuron", PROGRAM, _place, _contents, compiling,
-    refused=(f"compiler.flags=[{WRONG_FLAG}]",),
+    refused={facts.CC_FLAGS: WRONG_FLAG},
     another={facts.CC_FLAGS: shlex.join([*FLAGS, "--optlevel", "1"])},
     cleared=frozenset(CLEARED),
-    rows=ROWS, facts=vars(facts), source=SOURCE,
+    tools=TOOLS, rows=ROWS, facts=vars(facts),
 )  # fmt: skip

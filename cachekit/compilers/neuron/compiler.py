@@ -64,6 +64,7 @@ class OnNeuron(Compiler):
     """
 
     name: str
+    required: tuple[str, ...] = host.REQUIRED
     # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
     # them, and cost less than in proportion.
     growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
@@ -79,7 +80,9 @@ class OnNeuron(Compiler):
         Raises:
             CompilerUnavailableError: This host has no toolchain for this compiler.
         """
-        raise NotImplementedError
+        if self._machine is None:
+            self._machine = host.this_host(self.required)
+        return self._machine
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """Versions are told without their commit, which the registry does not know of every release."""
@@ -145,17 +148,6 @@ class Neuron(OnNeuron):
     # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
     foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
     guest = "cachekit.compilers.neuron.guest"
-
-    @property
-    def machine(self) -> host.NeuronHost:
-        """What is compiled for.
-
-        Raises:
-            CompilerUnavailableError: This host has no Neuron toolchain.
-        """
-        if self._machine is None:
-            self._machine = host.this_host()
-        return self._machine
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The flags in order, and the variables of this process that change graphs."""
@@ -234,6 +226,7 @@ class Neuron(OnNeuron):
         place.sweep(cache_dir)
         if facts.NKI_PACKAGE in self.machine.packages:
             private_folder(nki.folder())
+            nki.sweep(cache_dir)
 
     def watch(self, run: Run) -> Watch:
         """A command is found on the user's own PATH, which stays, as do the cores that it names."""
@@ -294,5 +287,10 @@ class Neuron(OnNeuron):
         return found.harvest
 
     def restore(self, module: Module, files: Sequence[Blob], cache_dir: Path) -> Restored:
-        """One that is there already stays, and one that another process works on."""
-        return modules.restore(module, [file.path for file in files], cache_dir, check=self._check)
+        """One that is there already stays, and one that another process works on; one that lacks a kernel is left."""
+        modules.check_module(module)
+        paths = [file.path for file in files]
+        there = place.standing(cache_dir / module.name)[0]
+        if there in {"absent", "replaceable"} and (lacks := nki.put(module, paths, cache_dir)):
+            return Restored("left", reason=lacks)
+        return modules.restore(module, paths, cache_dir, check=self._check)

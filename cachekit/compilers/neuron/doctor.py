@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, nki, presence, remembered
@@ -135,11 +135,16 @@ def _wrong_cores() -> UsageError | None:
     if not (host.available() or host.native_available()):
         return None
     try:
-        machine = host.native_host() if host.native_available() else host.this_host()
+        machine = host.this_host(host.NATIVE if host.native_available() else host.REQUIRED)
     except CachekitError:  # other checks say so
         return None
+    return _refused(lambda: cores.of_run(machine, None))
+
+
+def _refused(look: Callable[[], object]) -> UsageError | None:
+    """What a run would be refused with; None where it would not be."""
     try:
-        cores.of_run(machine, None)
+        look()
     except UsageError as error:
         return error
     return None
@@ -202,7 +207,7 @@ def foreign(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=new_folder(facts.CACHE_URL))
     elif folder and (why := stranger(folder)):
         yield Finding("problem", f"{folder} is not used: {why}", run=new_folder(facts.CACHE_URL))
-    elif facts.NKI_PACKAGE in host.versions() and (error := _open_kernels()):
+    elif facts.NKI_PACKAGE in host.versions() and (error := _refused(nki.check_folder)):
         yield Finding(
             "problem", f"{error.message}; {error.cause}" if error.cause else error.message, run=error.hint or ""
         )
@@ -211,14 +216,6 @@ def foreign(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=work.mend or new_folder("TMPDIR"))
     else:
         yield Finding("ok", "all of it is this user's" if folder else "no Neuron cache on this host")
-
-
-def _open_kernels() -> UsageError | None:
-    try:
-        nki.check_folder()
-    except UsageError as error:
-        return error
-    return None
 
 
 def native(_: Config) -> Iterator[Finding]:

@@ -283,40 +283,12 @@ def without_nodes() -> Fault | None:
     )
 
 
-def native_host() -> NeuronHost:
-    """TorchNeuron and the devices of this machine; see `this_host` and `check_native`."""
-    machine = this_host(NATIVE)
-    check_native(machine)
-    return machine
-
-
-def check_native(machine: NeuronHost) -> None:
-    """See that TorchNeuron runs on a machine.
-
-    Raises:
-        CompilerUnavailableError: It does not.
-    """
-    version = machine.packages.get(facts.FRAMEWORK_PACKAGE, "")
-    if not is_native(machine.packages):
-        raise CompilerUnavailableError(
-            f"{facts.FRAMEWORK_PACKAGE} {version or 'of this toolchain'} is the one on PyTorch/XLA",
-            cause=f"TorchNeuron begins with {facts.FRAMEWORK_PACKAGE} {facts.NATIVE_FIRST}",
-            hint="--compiler neuron is for this one",
-        )
-    if facts.TARGET_CHIPS.get(machine.target, machine.target) not in facts.NATIVE_CHIPS:
-        raise CompilerUnavailableError(
-            f"TorchNeuron does not run on {machine.target}",
-            cause=f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
-            hint=f"--compiler neuron, with {facts.FRAMEWORK_PACKAGE} before {facts.NATIVE_FIRST}",
-        )
-
-
 def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
     """The Neuron toolchain (these packages at least) and devices of this machine.
 
     Raises:
-        CompilerUnavailableError: The packages are absent, are placeholders, or fail together; or the devices of this
-            machine cannot be reached, and nobody says what else to compile for.
+        CompilerUnavailableError: The packages are absent, are placeholders, fail together, or are of the other stack;
+            or the devices of this machine cannot be reached, and nobody says what else to compile for.
         UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
     """
     found = versions()
@@ -328,6 +300,12 @@ def this_host(required: Sequence[str] = REQUIRED) -> NeuronHost:
         )
     if wrong := fault(required):
         raise unusable_devices(required) or wrong.error()
+    if required is NATIVE and not is_native(found):
+        raise CompilerUnavailableError(
+            f"{facts.FRAMEWORK_PACKAGE} {found[facts.FRAMEWORK_PACKAGE]} is the one on PyTorch/XLA",
+            cause=f"TorchNeuron begins with {facts.FRAMEWORK_PACKAGE} {facts.NATIVE_FIRST}",
+            hint="--compiler neuron is for this one",
+        )
     if not os.environ.get(facts.TARGET_OVERRIDE) and (wrong := without_nodes()):
         raise wrong.error()
     seen = _devices()

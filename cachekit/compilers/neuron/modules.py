@@ -262,9 +262,8 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
     """Put a module into a compiler cache dir: whole, or not at all.
 
     A finished one that is there stays, unless `check` finds it damaged; an unfinished one nobody works on is replaced,
-    a remembered failure too: there is a result now. One whose graph names a kernel that cannot be put there is left.
-    What was left by killed restores is removed by `place.sweep`. The files, in the order of `module.files`, are copied
-    and never linked.
+    a remembered failure too: there is a result now. What was left by killed restores is removed by `place.sweep`. The
+    files, in the order of `module.files`, are copied and never linked.
 
     Raises:
         UnsafeArchiveError: The module is not what this adapter makes (see `check_module`).
@@ -280,9 +279,6 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
         return Restored("left", reason=f"{folder} is a link")
     target = folder / name
     found, reason = place.standing(target)
-    lacks = nki.put(module, files)
-    if lacks and found in {"absent", "replaceable"}:
-        return Restored("left", reason=lacks)
     damaged = ""
     if found == "present" and check is not None:
         entry = read_entry(str(target), compiler, name)

@@ -1,4 +1,4 @@
-"""What cachekit assumes of TorchNeuron, each with a look at what an experiment left; see `assumptions`.
+"""What cachekit assumes of TorchNeuron, each with a look at what a run left; see `assumptions`.
 
 All of it comes from an unofficial copy of its source and from AWS's pages; see `facts`.
 """
@@ -11,7 +11,7 @@ from cachekit.compilers.evidence import Assumption, Evidence, Observation, Subje
 from cachekit.compilers.neuron import facts, native
 from cachekit.compilers.neuron.assumptions import (
     CLEARED,
-    SOURCE,
+    TOOLS,
     WRONG_FLAG,
     compiler_process,
     compiling,
@@ -50,26 +50,17 @@ def _files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def _names(seen: Evidence) -> Observation:
-    found = _graphs(seen)
-    odd = [path for path in found if not _sharded(path)]
-    return Observation(not odd, (odd or found)[0])
+def _files_seen(seen: Evidence) -> Observation:
+    graphs, cache = _graphs(seen), seen.step("flags").cache
+    odd = [name for name in graphs if not _sharded(name)]
+    others = sorted({*_files(cache / _TREE)} - {*graphs})
+    lost = [name for name in _files(cache / _LOCAL) if name.endswith(facts.NATIVE_SUFFIX)]
+    return Observation(not (odd or others or lost), listed([*odd, *others, *lost][:5] or graphs[:1]))
 
 
 def _sharded(path: str) -> bool:
     *folders, name = path.split("/")
     return folders == [name[:2], name[2:4]] and facts.NATIVE_NAME.fullmatch(name) is not None
-
-
-def _nothing_else(seen: Evidence) -> Observation:
-    others = sorted(set(_files(seen.step("flags").cache / _TREE)) - set(_graphs(seen)))
-    return Observation(not others, listed(others[:5]) or "graphs alone")
-
-
-def _locks(seen: Evidence) -> Observation:
-    found = _files(seen.step("flags").cache / _LOCAL)
-    graphs = [name for name in found if name.endswith(facts.NATIVE_SUFFIX)]
-    return Observation(bool(found) and not graphs, listed((graphs or found)[:3]) or "nothing is there")
 
 
 def _digest(seen: Evidence) -> Observation:
@@ -78,17 +69,12 @@ def _digest(seen: Evidence) -> Observation:
 
 def _contents(seen: Evidence) -> Observation:
     step = seen.good("warm")
+    version, lnc = hard(step, f"toolchain.{facts.COMPILER_PACKAGE}"), hard(step, "target.lnc")
     chip = facts.TARGET_CHIPS.get(hard(step, "target.chip"), "")
-    version = hard(step, f"toolchain.{facts.COMPILER_PACKAGE}")
-    found = {(one.compiler, one.chip) for one in map(read_neff, _paths(seen))}
-    fits = {(public(compiler), of) for compiler, of in found} == {(version, chip)} and chip in facts.NATIVE_CHIPS
-    told = (f"compiler {compiler or 'none'}, chip {of or 'none'}" for compiler, of in found)
-    return Observation(fits, f"{listed(told)}; cachekit says {version}, {chip}")
-
-
-def _lnc(seen: Evidence) -> Observation:
-    found, wanted = {str(read_neff(path).lnc) for path in _paths(seen)}, hard(seen.good("warm"), "target.lnc")
-    return Observation(found == {wanted}, f"{listed(found)}; cachekit says {wanted}")
+    found = {(public(one.compiler), one.chip, str(one.lnc)) for one in map(read_neff, _paths(seen))}
+    told = (", ".join(one or "nothing" for one in each) for each in found)
+    fits = found == {(version, chip, lnc)} and chip in facts.NATIVE_CHIPS
+    return Observation(fits, f"{listed(told)}; cachekit says {version}, {chip}, {lnc}")
 
 
 def _counters(seen: Evidence) -> Observation:
@@ -111,23 +97,21 @@ def _failure(seen: Evidence) -> Observation:
 
 
 ROWS = (
-    Assumption("native-names", "a graph is in ab/cd/ by the first digits of its name, {NATIVE_NAME.pattern}",
-               ("NATIVE_NAME", "NATIVE_ROOT_VARIABLE", "NATIVE_SUFFIX"), _names),
-    Assumption("native-files", "nothing else stays in the folder", ("NATIVE_SUFFIX", "native.contents"), _nothing_else),
-    Assumption("native-locks", "locks are below {NATIVE_LOCAL}, and graphs are not", ("NATIVE_LOCAL",), _locks),
+    Assumption("native-files", "graphs are in ab/cd/ by the first digits of their names, {NATIVE_NAME.pattern}; "
+               "nothing else stays there, and locks are below {NATIVE_LOCAL}",
+               "graphs are not recognized, and are not kept", _files_seen),
     Assumption("native-digest", "a graph is a NEFF: header of {NEFF_HEADER_SIZE} bytes, digest of all that follows",
-               ("NEFF_HEADER", "NEFF_HEADER_SIZE", "NEFF_DIGESTS", "NEFF_DIGEST_WORD"), _digest),
-    Assumption("native-contents", "a graph names its compiler, and the chip of this machine",
-               ("NEFF_INFO", "NEFF_KELF", "NEFF_TARGETS", "NATIVE_CHIPS"), _contents),
-    Assumption("native-lnc", "a graph is for as many physical cores in one as this machine has in one",
-               ("DEFAULT_LNC", "NEFF_LNC_IS_REQUIRED"), _lnc),
+               "whole graphs are taken for damaged ones, and are not used", _digest),
+    Assumption("native-contents", "a graph names its compiler, this machine's chip, and how many cores are one",
+               "graphs for others go unnoticed, or right ones are refused", _contents),
     Assumption("native-counters", "{NATIVE_METRICS}=1 has {NATIVE_METRICS_MODULE} count {NATIVE_COUNTERS[compiled]}",
-               ("NATIVE_METRICS", "NATIVE_METRICS_MODULE", "NATIVE_COUNTERS"), _counters),
+               "compiles are counted by files alone, and hits not at all", _counters),
     Assumption("native-process", "while a graph compiles, {COMPILER} runs below the command",
-               ("COMPILER", "processes.compiles_below"), compiler_process),
-    Assumption("native-killed", "a compile that is killed leaves finished graphs intact", ("NATIVE_SUFFIX",), _killed),
+               "--require-warm does not stop a compile, and its seconds are not known", compiler_process),
+    Assumption("native-killed", "a compile that is killed leaves finished graphs intact",
+               "after a kill a torn graph is taken for a finished one", _killed),
     Assumption("native-failure", "the compiler's refusal of a flag ends the run, and is read as: user-error",
-               ("FAILURE_WORDS",), _failure),
+               "a graph that does not compile runs op by op, slowly, and nobody is told", _failure),
 )  # fmt: skip
 
 
@@ -138,13 +122,14 @@ def _place(folder: Path) -> dict[str, str]:
 
 
 def _graphs_of(folder: Path) -> frozenset[str]:
-    return native.contents(folder / _TREE)
+    """The program's own, and those of cachekit's compiler cache dirs."""
+    return frozenset(name for name in _files(folder) if name.endswith(facts.NATIVE_SUFFIX))
 
 
 NATIVE = Subject(
     "neuron-native", PROGRAM, _place, _graphs_of, compiling,
-    refused=(f"compiler.flags=[{WRONG_FLAG}]",),
+    refused={facts.CC_FLAGS: WRONG_FLAG},
     another={facts.CC_FLAGS: "-O3"},
     cleared=frozenset((*CLEARED, facts.NATIVE_LEVEL, *facts.NATIVE_QUIET)),
-    rows=ROWS, facts=vars(facts), source=SOURCE,
+    tools=TOOLS, rows=ROWS, facts=vars(facts),
 )  # fmt: skip

@@ -60,19 +60,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         *(f"toolchain.{name}" for name in (*facts.NATIVE_PACKAGES, "nki")),
     )
     guest = "cachekit.compilers.neuron.native_guest"
-
-    @property
-    def machine(self) -> host.NeuronHost:
-        """What is compiled for.
-
-        Raises:
-            CompilerUnavailableError: There is no TorchNeuron, or none for this machine.
-        """
-        if self._machine is None:
-            self._machine = host.native_host()
-        else:
-            host.check_native(self._machine)
-        return self._machine
+    required = host.NATIVE
 
     @property
     def directory(self) -> str:

@@ -16,16 +16,20 @@ import json
 import mmap
 import os
 import stat
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from cachekit import private
 from cachekit.compilers.neuron import facts
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.files import digest_of, opened, pieces, written
+from cachekit.files import digest_of, note, noted, opened, pieces, written
 from cachekit.health import of_others
 from cachekit.private import NotPrivateError, new_folder, private_folder
 from cachekit.store.record import File, Module
@@ -100,8 +104,20 @@ def misplaced(path: str) -> str:
     return f"the graph names the kernel {path[:200]!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"
 
 
-def put(module: Module, files: Sequence[Path]) -> str:
+class _Placed(Struct, frozen=True):
+    """A kernel that was put into NKI's folder, and the module that it is for."""
+
+    path: str
+    module: str
+
+
+def put(module: Module, files: Sequence[Path], root: Path) -> str:
     """Put the kernels of a module's graph where it names them; why that is not possible, or empty.
+
+    Args:
+        module: The module, which is to be put into a root.
+        files: Its files, in the order of `module.files`.
+        root: That root; what was put where is noted in it.
 
     Raises:
         IntegrityError: The bytes of one are not those of the module.
@@ -109,17 +125,39 @@ def put(module: Module, files: Sequence[Path]) -> str:
     """
     held = {file.path: (file, path) for file, path in zip(module.files, files, strict=True)}
     graph = next((held[name][1] for name in facts.HLO_FILES if name in held), None)
-    for path in named(graph) if graph else ():
-        name = carried_as(path)
+    kernels = {path: carried_as(path) for path in named(graph)} if graph else {}
+    for path, name in kernels.items():
         if reason := misplaced(path):
             return reason
         if name not in held:
             return f"the graph names the kernel {path}, which did not come with it"
+    for path, name in kernels.items():
+        note(_notes(root) / name, msgspec.json.encode(_Placed(path, module.name)))
         try:
             _put(*held[name], Path(path))
         except NotPrivateError as error:
             return f"the kernel {path} cannot be put where the graph looks: {error.standing.why}"
     return ""
+
+
+def sweep(root: Path) -> None:
+    """Remove the kernels whose modules are gone from a root: they may be somebody's who is not trusted any more.
+
+    Raises:
+        OSError: One cannot be removed.
+    """
+    for path in _notes(root).glob("kernel-*"):
+        placed = noted(path, _Placed)
+        if placed is None or misplaced(placed.path) or (root / placed.module / path.name).exists():
+            continue
+        with suppress(FileNotFoundError):  # another run was quicker
+            if time.time() - path.stat().st_mtime > facts.LOCK_SETTLED:  # else its module may be on its way
+                Path(placed.path).unlink(missing_ok=True)
+                path.unlink()
+
+
+def _notes(root: Path) -> Path:
+    return root / facts.OUR_FOLDER / "kernels"
 
 
 def _put(file: File, source: Path, target: Path) -> None:

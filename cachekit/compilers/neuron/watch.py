@@ -161,7 +161,9 @@ class NeuronWatch(Watch):
         """What more is known of the cause, and what helps."""
         known = next((name for name in self._restored if name.partition("/")[2] == module), "")
         if known and (reason := self._restored[known]):
-            hint = f"move what is not Neuron's out of {self._root / known}; `cachekit doctor` looks at locks"
+            hint = (
+                f"warm it here; what is not Neuron's must go from {self._root / known} (`cachekit doctor` sees locks)"
+            )
             return f"; the record has it, but it was not restored: {reason}", hint
         if known:
             hint = "was it changed or removed since? `cachekit doctor --neuron-contract` shows what Neuron accepts"

@@ -44,6 +44,7 @@ from cachekit.remotes.folder.confined import (
 )
 from cachekit.remotes.folder.documents import FOLDER, Generations
 from cachekit.remotes.port import Commit, Document, Entry, Limits, Storage, Tell, Upload, reads_as
+from cachekit.store.bundle import unpacked
 from cachekit.text import cause_of
 
 if TYPE_CHECKING:
@@ -89,8 +90,13 @@ class FolderStorage(Storage):
         self._changes = 0
 
     def revision(self) -> str:
-        """Empty: a folder has no versions. Says whether it is there."""
-        self._do(self._root.look)
+        """Empty: a folder has no versions. Says whether it is there, and finds out whether it is an unpacked bundle."""
+
+        def look() -> str:
+            self._root.look()
+            return unpacked(self._path)
+
+        self.untold = self._do(look)
         return ""
 
     def stranger(self, memory: Path | None = None) -> str:

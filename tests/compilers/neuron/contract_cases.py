@@ -1,15 +1,17 @@
-"""The experiment of `doctor --neuron-contract` on hosts that are stood in for, and altered."""
+"""The run of `doctor --neuron-contract` on hosts that are stood in for, and with a command line that is."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from cachekit.compilers.evidence import Evidence, Subject, Verdict
-from cachekit.compilers.experiment import Proof, kept
+from cachekit.compilers.evidence import Evidence, Subject, Verdict, judged
+from cachekit.compilers.experiment import Proof
 from cachekit.compilers.neuron import assumptions
 from cachekit.compilers.neuron.flags import flags_hash
+from cachekit.verbs.prove import PROMISES, make
 from tests.compilers.neuron.native_machine import NATIVE
 from tests.compilers.neuron.neuron_machine import HERE, Machine
 from tests.support.neuron_sdk import NATIVE_PACKAGES, SCRIPTS, neuron_host
@@ -25,7 +27,7 @@ REFUSED = {"match": f"*+{flags_hash(['--target=trn1', assumptions.WRONG_FLAG])}"
 
 def machine(folder: Path, **knobs: object) -> Machine:
     """A host with two cores whose trainings need three graphs each, one of them a rank's alone."""
-    made = Machine(folder, compile_seconds=0.3, lock_minute=0.2, failures=[REFUSED], **knobs)
+    made = Machine(folder, compile_seconds=0.2, lock_minute=0.2, failures=[REFUSED], **knobs)
     made.graphs(1, 2, **{"1": ["3"]})
     return made
 
@@ -37,6 +39,7 @@ def native_machine(folder: Path) -> Machine:
     made.command = [str(HERE / "native_machine.py")]
     made.environment["PYTHONPATH"] = os.pathsep.join([str(NATIVE_PACKAGES), made.environment["PYTHONPATH"]])
     made.environment["NATIVE_WORKER"] = str(made.plan)
+    made.environment["NATIVE_KERNELS"] = str(folder / "kernels")
     made.recipe(NATIVE)
     made.graphs("one", "two")
     return made
@@ -50,17 +53,69 @@ def altered(made: Machine, text: str) -> None:
     made.environment["PYTHONPATH"] = f"{site}{os.pathsep}{made.environment['PYTHONPATH']}"
 
 
-def proof(made: Machine, folder: Path, subject: Subject, **more: object) -> Proof:
-    """The experiment there."""
+def proof(made: Machine, folder: Path, subject: Subject, limit: float = 60) -> Proof:
+    """The commands there."""
     command = [sys.executable, *made.command]
     folder.mkdir(parents=True)
-    return Proof(subject, folder, command=command, environ=made.environment, limit=120, **more)
+    return Proof(subject, folder, command=command, environ=made.environment, limit=limit)
+
+
+def made(run: Proof, only: Sequence[str] = ()) -> Evidence:
+    """What a run leaves, or the parts of it that show some promises."""
+    seen = Evidence()
+    for _ in make(run, seen, only=only):
+        pass
+    return seen
 
 
 def outcomes(subject: Subject, seen: Evidence) -> dict[str, Verdict]:
     """What came of everything, by name."""
-    return {one.name: one for one in (*kept(seen), *subject.check(seen))}
+    return {one.name: one for one in judged((*PROMISES, *subject.rows), seen, subject.facts)}
 
 
 def differing(found: dict[str, Verdict]) -> set[str]:
     return {name for name, one in found.items() if one.state == "differs"}
+
+
+# Graphs are named by the variables that DEPENDS names; a graph is a file.
+COMMAND_LINE = """\
+import json, os, pathlib, sys
+verb, *words = sys.argv[1:]
+print(os.environ["SAYS"], file=sys.stderr)
+if verb == os.environ["FAILS"]:
+    print("error[compile]: it did not compile", file=sys.stderr)
+    sys.exit(6)
+key = "-".join([str(verb == "run"), *(os.environ.get(name, "") for name in os.environ["DEPENDS"].split())])
+graph = pathlib.Path(os.environ["GRAPHS"], key.replace("/", "_"))
+new = not graph.exists()
+if verb != "store":
+    graph.touch()
+if verb == "warm":
+    pathlib.Path(os.environ["CACHE"], "graph").touch()
+    pathlib.Path(os.environ["CACHE"], "notes.json").write_text('{"flags": []}')
+answer = json.dumps({"compiled": int(new), "kept": 1})
+print(answer)
+if verb == "run":
+    pathlib.Path(words[words.index("--report") + 1]).write_text(answer)
+sys.exit(os.environ.get("REFUSED") == "1")
+"""
+STUB = Subject(
+    "stub",
+    "import os, pathlib; pathlib.Path(os.environ['CACHE'], 'graph' + os.environ.get('FLAGS', '')).touch()",
+    place=lambda folder: {"CACHE": str(folder)},
+    contents=lambda folder: frozenset(path.name for path in folder.glob("graph*")),
+    compiling=lambda _: False,
+    refused={"REFUSED": "1"},
+    another={"FLAGS": "other"},
+)
+
+
+def stub(folder: Path, *, depends: str = "", fails: str = "", says: str = "", total: float = 60) -> Proof:
+    """A run of a command line that takes no time."""
+    (folder / "graphs").mkdir()
+    (folder / "run").mkdir()
+    script = folder / "cachekit.py"
+    script.write_text(COMMAND_LINE)
+    known = {"PATH": os.environ["PATH"], "USER": "ann", "GRAPHS": str(folder / "graphs")}
+    environ = {**known, "DEPENDS": depends, "FAILS": fails, "SAYS": says}
+    return Proof(STUB, folder / "run", command=[sys.executable, str(script)], environ=environ, total=total)

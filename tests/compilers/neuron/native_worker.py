@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -71,6 +72,10 @@ def compiled(graph, version):
         if "--cachekit" in os.environ.get("NEURON_CC_FLAGS", ""):
             sys.exit("[ERROR] [NCC_EARG001] Illegal argument(s) found")
         knobs.note("compile", graph=graph)
+        if knobs.read().get("compile_seconds"):  # somebody looks for the compiler's process
+            with tempfile.NamedTemporaryFile() as source:
+                command = ["neuronx-cc", "compile", source.name, "--framework=XLA", "--target=trn2", "--output"]
+                subprocess.run([*command, os.devnull], check=True)
         raw = neff.write(graph.encode(), output="/tmp/neuron_backend/x.neff", target="trn2", version=version)
         COUNTERS["compiled"] += 1
         write(path, raw)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
+import shutil
 import stat
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from cachekit.compilers.neuron import facts, nki
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.host import NeuronHost
-from cachekit.compilers.neuron.modules import restore
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.port import Run
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.recipe import load, load_text
 from cachekit.store.record import File, Module
+from tests.compilers.neuron.neuron_kernels import graph
+from tests.compilers.neuron.neuron_machine import Machine
 from tests.compilers.neuron.neuron_trees import files_of, make, root, taken, tree, workspace  # noqa: F401 - fixtures
 from tests.support.doctor_cases import the_problem
 from tests.support.places import real_dir
@@ -37,23 +41,18 @@ def place(tmp_path, monkeypatch):
     return folder
 
 
-def field(number: int, value: bytes) -> bytes:
-    """A field of a protobuf."""
+def neuron() -> Neuron:
+    """On a host that has NKI. No NEFF is looked at."""
+    packages = {"neuronx-cc": "2.26.6360.0", "nki": "0.5.0"}
+    compiler = Neuron(NeuronHost(packages, "trn1", 2, 1, "trn1.2xlarge", here=True))
+    compiler._check = lambda *_: None
+    return compiler
 
-    def varint(count: int) -> bytes:
-        return bytes([count]) if count < 128 else bytes([count % 128 + 128]) + varint(count // 128)
 
-    return varint(number * 8 + 2) + varint(len(value)) + value
-
-
-def graph(*paths: str, target: bytes = b"AwsNeuronCustomNativeKernel") -> bytes:
-    """A graph that calls kernels, as HloModuleProto has them: computations, instructions, their target and config."""
-    calls = b""
-    for path in paths:
-        said = {"func_name": "attention", "kernel_format": "colz", "klir_binary": {"binary": path}, "grid": 1}
-        config = base64.b64encode(json.dumps(said).encode())
-        calls += field(2, field(1, b"call") + field(2, b"custom-call") + field(28, target) + field(43, config))
-    return field(1, b"a graph") + field(3, field(1, b"main") + calls)
+def restore(module: Module, files: list[Path], root: Path):
+    """Put a module back, as a run does."""
+    root.mkdir(exist_ok=True)
+    return neuron().restore(module, [SimpleNamespace(path=path) for path in files], root)
 
 
 def kernel(path: Path, content: bytes = BYTES) -> Path:
@@ -126,10 +125,8 @@ def test_a_kernel_travels_with_its_module_and_is_put_where_the_graph_looks(tmp_p
     assert tree(place).keys() == {"71adab98/attention.colz"}
     # Whoever takes the module from there has the kernel too, and the same module, also without NKI's folder.
     at.unlink()
-    again = taken(root, workspace).harvest.modules[0]
-    assert again == module
+    assert taken(root, workspace).harvest.modules[0] == module
     assert restore(module, files, root).outcome == "present"
-    assert at.read_bytes() == BYTES
 
 
 @pytest.mark.parametrize("planted", [b"stranger " * 999, b"", BYTES])
@@ -167,7 +164,7 @@ def test_a_place_of_somebody_elses_gets_no_kernel_and_the_module_is_left(tmp_pat
     left = restore(module, files, root)
     assert left.left.startswith(f"the kernel {at} cannot be put where the graph looks: ")
     assert not at.exists()
-    assert not tree(root)
+    assert not list(root.glob("neuronxcc-*/*"))
 
 
 HOSTILE = [
@@ -186,7 +183,7 @@ def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, plac
     before = tree(tmp_path)
     hostile, paths = remade(module, files, tmp_path / "spare", str(at), path)
     assert "the graph names the kernel" in restore(hostile, paths, root).left
-    assert not tree(root)
+    assert not list(root.glob("neuronxcc-*/*"))
     assert {name for name in tree(tmp_path) if name not in before} == {"spare"}
 
 
@@ -228,16 +225,26 @@ def test_a_kernel_whose_bytes_are_not_the_records_is_an_error(tmp_path, root, wo
     with pytest.raises(IntegrityError, match="the kernel"):
         restore(module, files, root)
     assert not tree(place)
-    assert not tree(root)
+    assert not list(root.glob("neuronxcc-*/*"))
 
 
 # On a host
 
 
-def neuron() -> Neuron:
-    """On a host that has NKI."""
-    packages = {"neuronx-cc": "2.26.6360.0", "nki": "0.5.0"}
-    return Neuron(NeuronHost(packages, "trn1", 2, 1, "trn1.2xlarge", here=True))
+def test_a_kernel_goes_with_the_module_that_it_came_with(tmp_path, root, workspace, place):
+    """As where its maker is not trusted any more: NKI may take what lies there for its own."""
+    module, files, at = carried(tmp_path, workspace, place)
+    kernel(place / "71adab98" / "mine.colz")
+    restore(module, files, root)
+    for age, there in ((0, True), (999, True), (0, True), (999, False)):
+        (note,) = (root / facts.OUR_FOLDER).rglob("kernel-*")
+        os.utime(note, (time.time() - age, time.time() - age))
+        neuron().make_way(root, lambda _: None)
+        assert at.exists() == there
+        if age:
+            shutil.rmtree(root / module.name, ignore_errors=True)
+    assert tree(place).keys() == {"71adab98/mine.colz"}
+    assert not tree(root)
 
 
 def test_the_folder_is_closed_before_a_run(tmp_path, place):
@@ -285,3 +292,26 @@ def test_a_folder_of_somebody_elses_is_refused_by_a_run_and_told_by_doctor(tmp_p
     found = the_problem("neuron-owner")
     assert found["said"] == f"{caught.value.message}; {caught.value.cause}"
     assert found["run"] == caught.value.hint
+
+
+@pytest.mark.slow
+@pytest.mark.feature("S2")
+def test_a_training_elsewhere_finds_the_kernels_that_a_warm_made(tmp_path, place):
+    """From the command line, over the stand-in; a record that lost one is no use there, and the run says so."""
+
+    def machine(name: str) -> Machine:
+        made = Machine(tmp_path / name)
+        made.environment[facts.NKI_COMPILE_CACHE] = str(place)
+        made.graphs(1, 2, kernels=str(place))
+        return made
+
+    first, second, third = map(machine, ("first", "second", "third"))
+    assert first("warm", "tiny.yaml")["compiled"] == 2
+    shutil.copytree(first.home, second.home)
+    shutil.rmtree(place)
+    assert second("train", "tiny.yaml", "--require-warm")["compiled"] == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in place.glob("*/*")} == {0o600}
+    shutil.copytree(first.home, third.home)
+    third.rewrite(lambda one: [structs.replace(one, files=[f for f in one.files if f.path[:7] != "kernel-"])])
+    third("train", "tiny.yaml", "--require-warm", code=3)
+    assert "which did not come with it" in third.said

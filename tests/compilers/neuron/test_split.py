@@ -152,7 +152,7 @@ def test_without_what_splits_models_nothing_is_planned(found, words):
 
 
 def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(command, monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "this_host", machine)
+    monkeypatch.setattr(host, "this_host", lambda _: machine())
     monkeypatch.setenv(facts.CACHE_URL, str(tmp_path / "root"))
     words = ["train", "llama3-8b-lora", "--compiler", "neuron", "--resume", "auto", "--format", "json"]
     error = command(*words, code=2).json["error"]

@@ -1,0 +1,196 @@
+"""Ways in which an SDK may be another than cachekit takes it for, as changes of its stand-in (`support.neuron_sdk`).
+
+Each is a few lines that every Python process of a host begins with, and what must be found: that, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Alteration(NamedTuple):
+    """A change of the stand-in.
+
+    Attributes:
+        text: Python that makes it.
+        wanted: The promises and assumptions that differ then.
+        only: The promises that are tried; none for those of `wanted`.
+        limit: Seconds for one command.
+    """
+
+    text: str
+    wanted: set[str]
+    only: tuple[str, ...] = ()
+    limit: float = 60
+
+
+_HEAD = """\
+import os, pathlib, sys, time
+from libneuronxla import logger, neuron_cc_cache, neuron_cc_wrapper as wrapper
+"""
+_KEY = """\
+import hashlib
+compile_graph = wrapper.neuron_xla_compile
+def compiled(graph, name):
+    part = hashlib.md5(repr({part}).encode()).hexdigest()
+    return compile_graph(graph, str(int(name) + int(part[:8], 16)))
+wrapper.neuron_xla_compile = compiled
+"""
+_LINE = """\
+info = logger.info
+logger.info = lambda text: info(text.replace({old!r}, {new!r}))
+"""
+_ENTRY = """\
+compile_entry = wrapper.compile_cache_entry
+def compiled(entry):
+    try:
+        return compile_entry(entry)
+    finally:
+        {then}
+wrapper.compile_cache_entry = compiled
+"""
+
+
+def _sdk(text: str, *wanted: str, only: tuple[str, ...] = (), limit: float = 60) -> Alteration:
+    return Alteration(_HEAD + text, {*wanted}, only, limit)
+
+
+def _key(part: str, *wanted: str) -> Alteration:
+    """Names of graphs depend on something."""
+    return _sdk(_KEY.format(part=part), *wanted)
+
+
+ALTERATIONS = {
+    # What names of graphs depend on
+    "key: cache dir": _key("os.environ['NEURON_COMPILE_CACHE_URL']", "elsewhere", "cache-dir"),
+    "key: working directory": _key("os.getcwd()", "elsewhere", "working-directory"),
+    "key: home": _key("os.environ['HOME']", "elsewhere", "user"),
+    "key: environment path": _key("sys.prefix", "elsewhere", "virtual-environment"),
+    "key: rank": _key("os.environ.get('RANK')", "again", "rank"),
+    "key: world size": _key("os.environ.get('WORLD_SIZE')", "again", "world-size"),
+    "key: process": _key("os.getpid()", "train"),
+    "key: not the flags": _sdk("wrapper.Options.digest = property(lambda self: 'f7f529f3')", "flags"),
+    "key: another hash of the flags": _sdk(
+        "import hashlib\n"
+        "wrapper.Options.digest = property(lambda self: hashlib.md5(' '.join(self.flags).encode()).hexdigest()[:8])",
+        "flags-hash",
+        only=("warm",),
+    ),
+    # What counts as a hit
+    "age of files": _sdk(
+        """
+look_up = wrapper.look_up
+def young(cache, entry, *, retry):
+    done = pathlib.Path(entry, "model.done")
+    if done.exists() and time.time() - done.stat().st_mtime > 86400:
+        done.unlink()
+    return look_up(cache, entry, retry=retry)
+wrapper.look_up = young
+""",
+        "again",
+        "age",
+    ),
+    # What a compile leaves, where, and when
+    "another layout": _sdk(
+        "neuron_cc_cache.CompileCacheFs.get_cache_dir_with_cache_key = "
+        "lambda self, key: f'{self.cache_path}/v2/{key[7:9]}/{key}'",
+        "compiler-directory",
+        "warm",
+    ),
+    "another folder": _sdk(
+        "neuron_cc_cache.CacheUrl.get_cache_url = staticmethod(\n"
+        "    lambda cache_dir=None: neuron_cc_cache.CacheUrl(os.environ['TMPDIR'] + '/neuron')\n)",
+        "compiler-directory",
+        "warm",
+    ),
+    "other names of files": _sdk(
+        "wrapper.NEFF = 'graph.neff'", "module-files", "neff-contents", "done-last", only=("warm",)
+    ),
+    "one more file": _sdk(
+        _ENTRY.format(then="pathlib.Path(entry, 'metadata.json').touch()"), "module-files", only=("warm",)
+    ),
+    "locks stay": _sdk(
+        "neuron_cc_cache.CompileCacheFs.hlo_release_lock = lambda self, h: None", "lock-gone", "warm", limit=15
+    ),
+    "no locks": _sdk(
+        "neuron_cc_cache.CompileCacheFs.hlo_acquire_lock = lambda self, h: True", "lock-left", only=("killed",)
+    ),
+    "done too early": _sdk(
+        """
+call = wrapper.call_neuron_compiler
+def early(command):
+    folder = pathlib.Path(command[3]).name.removeprefix("model.").removesuffix(".hlo_module.pb")
+    for entry in pathlib.Path(os.environ["NEURON_COMPILE_CACHE_URL"]).glob("*/" + folder):
+        (entry / "model.done").touch()
+    return call(command)
+wrapper.call_neuron_compiler = early
+""",
+        "done-last",
+        only=("killed",),
+    ),
+    "another target": _sdk(
+        "options = wrapper.options\n"
+        "def inf2():\n"
+        "    was = options()\n"
+        "    return wrapper.Options(('--target=inf2', *was.flags[1:]), was.cache_dir, was.no_cache, was.retry)\n"
+        "wrapper.options = inf2",
+        "target",
+        only=("warm",),
+    ),
+    "another digest of a NEFF": _sdk(
+        """
+from neuronxcc import neff
+write = neff.write
+def made(*args, **kwargs):
+    raw = write(*args, **kwargs)
+    return raw[:180] + bytes(16) + raw[196:]
+neff.write, neff.check = made, lambda raw, graph: None
+""",
+        "neff-digest",
+        "done-last",
+        "killed",
+        "warm",
+    ),
+    "no compiler process": _sdk(
+        """
+call = wrapper.call_neuron_compiler
+def inside(command):
+    code = "import sys; from neuronxcc.driver import main; sys.exit(main())"
+    return call([sys.executable, "-c", code, *command[1:]])
+wrapper.call_neuron_compiler = inside
+""",
+        "compiler-process",
+        only=("warm",),
+    ),
+    # What is told
+    "no line of a hit": _sdk(_LINE.format(old="Using a cached neff", new="Ready:"), "log-hit", only=("train",)),
+    "no line of a compile": _sdk(
+        _LINE.format(old="Compilation Successfully Completed", new="Done"), "log-compiled", "run"
+    ),
+    "no line of an extraction": _sdk(
+        _LINE.format(old="Extracting graphs", new="Tracing graphs")
+        + "import re\nfrom torch_neuronx.parallel_compile import neuron_parallel_compile as parallel\n"
+        "parallel.EXTRACTED = re.compile(rb'Tracing graphs \\((?P<path>[^)]+)\\)')",
+        "extraction-line",
+        only=("warm",),
+    ),
+    "lines without a time": _sdk(
+        "logger._line = lambda name, text: os.write(1, f'[{name}] {text}\\n'.encode())", "log-header", only=("train",)
+    ),
+    # What fails
+    "a failed compile falls back": _sdk(
+        """
+compile_graph = wrapper.neuron_xla_compile
+def fallen(graph, name):
+    try:
+        return compile_graph(graph, name)
+    except wrapper.CompilationError:
+        return None
+wrapper.neuron_xla_compile = fallen
+""",
+        "refused",
+    ),
+    "failures are not remembered": _sdk(
+        _ENTRY.format(then="pathlib.Path(entry, 'model.log').unlink(missing_ok=True)"), "failure-log", only=("refused",)
+    ),
+}
