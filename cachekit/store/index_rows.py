@@ -27,7 +27,7 @@ _DIGESTS = re.compile(DIGEST.encode())
 
 VALUES = 64  # of one ingredient, that are told of a folder's records
 
-# See `nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
+# See `key.nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
 Common = dict[str, list[str] | None]
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 
@@ -326,7 +326,7 @@ def _folders(records: Path, *, strict: bool) -> dict[tuple[str, str], str]:
 def _subfolders(path: str, *, strict: bool) -> list[str]:
     try:
         with os.scandir(path) as listing:
-            return sorted(item.name for item in listing if item.is_dir() and _is_text(item.name))
+            return sorted(item.name for item in listing if item.is_dir(follow_symlinks=False) and _is_text(item.name))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError:
