@@ -9,6 +9,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cachekit.errors import UsageError
 from cachekit.text import cause_of
 
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
+FILE, FOLDER = 0o644, 0o755  # of settings: what others can write to is refused
 _OURS = r"""tool["']?\s*(\.\s*["']?cachekit|\]|=)"""
 _WHY = "settings say whose code runs here"
 
@@ -254,10 +256,18 @@ def write(path: Path, text: str) -> None:
     raw = text.encode("utf-8")
     try:
         if not path.exists() or files.read(path) != raw:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.replace(path.resolve(), raw)
+            _make(path.parent)
+            files.replace(path.resolve(), raw, mode=FILE)
     except OSError as error:
         raise UsageError(f"{path} cannot be written", cause=cause_of(error)) from error
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, and what is missing above it, that others cannot write to: else what lies in it is refused."""
+    if not folder.exists():
+        _make(folder.parent)
+        with suppress(FileExistsError):
+            folder.mkdir(FOLDER)
 
 
 def _section(text: str, table: Sequence[str]) -> tuple[int | None, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any, TextIO
 import msgspec
 
 from cachekit import files, private, redact
+from cachekit.inside import Inside
 from cachekit.text import cause_of
 
 SECOND = 10**9  # ns
@@ -171,15 +173,24 @@ def _encoded(line: Event) -> str:
         return json.dumps({name: str(value) for name, value in line.items()}) + "\n"
 
 
-def prune(folder: Path, days: int, now: float | None = None) -> int:
-    """Remove files of a journal or log folder that are older than `days`; returns how many. Never fails a run."""
+def prune(folder: Path, days: int, now: float | None = None, inside: Inside | None = None) -> int:
+    """Remove the logs of a folder that are older than `days`; returns how many. Never fails a run.
+
+    Args:
+        folder: Where they lie.
+        days: As many.
+        now: The time, in seconds since the epoch.
+        inside: Opens the folder; by default it is there itself, and no way is looked at.
+    """
     oldest = (time.time() if now is None else now) - days * 86_400
     removed = 0
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        with suppress(OSError):
-            if path.is_file() and path.stat().st_mtime < oldest:
-                path.unlink()
-                removed += 1
+    with suppress(OSError), (inside or Inside(folder)).folder(folder) as handle:
+        for name in os.listdir(handle):  # noqa: PTH208 - an open folder has no path
+            with suppress(OSError):
+                found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                if name.endswith(".log") and stat.S_ISREG(found.st_mode) and found.st_mtime < oldest:
+                    os.unlink(name, dir_fd=handle)
+                    removed += 1
     return removed
 
 

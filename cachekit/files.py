@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import sys
-import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -97,19 +97,6 @@ def pour(handle: int, sink: Sink) -> None:
         offset += count
 
 
-def appending(path: Path | str) -> BinaryIO:
-    """A file to append to, unbuffered; made where it is missing.
-
-    Raises:
-        OSError: It cannot be written, or is a pipe, a socket or a device.
-    """
-    return open(path, "ab", buffering=0, opener=_opener)
-
-
-def _opener(path: str, flags: int) -> int:
-    return _regular(os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), path)
-
-
 def _regular(handle: int, path: str) -> int:
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # whoever opens a folder is told by `open` itself
@@ -118,20 +105,41 @@ def _regular(handle: int, path: str) -> int:
     raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
-def replace(path: Path, data: bytes) -> None:
+def create(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Write a file that is not there yet: where anything has its name, be it a link, nothing is written.
+
+    Raises:
+        FileExistsError: Something has.
+        OSError: It cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, mode), "wb", buffering=0) as target:
+        view = memoryview(data)
+        while view:
+            view = view[target.write(view) :]
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Write a file whole or not at all: whoever reads sees what was there, or what is there now.
 
-    Who may read what was there may read what is there now. A power cut may lose it; `store.durable` is for what must
-    not be lost.
+    Who may read what was there may read what is there now. Its other name, until it is whole, is one that nobody can
+    guess. A power cut may lose it; `store.durable` is for what must not be lost.
+
+    Args:
+        path: The file; a link in its place is replaced.
+        data: What it is to hold.
+        mode: Of one that was not there, as far as the umask lets it.
 
     Raises:
         OSError: It cannot be written. What was there stays.
     """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}")
+    fresh = path.with_name(f".cachekit-{uuid.uuid4().hex}")
     try:
-        fresh.write_bytes(data)
+        create(fresh, data, mode=mode)
         with suppress(FileNotFoundError):
-            fresh.chmod(stat.S_IMODE(path.stat().st_mode))
+            there = path.lstat()
+            if stat.S_ISREG(there.st_mode) and there.st_uid in {0, os.geteuid()}:  # a stranger's says nothing of ours
+                fresh.chmod(stat.S_IMODE(there.st_mode))
         fresh.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -139,7 +147,30 @@ def replace(path: Path, data: bytes) -> None:
         raise
 
 
-def note(path: Path, data: bytes) -> bool:
+def refuse_link(path: Path) -> None:
+    """Look before a library opens a file that may be emptied: filelock followed links before 3.20.1.
+
+    Raises:
+        OSError: A link lies there.
+    """
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def touch(path: Path) -> None:
+    """Give a file the present time, as its last change; an empty one is made. A link in its place is refused.
+
+    Raises:
+        OSError: It cannot be made, or changed.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    try:
+        os.utime(handle)
+    finally:
+        os.close(handle)
+
+
+def note(path: Path, data: bytes, *, mode: int = 0o666) -> bool:
     """Keep something small for later runs, in a folder that is made where needed, as `replace` does.
 
     Returns:
@@ -147,23 +178,33 @@ def note(path: Path, data: bytes) -> bool:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, data)
+        replace(path, data, mode=mode)
     except OSError:
         return False
     return True
 
 
-def noted(path: Path, kind: type[T]) -> T | None:
-    """What `note` kept, as JSON; None where nothing of this kind can be read: it is missing, spoilt or too large."""
+def noted(path: Path, kind: type[T], believe: Callable[[int], bool] = lambda _: True) -> T | None:
+    """What `note` kept, as JSON; None where nothing of this kind can be read: it is missing, spoilt or too large.
+
+    Args:
+        path: The note.
+        kind: What it holds.
+        believe: Says of its descriptor whether it counts: whether this user wrote it, say.
+    """
     try:
         with opened(path, buffering=0) as source:
+            if not believe(source.fileno()):
+                return None
             raw = source.read(LARGEST_NOTE + 1)
         return msgspec.json.decode(raw, type=kind) if len(raw) <= LARGEST_NOTE else None
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def hold(path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, mode: int = 0o644) -> int | None:
+def hold(
+    path: Path | str, flags: int = os.O_RDWR | os.O_CREAT, *, mode: int = 0o644, above: int | None = None
+) -> int | None:
     """Lock a file or folder, not waiting; the kernel frees it when its holder dies, however that dies.
 
     A lock file is removed by whoever holds it. So a process may come to hold a file that has lost its name meanwhile,
@@ -173,6 +214,7 @@ def hold(path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, mode: int = 0o644) 
         path: The file.
         flags: To open it with; a link is not followed.
         mode: Of a file that is made.
+        above: The open folder that the path begins in.
 
     Returns:
         A handle to close; None where another holds it, or the name leads elsewhere by now.
@@ -180,10 +222,10 @@ def hold(path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, mode: int = 0o644) 
     Raises:
         OSError: It cannot be opened, or the file system has no locks.
     """
-    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=above)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), path.stat()):
+        if os.path.samestat(os.fstat(handle), os.stat(path, dir_fd=above)):
             return handle
     except (BlockingIOError, FileNotFoundError):
         pass

@@ -178,6 +178,13 @@ def outsider(handle: int, place: Path, folder: Standing = OWN) -> str:
     return open_to_others(step).why if step.everybody or step.users or step.groups - within else ""
 
 
+def wrote(handle: int) -> bool:
+    """Whether an open file or folder is this user's or root's, and nobody else can write to it."""
+    with suppress(OSError):
+        return not outsider(handle, Path())
+    return False
+
+
 def _below(folder: Path, depth: int) -> Iterator[PathStep]:
     """The folders below one; links are none of them."""
     try:

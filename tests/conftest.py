@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -80,7 +79,7 @@ def _module(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Say which tests want a server from a package, and which one process runs where several share the work.
+    """Say which tests want a server from a package.
 
     Raises:
         UsageError: A test module imports torch by itself: each process would, whatever it runs. A test imports it.
@@ -88,13 +87,28 @@ def pytest_collection_modifyitems(config, items):
     if "torch" in sys.modules:
         raise pytest.UsageError("a test module imports torch when it is collected: import it in the tests")
     for item in items:
-        if config.pluginmanager.hasplugin("xdist"):
-            module = _module(item)
-            group = next((name for name, places in TOGETHER.items() if module.startswith(places)), module)
-            item.add_marker(pytest.mark.xdist_group(group))
         given = getattr(item, "callspec", None)
         if given and SERVERS & {value for value in given.params.values() if isinstance(value, str)}:
             item.add_marker("servers")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Where several processes share the work, one runs a whole module, or all modules of a group.
+
+    pytest-xdist's own groups are told in the names of tests, which pytest 9.2 no longer lets it change: each test went
+    to any process, in silence (pytest-xdist issue 1386), and each process imported torch and started each server.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            module = nodeid.partition("::")[0].removeprefix("tests/")
+            return next((name for name, places in TOGETHER.items() if module.startswith(places)), module)
+
+    return Groups(config, log)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -115,7 +129,7 @@ class _Outcomes:
     def pytest_runtest_logreport(self, report):
         for name, rows in report.user_properties:
             if name == "rows" and (report.when == "call" or report.failed):
-                self._outcomes[re.sub(r"@[^\[\]@]*$", "", report.nodeid)] = {"rows": rows, "outcome": report.outcome}
+                self._outcomes[report.nodeid] = {"rows": rows, "outcome": report.outcome}
 
     def pytest_sessionfinish(self):
         if self._outcomes:

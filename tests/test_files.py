@@ -37,9 +37,8 @@ def test_a_file_that_is_too_large_is_refused(tmp_path):
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "note"
     files.replace(path, b"old")
-    monkeypatch.setattr(
-        type(path), "write_bytes", lambda fresh, data: fresh.touch() or exec("raise OSError(28, 'full')")
-    )
+    create = files.create
+    monkeypatch.setattr(files, "create", lambda *new, **mode: create(*new, **mode) or exec("raise OSError(28, 'full')"))
     with pytest.raises(OSError, match="full"):
         files.replace(path, b"new")
     assert files.read(path) == b"old"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cachekit.compilers import Compiler
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.compilers.prepare import Prepared
-    from cachekit.recipe.price import Price as HourPrice
+    from cachekit.recipe.price import Prices
     from cachekit.verbs.coverage import Coverage, CoverageOfAll
     from cachekit.verbs.doctor import Diagnosis
     from cachekit.verbs.forecast import Forecast
@@ -47,9 +47,9 @@ class Questions(Opened):
         """
         priced = prices(price)
         with self._prepared(recipe, "plan") as (opened, prepared):
-            return self._planned(opened, prepared, priced.of(prepared.fingerprint.instance))
+            return self._planned(opened, prepared, priced)
 
-    def _planned(self, opened: Session, prepared: Prepared, price: HourPrice | None = None) -> Planned:
+    def _planned(self, opened: Session, prepared: Prepared, priced: Prices) -> Planned:
         """What a recipe will find, as `warm` and `train` would find it."""
         from cachekit.data.shapes import check_data
         from cachekit.verbs.plan import plan
@@ -57,7 +57,7 @@ class Questions(Opened):
 
         check_data(prepared.recipe, absent_ok=True)
         made = plan(prepared, opened.store, opened.remotes, reuse_bytes=opened.config.reuse_bytes)
-        return planned(made, price)
+        return planned(made, priced.of(prepared.fingerprint.instance))
 
     def plan_all(self, recipes: Sequence[AnyRecipe], *, price: Price = ()) -> Forecast:
         """What many recipes will find and compile, and what an upgrade makes cold. `cachekit plan A B`.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cachekit import redact
-from cachekit.api.opened import AnyRecipe
+from cachekit.api.opened import AnyRecipe, prices
 from cachekit.api.questions import Questions
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.text import typed
@@ -164,7 +164,7 @@ class Runs(Questions):
 
         with self._prepared(recipe, "plan") as (opened, prepared):
             checked(opened, prepared, output_folder(prepared.recipe, output_dir), resume)
-            return self._planned(opened, prepared)
+            return self._planned(opened, prepared, prices(()))
 
     def run(
         self,
@@ -226,7 +226,8 @@ class Runs(Questions):
         place = Path(cwd) if cwd else None
         check_program(parsed.words[0], place)
         with self._commanded("plan", parsed, ingredients, soft_args, place) as (opened, prepared):
-            return foreseen(plan(prepared, opened.store, opened.remotes))
+            price = prices(()).of(prepared.fingerprint.instance)
+            return foreseen(plan(prepared, opened.store, opened.remotes), price)
 
     @contextmanager
     def _commanded(

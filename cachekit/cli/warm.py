@@ -123,7 +123,7 @@ def human(answer: Warmed) -> list[str]:
         graphs = out.count(answer.compiled, "graph")
         lines = [
             head,
-            f"  compiled {graphs} in {out.duration(answer.compile_seconds or 0)}; stored {stored}",
+            f"  compiled {graphs} in {out.duration(answer.compile_seconds)}; stored {stored}",
         ]
     elif answer.reused:
         lines = [head, f"  compiled nothing; stored {stored}"]

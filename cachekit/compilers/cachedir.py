@@ -81,7 +81,7 @@ def cache_dir(
     with ExitStack() as stack:
         if record is not None:
             store.keep(record)  # also one that is reused
-        sweep(store.layout.former_cache_dirs)
+        sweep(store.layout.former_cache_dirs, store.layout.inside)
         folder = _enter(store.journal, base, key, stack)
         tree, work = shared or folder / "root", folder / "work"
         restored: dict[str, Restored] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
+from cachekit.files import create
 from cachekit.remotes.budget import Retry, lanes
 from cachekit.remotes.port import Storage
 from cachekit.store import Store
@@ -65,7 +66,7 @@ def inline_files(inline: Mapping[str, bytes], folder: Path) -> dict[str, Fetched
     found = {}
     for sha256, raw in inline.items():
         path = folder / sha256
-        path.write_bytes(raw)
+        create(path, raw)
         found[sha256] = Fetched(path, len(raw), sha256)
     return found
 

@@ -1,6 +1,8 @@
 """What a store remembers of remotes from run to run: small files, each of which may be missing, spoilt or old.
 
 Nothing depends on them: where the store cannot be written, or somebody removed or damaged a note, the remote is asked.
+Others may write to a store that is shared. So each user has notes of their own, and believes no note of others: it
+could say that a repo is this user's, or that nothing newer was signed.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cachekit import files
+from cachekit import files, whose
 
 T = TypeVar("T")
 
@@ -35,25 +37,26 @@ class Notes:
 
     def read(self, name: str, kind: type[T]) -> T | None:
         """A note; None where there is none, or none of this kind."""
-        return files.noted(self.folder / name, kind)
+        return files.noted(self.folder / name, kind, whose.wrote)
 
     def write(self, name: str, value: object) -> bool:
         """Keep a note, in the place of an earlier one; whether that worked."""
-        return files.note(self.folder / name, msgspec.json.encode(value))
+        return files.note(self.folder / name, msgspec.json.encode(value), mode=0o644)
 
     def touch(self, name: str) -> None:
         """Keep an empty note: its name and its time are what counts."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).touch()
+            files.touch(self.folder / name)
 
     def age(self, name: str) -> float | None:
         """Seconds since a note was made; None where there is none, or one from the future."""
         try:
-            age = time.time() - (self.folder / name).stat().st_mtime
+            state = (self.folder / name).lstat()
         except OSError:
             return None
-        return age if age >= 0 else None
+        age = time.time() - state.st_mtime
+        return age if age >= 0 and whose.is_mine(state) else None
 
     def remove(self, name: str) -> None:
         """Forget a note, if there is one."""
@@ -63,6 +66,6 @@ class Notes:
     def names(self) -> list[str]:
         """Of all notes, the oldest first."""
         with suppress(OSError):
-            found = [(path.stat().st_mtime, path.name) for path in self.folder.iterdir()]
-            return [name for _, name in sorted(found)]
+            found = [(path.lstat(), path.name) for path in self.folder.iterdir()]
+            return [name for _, name in sorted((one.st_mtime, name) for one, name in found if whose.is_mine(one))]
         return []

@@ -12,7 +12,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -50,8 +50,8 @@ class Owners:
     def stranger(self, path: Path, handle: int) -> str:
         """Why somebody else can have written a file of the store; empty where nobody can.
 
-        Where others can write to the folders, they may put a link there to what this user fetched from them: none is
-        followed.
+        Where others can write to the folders, they may put a link there to what this user fetched from them: none of
+        theirs is followed.
 
         Args:
             path: The file.
@@ -86,15 +86,9 @@ class Owners:
         return found
 
     def _lies_there(self, path: Path, opened: int) -> bool:
-        """Whether a path in the store leads to an open file without a link."""
-        *folders, name = path.relative_to(self._layout.home).parts
-        with ExitStack() as stack, suppress(OSError):
-            handle = os.open(self._layout.home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, handle)
-            for folder in folders:
-                handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-                stack.callback(os.close, handle)
-            found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+        """Whether a path in the store leads to an open file, and no link of others does."""
+        with suppress(OSError), self._layout.inside.folder(path.parent) as folder:
+            found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
             return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(opened))
         return False
 

@@ -81,6 +81,7 @@ class CompileLock:
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
+                files.refuse_link(self._lock_path)
                 with self._rwlock.read_lock():
                     lock.acquire(timeout=0)
                 break

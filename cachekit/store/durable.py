@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from cachekit.errors import StoreError
+from cachekit.files import create
+from cachekit.inside import Inside
 from cachekit.text import cause_of
 
 LANES = 8  # files that are made durable at once
@@ -26,13 +28,17 @@ def sync_folder(folder: Path) -> None:
 def make_folder(folder: Path, root: Path) -> None:
     """Create a folder and its parents up to `root`, each durable in its own parent.
 
-    A folder that is there already is made durable all the same: whoever made it may have died before that.
+    A folder that is there already is made durable all the same: whoever made it may have died before that. Somebody
+    else's link in the place of one is refused.
     """
-    if folder != root:
-        make_folder(folder.parent, root)
-    folder.mkdir(exist_ok=True, parents=folder == root)
-    with suppress(PermissionError):  # the root's parent may be somebody else's
-        sync_folder(folder.parent)
+    with Inside(root).folder(folder, make=True):
+        pass
+    while True:
+        with suppress(PermissionError):  # the root's parent may be somebody else's
+            sync_folder(folder.parent)
+        if folder == root:
+            return
+        folder = folder.parent
 
 
 def publish(moves: Mapping[Path, Path], root: Path, *, mode: int = 0o444) -> set[Path]:
@@ -108,7 +114,7 @@ def _move(finished: Path, target: Path, root: Path) -> bool:
 def write_bytes(scratch: Path, target: Path, root: Path, data: bytes, *, mode: int = 0o444) -> None:
     """Publish bytes under a name; `scratch` is an own folder on the same file system."""
     finished = scratch / f"{target.name}.new"
-    finished.write_bytes(data)
+    create(finished, data)
     publish({finished: target}, root, mode=mode)
 
 

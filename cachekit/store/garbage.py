@@ -14,10 +14,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit.files import hold
+from cachekit.inside import Inside
 from cachekit.store import staying, uses
 from cachekit.store.in_use import used_now
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
+from cachekit.store.scratch import folder_of
 
 QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
 
@@ -45,7 +47,7 @@ def garbage(layout: Layout, cache_dirs: Path, keys: Collection[str], *, now: flo
     now = time.time() if now is None else now
     found: list[Garbage] = []
     for base in dict.fromkeys((layout.tmp, layout.cache_dirs, layout.former_cache_dirs, cache_dirs)):
-        found += _ownerless(base)
+        found += _ownerless(base, layout.inside_for(base))
     found += [
         Garbage(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST
     ]
@@ -64,13 +66,13 @@ def garbage(layout: Layout, cache_dirs: Path, keys: Collection[str], *, now: flo
         if not record_of(layout, path).exists()
     ]
     found += [Garbage(path, size_of(path), "notes of modules that are gone") for path in staying.over(layout)]
-    found += _locks(layout.locks, keys)
+    found += _locks(layout, keys)
     return sorted(found, key=lambda one: str(one.path))
 
 
 def quarantined(layout: Layout) -> Iterator[tuple[float, Path, int]]:
     """What was set aside: when, as its name says, where, and bytes."""
-    for path in _files(layout.quarantine):
+    for path in _files(layout.inside, layout.quarantine):
         with suppress(OSError):
             status = path.stat()
             try:
@@ -82,7 +84,7 @@ def quarantined(layout: Layout) -> Iterator[tuple[float, Path, int]]:
 
 def unfinished(layout: Layout) -> Iterator[tuple[float, Path, int]]:
     """What arrived of blobs that are being fetched, or were to be: when last, where, and bytes."""
-    for path in _files(layout.partial):
+    for path in _files(layout.inside, layout.partial):
         with suppress(OSError):
             status = path.stat()
             yield status.st_mtime, path, status.st_size
@@ -99,20 +101,20 @@ def record_of(layout: Layout, path: Path) -> Path:
     return layout.records / path.relative_to(layout.trust)
 
 
-def _ownerless(base: Path) -> list[Garbage]:
+def _ownerless(base: Path, inside: Inside) -> list[Garbage]:
     found = []
-    for lock in _files(base):
-        if lock.suffix == ".lock" and is_free(lock):
+    for lock in _files(inside, base):
+        if folder_of(lock.name) and is_free(lock):
             folder = lock.with_suffix("")
             size = size_of(folder) + size_of(lock)
             found.append(Garbage(folder, size, "folders of processes that are gone", lock, True))
     return found
 
 
-def _locks(folder: Path, keys: Collection[str]) -> list[Garbage]:
+def _locks(layout: Layout, keys: Collection[str]) -> list[Garbage]:
     """Locks of keys that have no record, and that nobody holds."""
     found = []
-    for path in _files(folder):
+    for path in _files(layout.inside, layout.locks):
         key = path.name.partition(".")[0]
         if path.suffix == ".json":  # who holds it: removed by him, or killed with him
             lock = path.with_suffix(".lock")
@@ -135,12 +137,8 @@ def is_free(lock: Path) -> bool:
     return True
 
 
-def _files(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as items:
-            return sorted(Path(item.path) for item in items if item.is_file(follow_symlinks=False))
-    except OSError:
-        return []
+def _files(inside: Inside, folder: Path) -> list[Path]:
+    return [folder / name for name in inside.names(folder)]
 
 
 def size_of(path: Path) -> int:

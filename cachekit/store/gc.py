@@ -291,7 +291,7 @@ class _Plan:
         layout = self._layout
         if not everything and self._keep.max_age is None:
             return []
-        pending = {path.name for path in layout.remotes.glob("*/pending/*")}  # no other place has them yet
+        pending = {path.name for path in layout.pending()}  # no other place has them yet
         found = [
             (row.key in pending, used, row.id)
             for row in self._index.rows(flawed=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cachekit import events, files
+from cachekit import events, files, private, whose
 from cachekit.store.counting import Counted, count
 from cachekit.store.durable import make_folder, sync_folder
 from cachekit.store.layout import Layout
@@ -119,7 +120,11 @@ def _known(layout: Layout, problems: list[str], months: str = "*") -> dict[str, 
     damaged: dict[str, Path] = {}
     for path in sorted(layout.stats.glob(f"{months}.jsonl")):
         try:
-            raw = files.read(path)
+            with files.opened(path) as source:
+                if stranger := whose.outsider(source.fileno(), path):
+                    problems.append(f"{path} is not counted: {stranger}")
+                    continue
+                raw = source.read()
         except OSError as error:
             problems.append(f"{path}: {cause_of(error)}")
             continue
@@ -145,7 +150,7 @@ def _append(layout: Layout, lines: Iterable[_Line]) -> None:
         path = layout.stats / f"{month}.jsonl"
         make_folder(path.parent, layout.home)
         # Begins with a newline: whoever was killed before may have left half a line.
-        with files.appending(path) as target:
+        with open(path, "ab", buffering=0, opener=private.opened) as target:
             data = memoryview(b"\n".join([b"", *texts, b""]))
             while data:
                 data = data[target.write(data) :]
@@ -160,7 +165,7 @@ def retire(layout: Layout, days: int, now: float | None = None) -> int:
     last = time.strftime("%Y%m", time.gmtime(oldest))
     folders = [layout.journal, *(Path(entry.path) for entry in _entries(layout.journal) if entry.name <= last)]
     months: dict[str, list[Path]] = {}
-    for path in (path for place in folders for path in _older(place, oldest)):
+    for path in (path for place in folders for path in _older(layout, place, oldest)):
         is_journal = path.suffix == ".jsonl" and RUN.fullmatch(path.stem)
         months.setdefault(path.stem[:6] if is_journal else "", []).append(path)
     removed = 0
@@ -168,17 +173,20 @@ def retire(layout: Layout, days: int, now: float | None = None) -> int:
         with suppress(OSError):
             for path in _kept(layout, month, paths) if month else paths:
                 with suppress(OSError):
-                    path.unlink()
+                    layout.inside.unlink(path)
                     removed += 1
     return removed
 
 
-def _older(place: Path, oldest: float) -> list[Path]:
+def _older(layout: Layout, place: Path, oldest: float) -> list[Path]:
     found = []
-    for entry in _entries(place):
-        with suppress(OSError):
-            if entry.is_file() and entry.stat().st_mtime < oldest:
-                found.append(Path(entry.path))
+    with suppress(OSError), layout.inside.folder(place) as folder, os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                state = entry.stat(follow_symlinks=False)
+                ours = entry.name.endswith(".jsonl") and stat.S_ISREG(state.st_mode)
+                if ours and state.st_mtime < oldest:
+                    found.append(place / entry.name)
     return found
 
 

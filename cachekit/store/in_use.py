@@ -20,6 +20,7 @@ from cachekit.files import DIGEST, hold, read
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
 
+_NAME = re.compile(r"\d+-[0-9a-f]+")
 _NOTED = re.compile(rf"^(key )?({DIGEST})$", re.MULTILINE)
 
 
@@ -90,20 +91,19 @@ class InUse:
             self._noted.update(fresh)
 
     def _open(self) -> None:
-        folder = self._layout.in_use
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in used_now(self._layout).dead:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        while self._handle is None:
-            path = folder / f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
-            self._handle = hold(path)
-            self._path = path
+        with self._layout.inside.folder(self._layout.in_use, make=True) as folder:
+            for path in used_now(self._layout).dead:
+                with suppress(OSError):
+                    os.unlink(path.name, dir_fd=folder)
+            while self._handle is None:
+                name = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+                self._handle = hold(name, above=folder)
+                self._path = self._layout.in_use / name
 
     def _release(self) -> None:
         if self._path is not None:
             with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+                self._layout.inside.unlink(self._path)
         if self._handle is not None:
             os.close(self._handle)
         self._handle, self._path, self._noted = None, None, set()
@@ -115,22 +115,19 @@ def used_now(layout: Layout) -> UsedNow:
     blobs: set[str] = set()
     processes: list[int] = []
     dead: list[Path] = []
-    try:
-        notes = sorted(layout.in_use.iterdir())
-    except OSError:
-        return UsedNow()
-    for path in notes:
-        try:
-            handle = hold(path, os.O_RDONLY)
-            if handle is not None:
-                os.close(handle)
-                dead.append(path)
-                continue
-            text = read(path).decode("ascii", "replace")
-        except OSError:
-            continue  # gone meanwhile
-        for is_key, name in _NOTED.findall(text):
-            (keys if is_key else blobs).add(name)
-        owner = path.name.partition("-")[0]
-        processes += [int(owner)] if owner.isdecimal() else []
+    with suppress(OSError), layout.inside.folder(layout.in_use) as folder:
+        names = os.listdir(folder)  # noqa: PTH208 - an open folder has no path
+        for note in sorted(filter(_NAME.fullmatch, names)):
+            try:
+                handle = hold(note, os.O_RDONLY, above=folder)
+                if handle is not None:
+                    os.close(handle)
+                    dead.append(layout.in_use / note)
+                    continue
+                text = read(layout.in_use / note).decode("ascii", "replace")
+            except OSError:
+                continue  # gone meanwhile
+            for is_key, name in _NOTED.findall(text):
+                (keys if is_key else blobs).add(name)
+            processes.append(int(note.partition("-")[0]))
     return UsedNow(frozenset(keys), frozenset(blobs), tuple(processes), tuple(dead))

@@ -195,13 +195,14 @@ def _check_regular(path: Path) -> None:
     """SQLite waits for a pipe without end. A folder is left to SQLite, which says at once that it cannot open one.
 
     Raises:
-        sqlite3.DatabaseError: A file of the index is a pipe, a socket or a device.
+        sqlite3.DatabaseError: A file of the index is a pipe, a socket or a device; or a link, where SQLite would write
+            to what it leads to.
     """
     import sqlite3
 
     for one in _files(path):
         try:
-            mode = one.stat().st_mode
+            mode = one.lstat().st_mode
         except OSError:
             continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):

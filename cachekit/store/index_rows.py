@@ -326,7 +326,7 @@ def _folders(records: Path, *, strict: bool) -> dict[tuple[str, str], str]:
 def _subfolders(path: str, *, strict: bool) -> list[str]:
     try:
         with os.scandir(path) as listing:
-            return sorted(item.name for item in listing if item.is_dir() and _is_text(item.name))
+            return sorted(item.name for item in listing if item.is_dir(follow_symlinks=False) and _is_text(item.name))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError:

@@ -16,7 +16,8 @@
       tmp/, cache_dirs/                                  folders of running processes, swept when their owner is gone
       journal/<uid>/<month>/<run>.jsonl                  what happened in the runs of a user, closed to others
       logs/<run>.log                                     what workers printed, in a store that is one user's alone
-      state/                                             the recipe warmed last in each working directory
+      state/last/<uid>/<directory>.json                  the recipe that a user warmed last in a working directory
+      state/remotes/<uid>/                               what a user's runs remember of remotes
       state/stats/<uid>/<month>.jsonl                    what the runs of a user came to
       state/attempts/<key>.json                          what a trial of a key needed that failed
       state/builds/<key>.json                            two builds of a key with other bytes, as they were met
@@ -28,9 +29,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cachekit.inside import Inside
 from cachekit.private import private_folder
 
 VERSION = "v1"
@@ -63,16 +66,18 @@ class Layout:
     """The paths of a store at `home`; the text above says what lies where.
 
     Attributes:
+        inside: Opens the folders of the store: what is removed or made there lies there, and not where a link leads.
         journal: Where this user's journals are.
         stats: Where the figures of this user's runs are.
         cache_dirs: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
         former_cache_dirs: Where they were made before; what killed runs left there is still swept.
-        remotes: What is remembered of remotes between runs: outages, absent and near records, pending pushes.
+        remotes: What this user's runs remember of remotes: outages, absent and near records, pending pushes.
     """
 
     def __init__(self, home: Path) -> None:
         root = home / VERSION
         self.home = home
+        self.inside = Inside(home)
         self.root = root
         self.blobs = root / "blobs"
         self.records = root / "records"
@@ -92,7 +97,11 @@ class Layout:
         self.logs = root / "logs"
         self.state = root / "state"
         self.stats = self.state / "stats" / str(os.geteuid())
-        self.remotes = self.state / "remotes"
+        self.remotes = self.state / "remotes" / str(os.geteuid())
+
+    def inside_for(self, folder: Path) -> Inside:
+        """What opens a folder of the store, or one elsewhere that this user's settings name."""
+        return self.inside if folder.is_relative_to(self.home) else Inside(folder)
 
     def blob(self, sha256: str) -> Path:
         """The path of a blob."""
@@ -107,8 +116,12 @@ class Layout:
         return self.trust / place.directory / place.model_type / f"{place.key}.json"
 
     def last(self, directory: str) -> Path:
-        """The note of the recipe warmed last in a working directory, by that directory's digest."""
-        return self.state / "last" / f"{directory}.json"
+        """The note of the recipe that this user warmed last in a working directory, by that directory's digest."""
+        return self.state / "last" / str(os.geteuid()) / f"{directory}.json"
+
+    def pending(self) -> Iterator[Path]:
+        """The notes of pushes that are to be tried again, of all users; each is named by its key."""
+        return self.remotes.parent.glob("*/*/pending/*")
 
     def attempt(self, key: str) -> Path:
         """What is known of a trial that failed, until one succeeds."""

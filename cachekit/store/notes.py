@@ -1,7 +1,8 @@
 """Small notes beside the records. No plan relies on them: they tell people something, or save them an argument.
 
-The recipe warmed last in a working directory, so that `cachekit train` needs no argument. And what a trial that failed
-had found out, by key until a warm of it succeeds: which modules it needs, why it failed, and where its log is.
+The recipe warmed last in a working directory, so that `cachekit train` needs no argument: it says what runs, so
+each user has notes of their own, and only what this user or root wrote counts. And what a trial that failed had found
+out, by key until a warm of it succeeds: which modules it needs, why it failed, and where its log is. That is only told.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cachekit import files
+from cachekit import files, private, whose
 from cachekit.errors import CachekitError, UsageError
 from cachekit.store.layout import Layout
 
@@ -29,6 +30,12 @@ class Last(Struct, frozen=True):
     overrides: tuple[str, ...]
     compiler: str
     tiny: bool = False
+
+
+class _Noted(Last, frozen=True):
+    """The same, and the working directory: no other directory's note is taken for it, whatever that is called."""
+
+    directory: str = ""
 
 
 class Attempt(Struct, frozen=True):
@@ -53,8 +60,13 @@ class Attempt(Struct, frozen=True):
 
 def note_last(layout: Layout, cwd: Path, last: Last) -> bool:
     """Note what was warmed in a directory; False where the store cannot be written, which is no reason to fail."""
-    note = msgspec.to_builtins(last) | {"directory": str(cwd)}
-    return files.note(layout.last(_place(cwd)), json.dumps(note).encode())
+    path, note = layout.last(_place(cwd)), msgspec.to_builtins(last) | {"directory": str(cwd.resolve())}
+    try:
+        private.closed_folder(path.parent)
+        files.replace(path, json.dumps(note).encode(), mode=private.FILE)
+    except OSError:
+        return False
+    return True
 
 
 def last_in(layout: Layout, cwd: Path) -> Last:
@@ -63,13 +75,21 @@ def last_in(layout: Layout, cwd: Path) -> Last:
     Raises:
         UsageError: Nothing was.
     """
-    found = files.noted(layout.last(_place(cwd)), Last)
-    if found is None:
+    path, strangers = layout.last(_place(cwd)), []
+
+    def believe(handle: int) -> bool:
+        with suppress(OSError):
+            strangers.append(whose.outsider(handle, path))
+        return strangers == [""]
+
+    found = files.noted(path, _Noted, believe)
+    if found is None or found.directory != str(cwd.resolve()):
         raise UsageError(
             "no recipe was named, and none was warmed in this directory",
+            cause="".join(strangers),
             hint="cachekit warm RECIPE first, or train RECIPE (see `cachekit zoo`)",
         )
-    return found
+    return Last(found.recipe, found.overrides, found.compiler, found.tiny)
 
 
 def _place(cwd: Path) -> str:

@@ -9,6 +9,7 @@ The digest of the whole is computed in a thread beside whoever receives and writ
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from collections import deque
@@ -18,10 +19,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cachekit.files import hold
-from cachekit.private import FILE, opened
+from cachekit.private import FILE
 from cachekit.store.blobs import Digester, read_into
 from cachekit.store.layout import Layout
 
+_NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{8})?")
 OLDEST = 7 * 86_400.0  # seconds; what nobody went on with by then is removed
 BLOCK = 512 << 10  # bytes that are handed over at once: each time costs a change of threads
 AHEAD = 8  # blocks that may wait to be hashed
@@ -119,12 +121,13 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
         OSError: It cannot be made.
     """
     path = layout.partial / sha256
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = _held(path)
-    own = handle is None
-    if handle is None:
-        path = path.with_name(f"{sha256}.{uuid.uuid4().hex[:8]}")
-        handle = opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    with layout.inside.folder(layout.partial, make=True) as folder:
+        handle = _held(sha256, folder)
+        own = handle is None
+        if handle is None:
+            path = path.with_name(f"{sha256}.{uuid.uuid4().hex[:8]}")
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(path.name, flags, FILE, dir_fd=folder)
     try:
         part = Partial(path, handle)
         try:
@@ -134,29 +137,38 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
     except BaseException:
         if own:  # nobody would go on with it
             with suppress(OSError):
-                path.unlink(missing_ok=True)
+                layout.inside.unlink(path)
         raise
     finally:
         os.close(handle)
 
 
-def _held(path: Path) -> int | None:
-    """The file, locked; None if another process holds it."""
+def _held(name: str, folder: int) -> int | None:
+    """The file in an open folder, locked; None if another process holds it."""
     try:
-        return hold(path, mode=FILE)
+        return hold(name, mode=FILE, above=folder)
     except PermissionError:
         # Whole and read-only, and whoever was about to publish it died; or another user's.
         try:
-            path.chmod(FILE)
-            return hold(path, os.O_RDWR)
+            _writable(name, folder)
+            return hold(name, os.O_RDWR, above=folder)
         except OSError:
             return None
 
 
+def _writable(name: str, folder: int) -> None:
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fchmod(handle, FILE)
+    finally:
+        os.close(handle)
+
+
 def sweep(layout: Layout) -> None:
     """Remove files that nobody continued for a week."""
-    with suppress(OSError):
-        for path in list(layout.partial.iterdir()):
+    with suppress(OSError), layout.inside.folder(layout.partial) as folder:
+        names = os.listdir(folder)  # noqa: PTH208 - an open folder has no path
+        for name in filter(_NAME.fullmatch, names):
             with suppress(OSError):
-                if path.stat().st_mtime < time.time() - OLDEST:
-                    path.unlink()
+                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < time.time() - OLDEST:
+                    os.unlink(name, dir_fd=folder)

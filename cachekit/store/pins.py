@@ -53,7 +53,7 @@ def pin(layout: Layout, rwlock: RWLock, wanted: Pin) -> bool:
         return False
     try:
         # A removal that looked before it sees the pin has ended by then.
-        with Scratch(layout.tmp, "pin") as folder, rwlock.read_lock():
+        with Scratch(layout.tmp, "pin", layout.inside) as folder, rwlock.read_lock():
             durable.write_bytes(folder, path, layout.home, msgspec.json.encode(wanted) + b"\n", mode=0o644)
     except OSError as error:
         raise store_error(layout.home, error) from error

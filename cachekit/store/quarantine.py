@@ -59,21 +59,22 @@ class Quarantine:
             quiet: Say nothing.
         """
         place = self._layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{path.name}"
+        inside = self._layout.inside
         kept, moved = False, False
         try:
             judged = path.stat()
             if not is_bad():
                 return False
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(place)
-            moved = True
-            if not os.path.samestat(place.stat(), judged):
-                # Replaced between the look and the rename: what came is judged for itself. Linked, so that nothing
-                # is overwritten that has come since.
-                with suppress(FileExistsError):
-                    os.link(place, path)
-                place.unlink()
-                return is_bad()
+            with inside.folder(path.parent) as here, inside.folder(place.parent, make=True) as there:
+                os.rename(path.name, place.name, src_dir_fd=here, dst_dir_fd=there)
+                moved = True
+                if not os.path.samestat(os.stat(place.name, dir_fd=there), judged):
+                    # Replaced between the look and the rename: what came is judged for itself. Linked, so that nothing
+                    # is overwritten that has come since.
+                    with suppress(FileExistsError):
+                        os.link(place.name, path.name, src_dir_fd=there, dst_dir_fd=here)
+                    os.unlink(place.name, dir_fd=there)
+                    return is_bad()
         except FileNotFoundError:
             pass  # it is missing, or another process was quicker
         except OSError:

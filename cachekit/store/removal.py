@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 AHEAD = 500  # records whose blobs are asked for at once
 SLICE = 3_000  # files that are removed while others wait
+OPEN = 400  # folders at once: there are 256 of blobs
 WAIT = 300.0  # seconds for a moment in which nobody publishes
 BREATH = 1.5 * OFTEN  # seconds between two slices, in which those who wait come in; without, they hardly ever do
 
@@ -86,7 +87,7 @@ class Going:
         self._named: dict[int, list[str]] = {}  # of some of them: as many as are asked for at once
         self._shared = index.shared() if rows else {}
         self._pending: dict[str, list[str]] = {}  # pushes to be tried again, by key
-        for path in layout.remotes.glob("*/pending/*"):
+        for path in layout.pending():
             self._pending.setdefault(path.name, []).append(str(path))
 
     def take(self, row: IndexRow) -> dict[str, int]:
@@ -128,6 +129,7 @@ class Remover:
         self._layout = store.layout
         self._tell = tell
         self._count = 0
+        self._folders: dict[str, int | None] = {}  # that are open during a slice; None where there is no such folder
         self.removed = Removed()
 
     def records(self, victims: Sequence[Victim], *, force: bool = False) -> None:
@@ -158,7 +160,9 @@ class Remover:
         """Remove garbage; raises as `records`."""
         folders = {one.path: one.size for one in found if one.scratch}
         for base in dict.fromkeys(folder.parent for folder in folders):
-            for folder in sweep(base):  # their owners' locks are enough, and there may be gigabytes
+            for folder in sweep(
+                base, self._layout.inside_for(base)
+            ):  # their owners' locks are enough, and there may be gigabytes
                 self._gone(str(folder), folders.get(folder, 0), self.removed.files)
         for part in _slices([one for one in found if not one.scratch], lambda _: 1):
             with self._alone() as now:
@@ -182,7 +186,8 @@ class Remover:
     def _alone(self) -> Iterator[_Now]:
         """Alone in the store, and knowing what there is at this moment."""
         try:
-            with self._store.rwlock.write_lock(WAIT):
+            with self._store.rwlock.write_lock(WAIT), ExitStack() as self._slice:
+                self._folders.clear()
                 index = self._store.refresh()
                 check_readable(index, self._layout)
                 yield _Now(index, used_now(self._layout), frozenset(pinned(self._layout)))
@@ -222,13 +227,13 @@ class Remover:
         # Durable before a blob goes: else a power cut could bring records back without their blobs.
         for folder in {self._layout.record(row.place).parent for row in rows}:
             durable.sync_folder(folder)
-            _remove_empty(folder)
+            self._remove_empty(folder)
         for wanted, files in gone:
             for path in wanted:
                 if path not in files:
                     self._unlink(path, files)
         for folder in {self._layout.origin(row.place).parent for row in rows}:
-            _remove_empty(folder)
+            self._remove_empty(folder)
         now.index.forget(rows)
 
     def _locked(self, path: Path, lock: Path) -> None:
@@ -247,22 +252,35 @@ class Remover:
                 os.close(handle)
 
     def _unlink(self, path: str, files: dict[str, int]) -> None:
+        above, _, name = path.rpartition("/")
+        if (folder := self._folder(above)) is None:
+            return
         with suppress(FileNotFoundError):
-            size = os.lstat(path).st_size
-            os.unlink(path)  # noqa: PTH108 - of many files
+            size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
+            os.unlink(name, dir_fd=folder)
             self._gone(path, size, files)
+
+    def _folder(self, path: str) -> int | None:
+        """A folder of the store, open until the end of the slice: thousands of files are removed from few folders."""
+        if path not in self._folders:
+            if len(self._folders) >= OPEN:
+                self._slice.close()
+                self._folders.clear()
+            self._folders[path] = None
+            with suppress(FileNotFoundError):
+                self._folders[path] = self._slice.enter_context(self._layout.inside.folder(Path(path)))
+        return self._folders[path]
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove a folder of records, and that of its compiler, where nothing is in them."""
+        for empty in (folder, folder.parent):
+            with suppress(OSError), self._layout.inside.folder(empty.parent) as above:
+                os.rmdir(empty.name, dir_fd=above)
 
     def _gone(self, path: str, size: int, files: dict[str, int]) -> None:
         files[path] = size
         self._count += 1
         self._tell(self._count)
-
-
-def _remove_empty(folder: Path) -> None:
-    """Remove a folder of records, and that of its compiler, where nothing is in them."""
-    for empty in (folder, folder.parent):
-        with suppress(OSError):
-            empty.rmdir()
 
 
 def check_readable(index: Index, layout: Layout) -> None:

@@ -263,7 +263,7 @@ class Store:
         access.check(self.layout, self.layout.record(place) if place else None)
         try:
             with self.workspace() as folder:
-                (folder / "probe").write_bytes(b"cachekit")
+                files.create(folder / "probe", b"cachekit")
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
 
@@ -278,7 +278,7 @@ class Store:
 
         with ExitStack() as stack:
             try:
-                folder = stack.enter_context(Scratch(self.layout.tmp, "publish"))
+                folder = stack.enter_context(Scratch(self.layout.tmp, "publish", self.layout.inside))
             except OSError as error:
                 raise durable.store_error(self.layout.home, error) from error
             yield folder
@@ -295,9 +295,11 @@ class Store:
         """
         from filelock import FileLock
 
-        lock = self._changes.setdefault(key, FileLock(self.layout.locks / f"{key}.record.lock"))
+        path = self.layout.locks / f"{key}.record.lock"
+        lock = self._changes.setdefault(key, FileLock(path))
         try:
-            self.layout.locks.mkdir(parents=True, exist_ok=True)
+            with self.layout.inside.folder(self.layout.locks, make=True):
+                files.refuse_link(path)
         except OSError as error:
             raise durable.store_error(self.layout.home, error) from error
         with self.rwlock.read_lock():  # before the lock: whoever holds that is inside already

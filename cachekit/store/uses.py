@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from cachekit import files
 from cachekit.store.layout import Layout
 
 
@@ -18,10 +19,10 @@ def note(layout: Layout, key: str) -> None:
     path = layout.used / key
     with suppress(OSError):
         try:
-            os.utime(path)
+            os.utime(path, follow_symlinks=False)
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
+            files.touch(path)
 
 
 def last(layout: Layout, key: str, published: float) -> float:

@@ -117,7 +117,7 @@ def _totals(rows: Sequence[Row], lacking: Iterable[File]) -> Totals:
 
 def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     """Seconds and dollars, as far as they are known, and of how many they are not."""
-    seconds = [row.compile_seconds for row in misses]
+    seconds = [row.expected_seconds for row in misses]
     dollars = [row.dollars for row in misses]
     return {
         f"{prefix}expected_seconds": round(sum(value for value in seconds if value is not None), 3),

@@ -19,7 +19,7 @@ from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
 from cachekit.store.nearest import Around
-from cachekit.store.record import File, Record
+from cachekit.store.record import COMMAND, File, Record
 from cachekit.values import by_value
 from cachekit.verbs.planned import planned
 
@@ -219,6 +219,8 @@ def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequen
     known = itertools.chain(here, there)
     if found := expected(wanted.place.directory, wanted.place.model_type, hard, known, prepared.growth):
         return found
+    if wanted.place.model_type == COMMAND:  # nobody knows what a command trains
+        return None
     return published.expected(compiler, wanted.place.model_type, hard, prepared.growth)
 
 

@@ -73,7 +73,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         modules: Of the key's record; so for `graphs` and `bytes`.
         remote: Where the record is: `local`, or the name of a remote; empty on a miss.
         fetch_bytes: What must be fetched.
-        compile_seconds: What there is to compile: 0 on a hit; None is unknown. So for `expected_seconds`.
+        expected_seconds: How long compiling will take: 0 on a hit; None is unknown.
         saved_seconds: On a hit, what compiling took.
         expected: On a miss, how long compiling will take, and how sure that is.
         dollars: What compiling costs at `price`.
@@ -103,7 +103,6 @@ class Planned(Answer, frozen=True, kw_only=True):
     bytes: int = 0
     remote: str = ""
     fetch_bytes: int = 0
-    compile_seconds: float | None = None
     saved_seconds: float | None = 0.0
     expected_seconds: float | None = None
     expected: Expected | None = None
@@ -178,7 +177,6 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         bytes=record.size if record else 0,
         remote=plan.remote,
         fetch_bytes=plan.fetch,
-        compile_seconds=rounded,
         saved_seconds=plan.expected_seconds if plan.hit else 0.0,
         expected_seconds=rounded,
         expected=plan.expected,
@@ -244,6 +242,7 @@ class Warmed(Planned, frozen=True, kw_only=True):
 
     Attributes:
         compiled: Graphs that were compiled now; 0 is a hit.
+        compile_seconds: What compiling them took.
         seconds: Wall time of it all.
         waited_seconds: Of these, waiting for another process.
         counters: What the trial run counted; none without one.
@@ -254,6 +253,7 @@ class Warmed(Planned, frozen=True, kw_only=True):
     """
 
     compiled: int
+    compile_seconds: float
     seconds: float
     waited_seconds: float
     counters: Mapping[str, int] = {}
@@ -274,13 +274,13 @@ def warmed(done: WarmRun, following: str = "") -> Warmed:
         ),
         "graphs": record.graphs,
         "bytes": record.size,
-        "compile_seconds": record.compile_seconds if done.compiled else 0.0,
         "saved_seconds": 0.0 if done.compiled else record.cold_seconds,
         "flaw": before["flaw"] if compiled else "",
     }
     return Warmed(
         **before,
         compiled=done.compiled,
+        compile_seconds=record.compile_seconds if done.compiled else 0.0,
         seconds=round(done.seconds, 3),
         waited_seconds=round(done.waited_seconds, 3),
         counters=done.worker.counters if done.worker else {},

@@ -42,6 +42,7 @@ from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs import doctor
 
+Changes = Mapping[str, Mapping[str, str]]  # what is another, by the promise that nothing depends on it
 MINUTES = 15  # for all of it, on the smallest instance
 
 
@@ -167,8 +168,13 @@ def assumed() -> Subject:
 
 
 def _warm(proof: Proof, seen: Evidence) -> None:
+    seen.lacking["compiler-process"] = "none was seen while it was warmed"
+
     def halfway(pid: int) -> bool:
-        return proof.subject.compiling(pid) and bool(proof.subject.contents(proof.folder / "cache" / FIRST.cache))
+        if not proof.subject.compiling(pid):
+            return False
+        seen.lacking.pop("compiler-process", None)
+        return bool(proof.subject.contents(proof.folder / "cache" / FIRST.cache))
 
     first = proof.warm(FIRST, until=halfway)
     if first.code != -signal.SIGKILL:
@@ -224,14 +230,10 @@ def _again(proof: Proof, seen: Evidence) -> None:
             proof.age(FIRST)
         return proof.program(FIRST, "--require-warm", **variables)
 
-    def worker(number: str) -> dict[str, dict[str, str]]:
-        return {"rank": dict.fromkeys(RANK, number), "world-size": dict.fromkeys(WORLD_SIZE, number)}
+    def worker(rank: str, size: str) -> Changes:
+        return {"rank": dict.fromkeys(RANK, rank), "world-size": dict.fromkeys(WORLD_SIZE, size), "age": {"age": "old"}}
 
-    old = {"age": {"age": "old"}}
-    _apart(seen, "again", {**worker("2"), **old}, {**worker("3"), **old}, program)
-
-
-Changes = Mapping[str, Mapping[str, str]]
+    _apart(seen, "again", worker("1", "2"), worker("3", "4"), program)
 
 
 def _apart(seen: Evidence, name: str, changes: Changes, alone: Changes, make: Callable[[dict[str, str]], Step]) -> None:

@@ -19,6 +19,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
+from cachekit.recipe.price import Price
 from cachekit.store.record import COMMAND, Record
 from cachekit.training.passthrough import Passthrough
 from cachekit.values import Answer
@@ -216,13 +217,13 @@ def ready(plan: Plan) -> bool:
     return plan.record is not None and bool(plan.record.soft.get(FINISHED, True))
 
 
-def foreseen(plan: Plan) -> Planned:
+def foreseen(plan: Plan, price: Price | None = None) -> Planned:
     """What a command will find: with a record that a failed run has made, it may compile more."""
-    answer = planned(plan)
+    answer = planned(plan, price)
     if plan.record is None or ready(plan):
         return answer
     flaw = "its record was made by a run that failed, and may lack graphs"
-    return structs.replace(answer, flaw=flaw, compile_seconds=None, expected_seconds=None, dollars=None)
+    return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
 
 def not_warm(plan: Plan) -> MissError | UntrustedError:

@@ -253,7 +253,7 @@ def open_session(
             from cachekit.store.history import retire
 
             retire(layout, config.keep_logs)
-            prune(layout.logs, config.keep_logs)
+            prune(layout.logs, config.keep_logs, inside=layout.inside)
         with follow(journal) if follow else nullcontext():
             if config.trust_all:
                 journal.emit("trust.all")

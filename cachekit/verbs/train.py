@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -250,8 +250,8 @@ def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str)
 def _check_output(folder: Path) -> None:
     # Made only by a training that starts: one that does not leaves nothing behind.
     try:
-        probe = existing(folder) / f".cachekit-{os.getpid()}"
-        probe.touch()
+        probe = existing(folder) / f".cachekit-{uuid.uuid4().hex}"
+        probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
         raise UsageError(

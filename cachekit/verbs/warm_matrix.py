@@ -90,7 +90,7 @@ def warm_matrix(
                 key=done.key,
                 compiled=warmed.compiled if warmed else None,
                 seconds=warmed.seconds if warmed else None,
-                compile_seconds=done.compile_seconds,
+                compile_seconds=warmed.compile_seconds if warmed else done.expected_seconds,
             )
         )
     counts = Counter(outcome.status for outcome in outcomes)

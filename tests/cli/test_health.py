@@ -127,7 +127,7 @@ def test_notes_that_are_nested_without_end_are_as_good_as_none(command, home, ma
     record, store = publish(home), Store(home, Journal(None, "test"))
     command("store", "pin", record.key)
     assert note_last(store.layout, Path.cwd(), Last("tiny.yaml", (), "auto"))
-    notes = [*store.layout.pins.iterdir(), *(store.layout.state / "last").iterdir()]
+    notes = [*store.layout.pins.iterdir(), *(store.layout.state / "last" / str(os.geteuid())).iterdir()]
     assert len(notes) == 2
     for path in notes:
         path.write_bytes(b"[" * 100_000)

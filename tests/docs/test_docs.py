@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ COMMANDS = [
 NAV = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
+@cache
 def generated() -> dict[str, str]:
     return {**generate.pages(), generate_facts.PAGE: generate_facts.neuron_facts()}
 

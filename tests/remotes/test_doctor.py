@@ -17,6 +17,7 @@ import pytest
 
 from cachekit.errors import UsageError
 from cachekit.remotes.address import make, parse
+from cachekit.store.layout import Layout
 from cachekit.verbs.doctor import checks
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.doctor_cases import findings, fine, the_problem
@@ -188,7 +189,7 @@ def test_a_clock_that_nobody_tells(late_server, monkeypatch, begins):
 
 @pytest.mark.feature("U1")
 def test_records_that_could_not_be_pushed(home):
-    note = home / "v1" / "state" / "remotes" / "0a1b" / "pending" / ("0" * 64)
+    note = Layout(home).remotes / "0a1b" / "pending" / ("0" * 64)
     note.parent.mkdir(parents=True)
     note.write_text("{}")
     found = the_problem("pending-pushes")

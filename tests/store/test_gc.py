@@ -184,16 +184,16 @@ def test_garbage_goes_and_what_lives_stays(home, watched, base):
         CompileLock(layout.locks, "e" * 64, "toy", watched.store.rwlock).hold(0, lambda *_: None),
     ):
         (folder / "work").write_bytes(bytes(10))
-        (cache_dirs / "dead").mkdir()
-        (cache_dirs / "dead" / "big").write_bytes(bytes(5000))
-        (cache_dirs / "dead.lock").touch()
+        (cache_dirs / "dead-1-0123456789ab").mkdir()
+        (cache_dirs / "dead-1-0123456789ab" / "big").write_bytes(bytes(5000))
+        (cache_dirs / "dead-1-0123456789ab.lock").touch()
         done = watched.gc(Keep())
         assert {Path(file.path).name for file in done.files} == {
-            "dead", "a" * 64, "20200101T000000-1-x", f"{'d' * 64}.lock",
+            "dead-1-0123456789ab", "a" * 64, "20200101T000000-1-x", f"{'d' * 64}.lock",
         }  # fmt: skip
         assert (folder / "work").exists()
-    assert not (cache_dirs / "dead").exists()
-    assert not (cache_dirs / "dead.lock").exists()
+    assert not (cache_dirs / "dead-1-0123456789ab").exists()
+    assert not (cache_dirs / "dead-1-0123456789ab.lock").exists()
     assert (layout.partial / ("b" * 64)).exists()
     assert len(list(layout.quarantine.iterdir())) == 1
     assert kept(watched) == keys(made)

@@ -29,9 +29,9 @@ def base(tmp_path):
     age(watched.store, MADE[0][0], 0)
     pin(watched.store, [Named(MADE[4][0].key)])
     layout = watched.store.layout
-    (layout.cache_dirs / "dead").mkdir(parents=True)
-    (layout.cache_dirs / "dead" / "work").touch()
-    (layout.cache_dirs / "dead.lock").touch()
+    (layout.cache_dirs / "dead-1-0123456789ab").mkdir(parents=True)
+    (layout.cache_dirs / "dead-1-0123456789ab" / "work").touch()
+    (layout.cache_dirs / "dead-1-0123456789ab.lock").touch()
     return tmp_path / "base"
 
 
@@ -105,7 +105,7 @@ def test_a_removal_killed_at_any_call_leaves_whole_records(crashes, base, tmp_pa
                 crashes(home, "rm", keys=remaining)
         Watched(home).gc(limits)
         assert tree(home) == undisturbed, moment
-        assert not (home / "v1" / "cache_dirs" / "dead").exists()
+        assert not (home / "v1" / "cache_dirs" / "dead-1-0123456789ab").exists()
     assert len(counts) > 1, "before and after the first record went"
 
 

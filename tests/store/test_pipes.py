@@ -71,7 +71,9 @@ PLACES = {
     f"locks/{RECORD.key}.json": lambda store: (
         CompileLock(store.layout.locks, RECORD.key, "bert", store.rwlock).holder() is None
     ),
-    "state/remotes/team/push.json": lambda store: Notes(store.layout.remotes / "team").read("push.json", dict) is None,
+    "state/remotes/UID/team/push.json": lambda store: (
+        Notes(store.layout.remotes / "team").read("push.json", dict) is None
+    ),
     f"records/{RECORD.directory}/{RECORD.model_type}/{RECORD.key}.json": lambda store: store.listed() == [],
 }
 

@@ -58,8 +58,8 @@ def test_a_run_sweeps_what_a_killed_run_of_an_older_cachekit_left(home):
     publish(watched.store, made)
     former = watched.store.layout.former_cache_dirs
     with Scratch(former, "alive") as alive:
-        (former / "dead").mkdir()
-        (former / "dead.lock").touch()
+        (former / "dead-1-0123456789ab").mkdir()
+        (former / "dead-1-0123456789ab.lock").touch()
         watched.restored(made[0].key, made[0])
         assert sorted(path.name for path in former.iterdir()) == [alive.name, f"{alive.name}.lock"]
 

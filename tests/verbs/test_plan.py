@@ -38,7 +38,7 @@ def test_a_plan_names_the_modules_that_a_train_finds(home, log, output):
     hot = planned(plan(watched.prepare(), watched.store)).as_dict()
     assert (hot["status"], hot["key"], hot["graphs"]) == ("hit", cold["key"], 3)
     assert [module["name"] for module in hot["modules"]] == [module.name for module in record.modules]
-    assert (hot["compile_seconds"], hot["saved_seconds"]) == (0.0, 30.0)
+    assert (hot["expected_seconds"], hot["saved_seconds"]) == (0.0, 30.0)
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert (done.compiled, done.counters["found"]) == (0, hot["graphs"])
 
@@ -159,6 +159,7 @@ def test_without_any_record_a_published_time_is_told_with_its_source(home, recip
     assert found.expected.high == pytest.approx(most, rel=0.2)
     paid = [seconds / 3600 * 1.34 for seconds in (found.expected.low, found.expected.high)]
     assert found.dollars_range == pytest.approx(paid, rel=1e-4)
+    assert Cache(home=home, **PUBLISHED).plan_train(recipe) == found, "its dry run says the same"
 
 
 @pytest.mark.feature("P3")

@@ -63,7 +63,7 @@ def test_a_failed_command_loses_nothing_and_its_exit_code_is_the_answer(user):
     assert (done["exit_code"], done["compiled"], done["kept"]) == (7, 2, True)
     user("run", "--require-warm", "--", *TRAIN, "--fail", "--half", code=3)  # what failed may lack graphs
     planned = json.loads(user("run", "--dry-run", "-f", "json", "--", *TRAIN, "--fail", "--half").stdout)
-    assert (planned["status"], planned["compile_seconds"]) == ("hit", None)
+    assert (planned["status"], planned["expected_seconds"]) == ("hit", None)
     told = user("run", "--dry-run", "--", *TRAIN, "--fail", "--half").stdout
     assert "may lack graphs" in told
     assert "nothing will compile" not in told

@@ -207,7 +207,7 @@ class NativeAdapter(_Neuron):
 
         if not host.native_available():
             return None
-        return _tried(native_assumptions.NATIVE, host.native_host())
+        return _tried(native_assumptions.NATIVE, host.this_host(host.NATIVE))
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         said = super().describe_modules(modules, path)

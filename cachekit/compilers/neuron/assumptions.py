@@ -86,7 +86,7 @@ def _target(entry: CacheEntry) -> str:
     return words[0].removeprefix(front)
 
 
-def _compiler_directory(seen: Evidence) -> Observation:
+def _module_names(seen: Evidence) -> Observation:
     step = seen.step("warm")
     scanned = scan_if_there(step.left) if step.left else None
     if scanned and not scanned.entries:
@@ -96,13 +96,6 @@ def _compiler_directory(seen: Evidence) -> Observation:
     found = {entry.compiler for entry in _warmed(seen)}
     wanted = str(seen.good("warm").answer.get("directory"))
     return Observation({public(name) for name in found} == {wanted}, f"{listed(found)}; cachekit says {wanted}")
-
-
-def _module_name(seen: Evidence) -> Observation:
-    names = [entry.name for entry in _warmed(seen)]
-    matches = [facts.MODULE_DIRECTORY.fullmatch(name) for name in names]
-    fits = all(m and m["graph"].isdecimal() and int(m["graph"]) < 1 << 64 and m["flags"] for m in matches)
-    return Observation(fits, names[0])
 
 
 def _module_files(seen: Evidence) -> Observation:
@@ -127,12 +120,6 @@ def _done_last(seen: Evidence) -> Observation:
     done = [entry for entry in found if facts.DONE in entry.names]
     torn = [entry for entry in done if not digests([entry.path / facts.NEFF]).fits]
     return Observation(not torn, f"{len(done)} of {len(found)} modules were done, {len(torn)} of them not whole")
-
-
-def _flags_file(seen: Evidence) -> Observation:
-    entry = _warmed(seen)[0]
-    words = flags.read_flags(entry.path / facts.FLAGS_FILE) or []
-    return Observation(words[1:] == [*FLAGS] and bool(_target(entry)), shlex.join(words) or "not a list of words")
 
 
 def _flags_hash(seen: Evidence) -> Observation:
@@ -210,10 +197,9 @@ def _log_header(seen: Evidence) -> Observation:
 
 def compiler_process(seen: Evidence) -> Observation:
     """What seconds of compiling are told by, and --require-warm stops at."""
-    if "killed" in seen.steps:
-        return Observation(fits=True, words="seen while a graph compiled")
     seen.good("warm")
-    return Observation(fits=False, words=f"none was seen: {seen.lacking.get('killed')}")
+    unseen = seen.lacking.get("compiler-process", "")
+    return Observation(not unseen, unseen or "seen while a graph compiled")
 
 
 def _lock_left(seen: Evidence) -> Observation:
@@ -241,20 +227,16 @@ def _failure_class(seen: Evidence) -> Observation:
 
 
 ROWS = (
-    Assumption("compiler-directory", "modules are in {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit",
-               "cachekit looks for modules in the wrong place: nothing is kept, and nothing found",
-               _compiler_directory),
-    Assumption("module-name", "modules are MODULE_<decimal of 64 bits>+<{FLAGS_HASH_DIGITS} hex digits>",
-               "modules are not recognized, and are not kept", _module_name),
+    Assumption("module-names", "modules are {COMPILER_DIRECTORY_PREFIX}<version>, with or without commit, and in there "
+               "MODULE_<number>+<{FLAGS_HASH_DIGITS} hex digits>",
+               "cachekit looks for modules in the wrong place: nothing is kept, and nothing found", _module_names),
     Assumption("module-files", "a finished module is {NEFF}, an empty {DONE}, {FLAGS_FILE} and {HLO_FILES[0]}, no more",
                "records may lack a file that Neuron needs, and what is restored is compiled again", _module_files),
     Assumption("lock-gone", "a finished compile leaves no lock",
                "finished modules look as if they were being compiled: they are not kept, or waited for", _lock_gone),
     Assumption("done-last", "{DONE} is written last: a module that has it is whole",
                "after a kill a torn graph is taken for a finished one, and runs fail to load it", _done_last),
-    Assumption("flags-file", "{FLAGS_FILE} lists {TARGET_OPTION}=<target>, then the flags without the wrapper's own",
-               "`why` cannot say which flags a module was compiled with", _flags_file),
-    Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of that list as JSON",
+    Assumption("flags-hash", "the flags' half of a module's name is the beginning of the MD5 of {FLAGS_FILE}",
                "`why` and `verify` misjudge modules with other flags; what runs is right", _flags_hash),
     Assumption("target", "the target is one of {TARGETS}, and the one of this instance",
                "records are kept for the wrong chip: nothing is found, or not loaded", _target_is_known),

@@ -33,6 +33,7 @@ _VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 class _Known(Struct, frozen=True):
     """Names that a token stood for, and when the Hub said so, in seconds since the epoch."""
 
+    token: str = ""  # its digest: no other token's note is taken for it, whatever that is called
     names: tuple[str, ...] = ()
     asked: float = 0.0
 
@@ -55,7 +56,9 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
     """
     digest = hashlib.sha256(f"{endpoint}\0{token}".encode("utf-8", "surrogatepass")).hexdigest()
     notes, note = Notes(memory) if memory else None, f"accounts-{digest[:32]}.json"
-    known = (notes.read(note, _Known) if notes else None) or _Known()
+    known = notes.read(note, _Known) if notes else None
+    if known is None or known.token != digest:
+        known = _Known()
     if owner in known.names and 0 <= time.time() - known.asked < _DAY:
         return True
     try:
@@ -65,7 +68,7 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
             return True
         raise
     if notes:  # where the store cannot be written, the Hub is asked again
-        notes.write(note, _Known(tuple(sorted(names)), time.time()))
+        notes.write(note, _Known(digest, tuple(sorted(names)), time.time()))
     return owner in names
 
 

@@ -94,13 +94,13 @@ wrapper.look_up = young
     "another layout": _sdk(
         "neuron_cc_cache.CompileCacheFs.get_cache_dir_with_cache_key = "
         "lambda self, key: f'{self.cache_path}/v2/{key[7:9]}/{key}'",
-        "compiler-directory",
+        "module-names",
         "warm",
     ),
     "another folder": _sdk(
         "neuron_cc_cache.CacheUrl.get_cache_url = staticmethod(\n"
         "    lambda cache_dir=None: neuron_cc_cache.CacheUrl(os.environ['TMPDIR'] + '/neuron')\n)",
-        "compiler-directory",
+        "module-names",
         "warm",
     ),
     "other names of files": _sdk(
@@ -192,5 +192,10 @@ wrapper.neuron_xla_compile = fallen
     ),
     "failures are not remembered": _sdk(
         _ENTRY.format(then="pathlib.Path(entry, 'model.log').unlink(missing_ok=True)"), "failure-log", only=("refused",)
+    ),
+    "another refusal": _sdk(
+        "from neuronxcc import driver\ndriver.FAILURES['user-error'] = ('it cannot be done', 70)",
+        "failure-class",
+        only=("refused",),
     ),
 }

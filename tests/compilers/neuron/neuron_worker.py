@@ -3,8 +3,8 @@
     neuron_worker.py JOB.json
 
 NEURON_WORKER names a JSON file: `graphs` of every rank, those of one rank by its number, `train` for those that a
-training needs beyond its trial, each `[graph, phase]`; `die` is a rank that kills itself at its end, `after` a file
-that a training makes and `until` one that it waits for.
+training needs beyond its trial, each `[graph, phase]`; `kernels` is NKI's folder, in which each graph then has one;
+`die` is a rank that kills itself at its end, `after` a file that a training makes and `until` one that it waits for.
 """
 
 import json
@@ -19,10 +19,23 @@ from libneuronxla.neuron_cc_wrapper import CompilationError
 from neuronxcc import knobs
 
 from cachekit.process import die_with
+from tests.compilers.neuron.neuron_kernels import graph as calling
 from tests.support.neuron_sdk import SCRIPTS
 
 sys.path.insert(0, str(SCRIPTS))
-from graphs import content
+import graphs
+
+
+def content(graph, folder):
+    """What XLA hands to the wrapper; with a kernel, which NKI compiled while the graph was traced."""
+    if not folder:
+        return graphs.content(graph)
+    kernel = Path(folder, graph, "attention.colz")
+    kernel.parent.mkdir(parents=True, exist_ok=True)
+    if not kernel.exists():
+        kernel.write_bytes(f"the kernel of {graph}".encode())
+        kernel.chmod(0o666)
+    return graphs.content(graph) + calling(str(kernel))
 
 
 def main():
@@ -40,9 +53,10 @@ def main():
         try:
             for graph, phase in wanted:
                 events.write(json.dumps({"event": "at", "phase": phase}) + "\n")
-                copy = neuron_cc_wrapper.neuron_xla_compile(content(graph), graph)
+                made = content(graph, plan.get("kernels", ""))
+                copy = neuron_cc_wrapper.neuron_xla_compile(made, graph)
                 if copy is not None:
-                    neuron_cc_wrapper.load(copy, content(graph))
+                    neuron_cc_wrapper.load(copy, made)
         except CompilationError as error:
             result["failure"] = {"code": "training-failed", "message": "training failed", "cause": str(error)[:200]}
         if plan.get("die") == int(rank):

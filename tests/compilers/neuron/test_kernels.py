@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from cachekit.compilers.neuron import facts, nki
 from cachekit.compilers.neuron.compiler import Neuron
@@ -22,6 +22,8 @@ from cachekit.compilers.port import Run
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.recipe import load, load_text
 from cachekit.store.record import File, Module
+from tests.compilers.neuron.neuron_kernels import graph
+from tests.compilers.neuron.neuron_machine import Machine
 from tests.compilers.neuron.neuron_trees import files_of, make, root, taken, tree, workspace  # noqa: F401 - fixtures
 from tests.support.doctor_cases import the_problem
 from tests.support.places import real_dir
@@ -51,25 +53,6 @@ def restore(module: Module, files: list[Path], root: Path):
     """Put a module back, as a run does."""
     root.mkdir(exist_ok=True)
     return neuron().restore(module, [SimpleNamespace(path=path) for path in files], root)
-
-
-def field(number: int, value: bytes) -> bytes:
-    """A field of a protobuf."""
-
-    def varint(count: int) -> bytes:
-        return bytes([count]) if count < 128 else bytes([count % 128 + 128]) + varint(count // 128)
-
-    return varint(number * 8 + 2) + varint(len(value)) + value
-
-
-def graph(*paths: str, target: bytes = b"AwsNeuronCustomNativeKernel") -> bytes:
-    """A graph that calls kernels, as HloModuleProto has them: computations, instructions, their target and config."""
-    calls = b""
-    for path in paths:
-        said = {"func_name": "attention", "kernel_format": "colz", "klir_binary": {"binary": path}, "grid": 1}
-        config = base64.b64encode(json.dumps(said).encode())
-        calls += field(2, field(1, b"call") + field(2, b"custom-call") + field(28, target) + field(43, config))
-    return field(1, b"a graph") + field(3, field(1, b"main") + calls)
 
 
 def kernel(path: Path, content: bytes = BYTES) -> Path:
@@ -309,3 +292,26 @@ def test_a_folder_of_somebody_elses_is_refused_by_a_run_and_told_by_doctor(tmp_p
     found = the_problem("neuron-owner")
     assert found["said"] == f"{caught.value.message}; {caught.value.cause}"
     assert found["run"] == caught.value.hint
+
+
+@pytest.mark.slow
+@pytest.mark.feature("S2")
+def test_a_training_elsewhere_finds_the_kernels_that_a_warm_made(tmp_path, place):
+    """From the command line, over the stand-in; a record that lost one is no use there, and the run says so."""
+
+    def machine(name: str) -> Machine:
+        made = Machine(tmp_path / name)
+        made.environment[facts.NKI_COMPILE_CACHE] = str(place)
+        made.graphs(1, 2, kernels=str(place))
+        return made
+
+    first, second, third = map(machine, ("first", "second", "third"))
+    assert first("warm", "tiny.yaml")["compiled"] == 2
+    shutil.copytree(first.home, second.home)
+    shutil.rmtree(place)
+    assert second("train", "tiny.yaml", "--require-warm")["compiled"] == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in place.glob("*/*")} == {0o600}
+    shutil.copytree(first.home, third.home)
+    third.rewrite(lambda one: [structs.replace(one, files=[f for f in one.files if f.path[:7] != "kernel-"])])
+    third("train", "tiny.yaml", "--require-warm", code=3)
+    assert "which did not come with it" in third.said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.compilers.neuron.neuron_cases import place  # noqa: F401 - fixture
@@ -21,6 +23,9 @@ def machine(place):
 
 @pytest.mark.feature("F1", "M3")
 def test_a_command_finds_its_modules_on_another_host(machine, place):
+    machine.run(GRAPHS, "1", "2", options=("--dry-run", "-f", "json"))
+    planned = json.loads(machine.said)  # what others published is of a model, and a command may train any
+    assert (planned["status"], planned["expected"], planned["unpriced"]) == ("miss", None, "")
     first = machine.run(GRAPHS, "1", "2")
     assert (first["status"], first["compiled"], len(first["modules"]), first["kept"]) == ("miss", 2, 2, True)
     assert "Compil" in machine.said, "its own words are where they were"
