@@ -85,17 +85,19 @@ _NEAR = 300  # characters between a command and its option
 # version or digest. What stands before mail addresses, packages and images is no user.
 _PAIR = (
     r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:arch|author|bcc|by|cc|contact|cpu|device|dtype|e?mail|from|git|gpu|image|"
-    r"layer|mailto|model|module|node|npm|op|owner|param|scp|sender|sip|ssh|tag|tensor|to|user|xmpp):)[a-z_][\w.-]{0,63}:)"
+    r"layer|mailto|model|module|node|npm|op|owner|param|scp|sender|sip|ssh|tag|tensor|to|xmpp):)[a-z_][\w.-]{0,63}:)"
     r"(?=[^\s@]*[a-z])(?=[^\s@]*[^a-z_.@-])(?![vr]?\d[\w.]*[-+]?\w*@)[^\s:/@,;\"'`<>$*{}()\[\]]{6,200}"
     r"(?=@(?!sha\d{3})(?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.-]*)(?::\d|[\s/\"',;)]|$))"
 )
+_ORACLE = r"(\boracle:\w{1,9}:[^\s/@:]{1,99}/)[^\s@\"']{1,200}(?=@)"  # `jdbc:oracle:thin:scott/<PW>@host`
 _BEARER = r"(?i)\b((Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{6,}=*)"
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
-# `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`; perhaps with a header's word: `Authorization: token X`.
+# `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`, `name:value`, `-Dname=value`; perhaps with a header's
+# word: `Authorization: token X`.
 _NAMED = (
-    r"(?:(?<![\w$%])(?<!\$\{)|(?<=%[0-9A-Fa-f]{2}))([A-Za-z][\w.-]{0,99})(?![\w.-])"
+    r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
     r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
-    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+)((?:(?i:basic|bearer|token|apikey)[ \t]+)?)"
+    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+|:(?=[^\s:/\"']))((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
 )
 # `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
 # one to the next.
@@ -103,6 +105,8 @@ _OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
+_TOLD = ("token", "password", "passwd", "secret", "psk")  # by `name:value`, where the value has a digit
+_TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
 _PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, as a key in base64 may begin
 
@@ -117,7 +121,7 @@ _BEHIND_CAPITALS = _BEHIND | frozenset(
 _LAST = frozenset(
     """
     secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
-    authorization bearer auth passwords cookie sas jwt
+    authorization bearer auth passwords cookie sas jwt psk
     """.split()  # noqa: SIM905
 )
 _GLUED = ("password", "passwd", "apikey", "secretkey", "accesskey", "authtoken", "accesstoken", "apitoken")
@@ -177,6 +181,7 @@ _IDLE = (
 @lru_cache(4096)
 def names_secret(name: str) -> bool:
     """Whether what is called so is a secret: `HF_TOKEN`, `--api-key`, `DATABASE_URL`; not `pad_token_id`."""
+    name = name if name.isascii() else _plain(name)
     words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
     if not words or name in _NO_SECRETS:
         return False
@@ -302,6 +307,8 @@ def _without_addresses(text: str, hidden: str) -> str:
         if "://" in text:
             text = re.sub(_LONE, hidden, re.sub(_LOGIN, hidden, text))
         text = re.sub(_PAIR, rf"\g<1>{hidden}", text)
+        if "oracle:" in text:
+            text = re.sub(_ORACLE, rf"\g<1>{hidden}", text)
     if "=" in text and ("?" in text or "&" in text):
         text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
     return text
@@ -356,7 +363,19 @@ def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
             text = "".join(_without_taken(text, command, option, hidden))
     if "=" in text or ":" in text or "%3" in text:
         text = "".join(_without_named(text, _NAMED, hidden))
-    return "".join(_without_named(text, _OPTION, hidden)) if "-" in text and " " in text else text
+    text = "".join(_without_named(text, _OPTION, hidden)) if "-" in text and " " in text else text
+    if text.isascii() or (plain := _plain(text)) == text:
+        return text
+    shown = _hide(plain, sought, hidden)
+    return text if shown == plain else shown
+
+
+def _plain(text: str) -> str:
+    """A text as it looks: without full width, accents, and what is not seen: an accent makes no other name."""
+    import unicodedata
+
+    apart = unicodedata.normalize("NFKD", text)
+    return "".join(letter for letter in apart if unicodedata.category(letter) not in {"Mn", "Cf"})
 
 
 _hide_in_word = lru_cache(4096)(_hide)  # names, versions and users stand in many a record
@@ -392,19 +411,24 @@ def _without_named(text: str, form: str, hidden: str) -> Iterator[str]:
         value = re.compile(_VALUE).match(text, found.end())
         if value is None or len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
             continue
-        if found[3] or _is_joined(name, found[2], value[0]):
+        opened = text[found.start(1) - 1 : found.start(1)] == "{"  # `{token: X}`
+        if found[3] or _is_joined(name, found[2], value[0], opened=opened):
             yield text[done : value.start()] + hidden
             done = value.end()
     yield text[done:]
 
 
-def _is_joined(name: str, joint: str, value: str) -> bool:
+def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
     """Whether what follows a name is its value: after a colon a sentence may go on, and after ` = ` there may be code.
 
-    "unexpected token: x", "HF_TOKEN: expected a token"; "token = self.token".
+    "unexpected token: x", "HF_TOKEN: expected a token"; "token = self.token". An image has a tag after its colon, and
+    what a cookie is called stands before its value.
     """
+    if joint == ":":
+        return bool(name.lower().endswith(_TOLD) and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
     if joint[0] == ":":
-        told = not name.isalpha() or (name.lower() in _ALWAYS and re.search(r"\d", value))
+        told = opened or not name.isalpha() or (name.lower() in _ALWAYS and re.search(r"\d", value))
+        told = told or (name.lower() == "cookie" and "=" in value)
         return bool(told and re.search(_UNLIKE_WORDS, value))
     if joint.isspace() or (joint[0].isspace() and joint[-1] not in "\"'"):
         return bool(re.search(_UNLIKE_WORDS, value)) and not re.fullmatch(_CODE_OF_PYTHON, value)

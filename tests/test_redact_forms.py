@@ -116,6 +116,52 @@ def test_a_named_value_is_hidden_as_texts_have_it(text):
 
 
 @pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "db_user:{}@db.corp:5432",
+        "user:{}@host",
+        "//registry.npmjs.org/:_authToken={}",
+        "g++ -DTOKEN={} -DAPI_KEY='{}'",
+        "--cfg={{token: {}}}",
+        "--set=db.password:{}",
+        "token:{}",
+        "--TOKEN:{}",
+        "Authorization: Digest {}",
+        "Cookie: session={}",
+        "jdbc:oracle:thin:scott/{}@h",
+        "run --psk {}",
+        "--\uff54\uff4f\uff4b\uff45\uff4e={}",
+        "--to\u200bken={}",
+        "--t\u00f3ken={}",
+        "caf\u00e9 --t\u00f3ken {} on it",
+    ],
+)
+def test_a_secret_is_hidden_in_forms_that_passed_once(text):
+    value = "Tr0ub4dor!xyz"
+    assert value not in redact.printed(text.format(value, value))
+    assert redact.holds(text.format(value, value))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "team/auth:v1.2.3",
+        "docker run registry/token:2026.11 train.py",
+        "unexpected token: x1 in line",
+        "cookie: the jar of 3",
+        "g++ -DNDEBUG=1 -DKEY_BITS=2048",
+        "max_new_tokens:128 pad_token:[PAD]",
+        "entra\u00eenement: \u00e9poque 3, perte = 0.25 \u2026 90%|\u2588\u2588\u258f| 12/13",
+        "loss:0.25 epoch:3 step:1e5",
+        "--overrides={lr: 1e-4, optim: adamw8bit}",
+    ],
+)
+def test_ordinary_words_with_such_forms_pass(words):
+    assert redact.printed(words) == words
+
+
+@pytest.mark.feature("T7")
 @pytest.mark.parametrize("text", ["Authorization=Basic {}", "'Authorization': 'Basic {}'", "said basic {} there"])
 def test_a_login_in_base64_is_hidden_however_short(text):
     value = base64.b64encode(b"ann:pw1").decode()

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -160,7 +159,7 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True)
 
 def is_archive(module: Module) -> bool:
     """Whether the module is one file under its own name, and not a folder of files."""
-    return len(module.files) == 1 and PurePosixPath(module.name).name == module.files[0].path
+    return len(module.files) == 1 and module.name.rpartition("/")[2] == module.files[0].path
 
 
 def file_path(module: Module, file: File) -> str:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.store.origin import HERE, Origin, ReusedOrigin
-from cachekit.store.record import DamagedRecordError, Digest, Record, is_archive, parse
+from cachekit.store.record import DamagedRecordError, Digest, Record, file_path, parse
 from cachekit.trust import sshsig
 from cachekit.trust.builder import Builder, builder
 from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
@@ -102,13 +102,7 @@ class _Document(Struct, frozen=True):
 
 def subjects_of(record: Record) -> dict[str, str]:
     """SHA-256 by path of all of a record's files."""
-    found = {}
-    for module in record.modules:
-        if is_archive(module):
-            found[module.name] = module.files[0].sha256
-        else:
-            found.update((f"{module.name}/{file.path}", file.sha256) for file in module.files)
-    return found
+    return {file_path(module, file): file.sha256 for module in record.modules for file in module.files}
 
 
 def sign(record: Record, signer: Signer, origin: Origin = HERE) -> Envelope:
