@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from cachekit.key.canonical import Change, difference
+from msgspec import Struct
+
+from cachekit.key.canonical import Change, canonical_json, difference
 
 # What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
 # share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
@@ -17,6 +20,7 @@ LEAST = 10  # no two records are nearer than that: nobody need be asked for a ne
 FARTHEST = 60
 OLD = "trust."  # another salt of the settings: somebody wants nothing of what was made before
 TOOLS = "toolchain."  # what of these matters, the compiler says (`Compiler.foreign`)
+_COUNT = 1 << 32  # more than a record can have ingredients: distance and number of changes are added up as one number
 
 
 def group_of(name: str) -> str:
@@ -65,3 +69,89 @@ def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any
         if best is None or rank < best[0]:
             best = rank, changes
     return (best[0][2], best[1]) if best else None
+
+
+class Folder(Struct, frozen=True):
+    """Some records.
+
+    Attributes:
+        id: Names them.
+        common: The names of hard ingredients that each of them has, with the values that may be there, as canonical
+            JSON; None where these are too many to be told.
+    """
+
+    id: int
+    common: Mapping[str, Sequence[str] | None]
+
+
+class Distances:
+    """Distances from one set of hard ingredients to many others, of which only those that may be near are looked at.
+
+    A folder holds the records of one compiler and one model type. The ingredients that all of them have, and the
+    values that these have, tell how near the nearest of the folder can be at best: the folder is opened when its turn
+    comes.
+
+    Of two sets, the names that do not agree are those of both, less the equal pairs. So a candidate's pair adds a
+    change where the wanted set lacks its name, takes one away where it is equal, and else leaves the sum as it is: the
+    sum over the wanted set's own names.
+    """
+
+    def __init__(self, wanted: Mapping[str, Any]) -> None:
+        self._worth = {name: _worth(name) for name in wanted}
+        self._texts = {name: canonical_json(value).decode() for name, value in wanted.items()}
+        self._all = sum(self._worth.values())
+        self._sums: dict[int, int] = {}  # by part
+
+    def search(
+        self,
+        folders: Iterable[Folder],
+        records: Callable[[int], list[tuple[int, str, list[int]]]],
+        parts: Callable[[Iterable[int]], Mapping[int, Mapping[str, str]]],
+    ) -> Iterator[tuple[int, int]]:
+        """Numbers of records and their distances, nearest first.
+
+        Of equally near ones those of an earlier folder come first, so that no other need be opened; then the smaller
+        key.
+
+        Args:
+            folders: All of them.
+            records: Of a folder: number, key, and the numbers of the parts that make up the hard ingredients.
+            parts: Some parts, values as canonical JSON.
+        """
+        # A folder stands before its records that are as far as its nearest may be; it has no key.
+        queue = [(self._at_best(folder), order, "", folder.id) for order, folder in enumerate(folders)]
+        heapq.heapify(queue)
+        while queue:
+            far, order, key, number = heapq.heappop(queue)
+            if key:
+                yield number, far // _COUNT
+                continue
+            found = records(number)
+            unknown = set[int]().union(*(numbers for _, _, numbers in found)) - self._sums.keys()
+            self._sums |= {part: self._sum(pairs) for part, pairs in parts(unknown).items()}
+            of_part = self._sums.__getitem__
+            queue += [(self._all + sum(map(of_part, numbers)), order, key, record) for record, key, numbers in found]
+            heapq.heapify(queue)
+
+    def _at_best(self, folder: Folder) -> int:
+        """The least distance that a record of the folder can have: what all its records share differs in any case."""
+        total = 0
+        for name, texts in folder.common.items():
+            wanted = self._texts.get(name)
+            if wanted is None or (texts is not None and wanted not in texts):
+                total += _worth(name)
+        return total
+
+    def _sum(self, pairs: Mapping[str, str]) -> int:
+        total = 0
+        for name, text in pairs.items():
+            wanted = self._texts.get(name)
+            if wanted is None:
+                total += _worth(name)
+            elif wanted == text:
+                total -= self._worth[name]
+        return total
+
+
+def _worth(name: str) -> int:
+    return weight(name) * _COUNT + 1

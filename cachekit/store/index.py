@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cachekit.errors import StoreError
+from cachekit.key.nearest import Distances, Folder
 from cachekit.store.index_file import IndexFile, LostIndexError
 from cachekit.store.index_rows import (
     IndexRow,
@@ -35,7 +36,7 @@ from cachekit.store.index_rows import (
     settle,
 )
 from cachekit.store.layout import Layout, Place
-from cachekit.store.nearest import Distances, Folder, NearRecord
+from cachekit.store.nearest import NearRecord
 from cachekit.text import cause_of
 
 if TYPE_CHECKING:

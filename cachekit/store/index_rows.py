@@ -27,7 +27,7 @@ _DIGESTS = re.compile(DIGEST.encode())
 
 VALUES = 64  # of one ingredient, that are told of a folder's records
 
-# See `nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
+# See `key.nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
 Common = dict[str, list[str] | None]
 Ask = Callable[..., list[tuple[Any, ...]]]  # see `IndexFile.ask`
 

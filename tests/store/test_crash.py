@@ -37,7 +37,7 @@ from tests.support.standins import (
 )
 
 SOME_OR_ALL = pytest.mark.parametrize(
-    "every", [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "every", [pytest.param(11, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 
 
@@ -162,7 +162,7 @@ def test_setting_damage_aside_may_be_killed_at_any_call(crashes, tmp_path, every
 @pytest.mark.parametrize(
     "recache, every",
     [
-        pytest.param(False, 7, id="compile-some"),
+        pytest.param(False, 17, id="compile-some"),
         pytest.param(False, 1, id="compile-all", marks=pytest.mark.slow),
         pytest.param(True, 1, id="recache-all", marks=pytest.mark.slow),
     ],

@@ -118,7 +118,7 @@ def test_blobs_are_durable_before_the_record_is_visible(crashes, tmp_path):
 
 
 @pytest.mark.feature("S3")
-@pytest.mark.parametrize("every", [pytest.param(9, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [pytest.param(19, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
 def test_blobs_are_durable_before_the_record_also_after_a_killed_publish(crashes, tmp_path, every):
     """A folder that an earlier process made, and did not live to make durable, is no more durable for being there."""
     count = crashes(tmp_path / "count", "publish")["calls"]
@@ -141,7 +141,7 @@ def test_blobs_are_durable_before_the_record_also_after_a_killed_publish(crashes
 
 
 @pytest.mark.feature("S3")
-@pytest.mark.parametrize("every", [pytest.param(5, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [pytest.param(11, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
 def test_power_cuts_lose_no_published_record_and_damage_none(crashes, tmp_path, every):
     """Replay what a disk may hold after a cut at each call: all that is durable, and any part of the rest."""
     chosen = random.Random(20260102)
@@ -217,7 +217,7 @@ def _write_replay(disk, bodies, home, folder, chosen, *, unlucky):
 @pytest.mark.parametrize(
     "code, inline, every",
     [
-        pytest.param(errno.ENOSPC, True, 11, id="full-some"),
+        pytest.param(errno.ENOSPC, True, 23, id="full-some"),
         pytest.param(errno.ENOSPC, True, 1, id="full-all", marks=pytest.mark.slow),
         pytest.param(errno.ENOSPC, False, 1, id="full-all-process", marks=pytest.mark.slow),
         pytest.param(errno.EROFS, True, 1, id="read-only-all", marks=pytest.mark.slow),

@@ -82,8 +82,8 @@ CASES = {
 @pytest.mark.parametrize(
     "case, every",
     [
-        pytest.param("gc", 13, id="gc-some"),
-        pytest.param("rm", 13, id="rm-some"),
+        pytest.param("gc", 29, id="gc-some"),
+        pytest.param("rm", 29, id="rm-some"),
         *(pytest.param(case, 1, id=f"{case}-all", marks=pytest.mark.slow) for case in CASES),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_removal_killed_at_any_call_leaves_whole_records(crashes, base, tmp_pa
 
 
 @pytest.mark.feature("G2")
-@pytest.mark.parametrize("every", [pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [pytest.param(9, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)])
 def test_a_pin_killed_at_any_call_is_there_or_not(crashes, base, tmp_path, every):
     key = MADE[1][0].key
     states = set()

@@ -15,11 +15,10 @@ from msgspec import structs
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, key_of
-from cachekit.key.nearest import distance, nearest
+from cachekit.key.nearest import Distances, distance, nearest
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Place
-from cachekit.store.nearest import Distances
 from cachekit.store.record import decode, encode, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.plan import plan

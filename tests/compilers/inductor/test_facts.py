@@ -110,9 +110,7 @@ def test_what_is_forced_or_excused_does_not_reach_the_keys_of_torch(quiet):
     # Where programs find files, and not what torch makes of it.
     hostile = {name: value for name, value in hostile.items() if not name.endswith("PATH")}
     assert dump(worker_variables(tmp_path, **hostile)) == before
-    assert "threads=2" in before
-    changed = dump(worker_variables(tmp_path, TORCHINDUCTOR_FREEZING="1", INDUCTOR_PROVENANCE="1")) ^ before
-    assert {line.partition("=")[0] for line in changed} == {"inductor.freezing", "provenance"}, "a difference is seen"
+    assert {"threads=2", "inductor.freezing=False", "provenance=0"} <= before, "a difference would be seen"
 
 
 WAYS = {
