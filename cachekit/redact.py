@@ -106,6 +106,7 @@ _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows 
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
 _TOLD = ("token", "password", "passwd", "secret", "psk")  # by `name:value`, where the value has a digit
+_SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
 _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
 _PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, as a key in base64 may begin
@@ -408,7 +409,8 @@ def _without_named(text: str, form: str, hidden: str) -> Iterator[str]:
         name = found[1]
         if found.start() < done or not (names_secret(name) or name.endswith("tokens")):
             continue
-        value = re.compile(_VALUE).match(text, found.end())
+        end = min(len(text), found.end() + _SHORT) if found[2] == ":" else len(text)
+        value = re.compile(_VALUE).match(text, found.end(), end)
         if value is None or len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
             continue
         opened = text[found.start(1) - 1 : found.start(1)] == "{"  # `{token: X}`

@@ -143,6 +143,12 @@ def test_a_secret_is_hidden_in_forms_that_passed_once(text):
     assert redact.holds(text.format(value, value))
 
 
+def test_a_line_of_names_alone_costs_no_more_than_its_length():
+    """Behind each name all the others would be a value: 22 s, where that has no limit."""
+    line = "token:" * 100_000
+    assert redact.printed(line) == line
+
+
 @pytest.mark.parametrize(
     "words",
     [
