@@ -114,4 +114,4 @@ def attempt_of(layout: Layout, key: str) -> Attempt | None:
 def forget_attempt(layout: Layout, key: str) -> None:
     """The key is warm now."""
     with suppress(OSError):
-        layout.attempt(key).unlink(missing_ok=True)
+        layout.inside.unlink(layout.attempt(key))

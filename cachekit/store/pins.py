@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 import msgspec
@@ -67,7 +66,7 @@ def unpin(layout: Layout, key: str) -> bool:
         StoreError: The store cannot be written.
     """
     try:
-        os.unlink(layout.pins / f"{key}.json")  # noqa: PTH108 - to tell whether it was there
+        layout.inside.unlink(layout.pins / f"{key}.json")
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -72,7 +72,8 @@ def forget(layout: Layout, tree: Path, record: Record) -> None:
     Raises:
         OSError: It cannot be removed.
     """
-    _path(layout, tree, record).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        layout.inside.unlink(_path(layout, tree, record))
 
 
 def over(layout: Layout) -> Iterator[Path]:

@@ -254,8 +254,10 @@ def test_unpacked_by_tar_it_is_a_shared_cache(tmp_path, whole):
     path, _ = whole
     (tmp_path / "remote").mkdir()
     subprocess.run(["tar", "xf", path, "-C", tmp_path / "remote"], check=True)
-    watched = Watched(tmp_path / "home", shared=[(FolderStorage(tmp_path / "remote"), "rw")])
+    remote = [(FolderStorage(tmp_path / "remote"), "rw")]
     record, _ = made = make_record(size=200)
+    assert Watched(tmp_path / "home", shared=remote).session.remotes.find(record.place) is None, "it is not signed"
+    watched = Watched(tmp_path / "home", shared=remote, trust_all=True)
     found = watched.session.remotes.find(record.place)
     assert watched.pull(found).record == record
     assert served(watched.store, record) == expected(made)

@@ -13,7 +13,7 @@ from cachekit.errors import StoreError, UsageError
 from cachekit.events import Journal
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.notes import Notes
-from cachekit.store import Store, history, notes, partial, uses
+from cachekit.store import Store, history, notes, partial, pins, uses
 from cachekit.store.counting import Counted
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Layout
@@ -103,6 +103,17 @@ def test_a_strangers_link_is_told_by_who_cannot_remove_what_lies_there(tmp_path,
     with pytest.raises(StoreError) as told:
         watched.gc(Keep(max_size=0))
     assert "is a link that another user made or can replace" in told.value.cause
+
+
+@ROOT_ONLY
+def test_what_is_asked_to_be_forgotten_is_not_removed_behind_a_strangers_link(tmp_path, thesis):
+    layout, before = Layout(tmp_path / "store"), contents(thesis)
+    plant(layout.pins, thesis)
+    plant(layout.state / "attempts", thesis)
+    with pytest.raises(StoreError):
+        pins.unpin(layout, MADE[0].key)
+    notes.forget_attempt(layout, MADE[0].key)
+    assert contents(thesis) == before
 
 
 def test_a_link_of_ones_own_is_followed_where_nobody_else_could_put_another_one(tmp_path):
