@@ -124,9 +124,10 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
         answer: What `neuron_contract` found.
         whole: Show that of every one.
     """
-    lines = listed(answer.findings)
+    lines = listed(answer.findings) if answer.findings else []
     if answer.problem:
-        lines += ["", *out.labelled("", f"nothing can be proved here: {answer.problem}")]
+        lines += [""] if lines else []
+        lines += out.labelled("", f"nothing can be proved here: {answer.problem}")
         return [*lines, *out.labelled("hint: ", answer.hint, 2)]
     outcomes = [*answer.promises, *answer.assumptions]
     width = max(len(one.name) for one in outcomes) + 2

@@ -88,10 +88,10 @@ class XlaAdapter(_Neuron):
         return compiler.Neuron(host.named(toolchain, instance, self.name))
 
     def checks(self) -> Sequence[Check]:
-        """All of Neuron, TorchNeuron too."""
-        from cachekit.compilers.neuron.doctor import CHECKS
+        """All of Neuron, TorchNeuron too; none on a host that has nothing of it."""
+        from cachekit.compilers.neuron.doctor import CHECKS, concerned
 
-        return CHECKS
+        return CHECKS if concerned() else ()
 
     def places(self) -> Mapping[str, CachePlace]:
         from cachekit.compilers.neuron.root import resolve, resolve_native
