@@ -115,6 +115,14 @@ class XlaAdapter(_Neuron):
 
         return next((file for file in module.files if file.path == facts.NEFF), None)
 
+    def lacks(self, modules: Sequence[Module]) -> str:
+        from cachekit.compilers.neuron import facts
+
+        lacking = [one for one in modules if any(file.path.endswith(facts.KERNEL_LACKING) for file in one.files)]
+        if not lacking:
+            return ""
+        return f"the graph of {lacking[0].name} names a kernel of NKI that could not be had when it was kept"
+
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         from cachekit.compilers.neuron import facts, fit, flags, neff
 
