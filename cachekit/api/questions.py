@@ -150,7 +150,7 @@ class Questions(Opened):
         from cachekit.disk import named
         from cachekit.verbs.why_log import why_log
 
-        return why_log(named(path))
+        return why_log(named(path), self._journal(""))
 
     def why_run(self, run: str = "last") -> RunWhy:
         """What a run compiled although the plan said hit, and why. `cachekit why --run`.

@@ -40,7 +40,7 @@ def command(cache: Cache, contract: ContractOnly = False, report: Report = None)
 
     --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary folders, in about ten
     minutes, and writes a report that can be sent to us. It exits 1 if a promise is broken or something is not as
-    cachekit assumes, and says what that means. Ctrl-C shows what is known by then.
+    cachekit assumes, and says what that means, or if 15 minutes were not enough. Ctrl-C shows what is known by then.
 
     Example:  cachekit doctor --neuron-contract
     """
@@ -124,9 +124,10 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
         answer: What `neuron_contract` found.
         whole: Show that of every one.
     """
-    lines = listed(answer.findings)
+    lines = listed(answer.findings) if answer.findings else []
     if answer.problem:
-        lines += ["", *out.labelled("", f"nothing can be proved here: {answer.problem}")]
+        lines += [""] if lines else []
+        lines += out.labelled("", f"nothing can be proved here: {answer.problem}")
         return [*lines, *out.labelled("hint: ", answer.hint, 2)]
     outcomes = [*answer.promises, *answer.assumptions]
     width = max(len(one.name) for one in outcomes) + 2

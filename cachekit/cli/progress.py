@@ -25,6 +25,7 @@ PHASES = {
 # What the Trainer adds to an evaluation's figures: how fast it was.
 SPEED = {"runtime", "samples_per_second", "steps_per_second", "model_preparation_time", "jit_compilation_time"}
 MANY = 1_000  # records; fewer are read in a moment
+LONG_LOG = 1 << 24  # bytes; a shorter log is read in seconds
 EVERY = 30.0  # seconds between two plain lines about the same thing
 Event = dict[str, Any]
 
@@ -44,6 +45,9 @@ GOING_ON: dict[str, Callable[[Event], str]] = {
     ),
     "verify.repairing": lambda e: f"repairing {e['key'][:12]} {e['file']}",
     "gc.removing": lambda e: "" if e["files"] % MANY else f"removed {out.count(e['files'], 'file')}",
+    "log.reading": lambda e: (
+        f"reading the log: {out.size(e['done'])} of {out.size(e['of'])}" if e["of"] >= LONG_LOG else ""
+    ),
     "import.reading": lambda e: f"reading {e['compiler']}: module {e['done'] + 1} of {e['of']}",
     "import.progress": lambda e: f"read {out.size(e['bytes'])} of {out.size(e['total'])}",
     "import.storing": lambda e: f"storing {out.count(e['modules'], 'module')}, {out.size(e['bytes'])}",

@@ -48,7 +48,7 @@ RunName = Annotated[
 
 
 LogFile = Annotated[
-    Optional[Path],
+    Optional[list[Path]],
     typer.Option("--log", metavar="FILE", help="Show what a log says about a run, whoever started it."),
 ]
 
@@ -80,12 +80,14 @@ def command(
     Example:  cachekit why --log train.log
     """
     changed = bool(overrides or tiny or cache.toolchain or cache.target or cache.instance)
-    chosen = [option for option, given in (("--run", run), ("--log", log)) if given is not None]
+    chosen = [option for option, given in (("--run", run), ("--log", log or None)) if given is not None]
     chosen += ["a recipe"] if recipe or changed else []
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} were both given", hint="leave one of them out")
-    if log is not None:
-        return Shown(cache.why_log(log), of_log, lambda said: "\n".join(one.module for one in said.compiled))
+    if log:
+        if len(log) > 1:
+            raise UsageError(f"--log was given {len(log)} times", hint="one log at a time: cachekit why --log FILE")
+        return Shown(cache.why_log(log[0]), of_log, lambda said: "\n".join(one.module for one in said.compiled))
     if run is not None:
         return Shown(cache.why_run(run), of_run, lambda said: "\n".join(one.name for one in said.modules))
     if recipe is None:
@@ -190,12 +192,16 @@ def of_log(answer: LogWhy) -> list[str]:
     counts = [f"{out.count(answer.found, 'graph')} found"] if answer.of == "run" else []
     counts += [f"{len(answer.compiled)} compiled"]
     counts += [f"{number} {what}" for number, what in (
-        (answer.extracted, "written down to be compiled later"), (len(answer.failed), "failed"),
-        (answer.unfinished, "without an end in this log")) if number]  # fmt: skip
+        (answer.extracted, "written down to be compiled later"), (len(answer.failed), "failed")) if number]  # fmt: skip
+    if answer.unfinished:
+        has = "has" if answer.unfinished == 1 else "have"
+        counts += [f"{answer.unfinished} began and {has} no end in this log (still compiling, or killed)"]
     lines = out.labelled("", f"{head}: {', '.join(counts)}")
     if answer.groups > 1:
         words = f"{answer.groups} groups of processes wrote this log, one after the other: if these were several runs, "
         lines += out.labelled("", f"{words}they are added up", 2)
+    for words in answer.counted:
+        lines += out.labelled("", words, 2)
     lines += [_compiled(one) for one in answer.compiled[:SHOWN]]
     if len(answer.compiled) > SHOWN:
         lines.append(f"  ... and {len(answer.compiled) - SHOWN} more (--format json)")

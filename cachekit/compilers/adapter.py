@@ -158,6 +158,10 @@ class Adapter:
         """
         return Judged()
 
+    def lacks(self, modules: Sequence[Module]) -> str:
+        """What a record's modules themselves say that they lack, so that it cannot be restored; empty where nothing."""
+        return ""
+
     def describe(self, path: Path) -> CompiledFile | None:
         """What any compiled file says of itself; None if the adapter describes no files. Never raises."""
         return None

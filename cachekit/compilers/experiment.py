@@ -35,7 +35,7 @@ _NOTES = (".json", ".log", ".txt")  # files of a cache that are texts
 # What processes of a worker have, where torchrun or mpirun started them.
 RANK = ("RANK", "LOCAL_RANK")
 WORLD_SIZE = ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
-_MINE = ("CACHEKIT_", *RANK, *WORLD_SIZE)  # how variables begin that the user's own shell may have
+_MINE = ("CACHEKIT_", "PYTHONHASHSEED", *RANK, *WORLD_SIZE)  # how variables begin that the user's own shell may have
 FIRST = Site()
 
 

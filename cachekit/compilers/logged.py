@@ -62,7 +62,8 @@ class Logged(Struct, frozen=True, kw_only=True):
             tells no time.
         lost_at_most: `lost_seconds` is an upper bound.
         workers: Exit codes of workers that failed, by their names.
-        unfinished: Compiles whose end is not in the log.
+        unfinished: Compiles whose end is not in the log: they went on, or were killed.
+        counted: What the log itself counts, a sentence each, where its lines show something else.
         groups: How many groups of processes wrote it, each after those before had ended: several where a log holds
             several runs, which are added up here.
     """
@@ -78,4 +79,5 @@ class Logged(Struct, frozen=True, kw_only=True):
     lost_at_most: bool = False
     workers: Mapping[str, int] = {}
     unfinished: int = 0
+    counted: tuple[str, ...] = ()
     groups: int = 1

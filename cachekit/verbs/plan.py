@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import IntegrityError, MissError, UntrustedError
 from cachekit.events import bypass, bypassed
@@ -157,17 +158,19 @@ def plans(
     found = remotes.find_all(absent, anew=anew) if remotes and absent else {}
     planned = []
     for one in wanted:
-        record = here[one.place]
-        if record is not None:
-            planned.append(Plan(one, record))
-        elif one.key in found:
-            shared = found[one.key].shared.record
-            planned.append(Plan(one, shared, found=found[one.key], lacking=tuple(store.lacking(shared.files))))
-        else:
+        there = found.get(one.key)
+        record = here[one.place] or (there.shared.record if there else None)
+        lacks = registry.adapter(record.compiler).lacks(record.modules) if record else ""
+        if record is None or lacks:
             others = [Known.of(other.shared.record) for other in found.values()]
-            planned.append(_miss(one, store, remotes, others, reuse_bytes=reuse_bytes, everywhere=everywhere))
-    there = {place: found[place.key].shared.record for place in absent if place.key in found}
-    somewhere = {place: record for place, record in here.items() if record is not None} | there
+            missed = _miss(one, store, remotes, others, reuse_bytes=reuse_bytes, everywhere=everywhere)
+            planned.append(structs.replace(missed, flaw=lacks) if lacks else missed)
+        elif there is None:
+            planned.append(Plan(one, record))
+        else:
+            planned.append(Plan(one, record, found=there, lacking=tuple(store.lacking(record.files))))
+    elsewhere = {place: found[place.key].shared.record for place in absent if place.key in found}
+    somewhere = {place: record for place, record in here.items() if record is not None} | elsewhere
     looked_up = {one.place: somewhere[one.place] for one in beside if one.place in somewhere}
     return Plans(tuple(planned), looked_up)
 

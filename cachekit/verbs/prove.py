@@ -1,9 +1,10 @@
 """Whether this host's compiler does what cachekit promises, and is what cachekit takes it for: one run, end to end.
 
+A program of a few lines is run, and run again: unchanged, then as another worker, in another language, with old files.
 A tiny BERT is warmed, killed while it compiles, warmed again, and trained under `--require-warm`. It is trained once
 more where everything is another: working directory, store (filled by export and import), compiler cache dir, user,
-virtual environment. A program of a few lines is run, and run again as another worker, with old files. Where something
-compiles that must not, each difference is tried alone, and so is named.
+virtual environment. Where something compiles that must not, each difference is tried alone, and so is named. What is
+cheap comes first: on a slow host the last parts are those that there is no time for.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from cachekit.verbs import doctor
 
 Changes = Mapping[str, Mapping[str, str]]  # what is another, by the promise that nothing depends on it
 MINUTES = 15  # for all of it, on the smallest instance
+UNFINISHED, INTERRUPTED = "it is not finished", "it was interrupted"
+PROGRAM = Site(home="program", cache="program")
 
 
 class Contract(Answer, frozen=True):
@@ -53,7 +56,7 @@ class Contract(Answer, frozen=True):
         compiler: Which one it is; empty where there is none.
         problem: Why there is none to try; empty if there is.
         hint: What helps then.
-        stopped: Why it ended before it was through; empty if it did not.
+        stopped: Why this is not all of it; empty if it is.
         interrupted: It was ended by Ctrl-C or a signal.
         seconds: Wall time.
         report: The file that has all of this; empty if none was asked for.
@@ -61,7 +64,7 @@ class Contract(Answer, frozen=True):
         promises: What the run shows of each promise.
         assumptions: What it shows of each assumption.
         counts: How many promises and assumptions are `ok`, `differs` and `unknown`.
-        good: There is a compiler, doctor finds nothing wrong with it, and nothing that was looked at differs.
+        good: This is all of it, doctor finds nothing wrong, and nothing that was looked at differs.
         machine: This machine as it goes into keys.
         packages: Versions of all packages of this environment.
         tools: What the compiler's own tools say of the machine.
@@ -124,13 +127,14 @@ def neuron_contract(
     with _folder() as folder:
         proof, seen = Proof(subject, Path(folder), command=command, total=MINUTES * 60), Evidence()
 
-        def answer(stopped: str = "") -> Contract:
+        def answer(stopped: str = UNFINISHED) -> Contract:
             promises, assumptions = (tuple(judged(rows, seen, subject.facts)) for rows in (PROMISES, subject.rows))
             counts = count((*promises, *assumptions))
             wrong = any(finding.state == "problem" for finding in known.findings)
             made = structs.replace(
                 known,
                 stopped=stopped,
+                interrupted=stopped == INTERRUPTED,
                 seconds=round(time.monotonic() - began, 1),
                 promises=promises,
                 assumptions=assumptions,
@@ -148,7 +152,7 @@ def neuron_contract(
             for _ in make(proof, seen, tell=tell):
                 answer()
         except KeyboardInterrupt:
-            return structs.replace(answer("it was interrupted"), interrupted=True)
+            return answer(INTERRUPTED)
         return answer(f"{MINUTES} minutes are over" if proof.left <= 0 else "")
 
 
@@ -165,6 +169,44 @@ def assumed() -> Subject:
 
 
 # The steps
+
+
+def _run(proof: Proof, seen: Evidence) -> None:
+    seen.steps["run"] = proof.program(PROGRAM)
+
+
+def _again(proof: Proof, seen: Evidence) -> None:
+    def program(changed: Mapping[str, str]) -> Step:
+        variables = {**changed}
+        if variables.pop("age", ""):
+            proof.age(PROGRAM)
+        return proof.program(PROGRAM, "--require-warm", **variables)
+
+    def worker(rank: str, size: str, language: str, zone: str) -> Changes:
+        return {
+            "rank": dict.fromkeys(RANK, rank),
+            "world-size": dict.fromkeys(WORLD_SIZE, size),
+            "locale": {"LANG": language, "LC_ALL": language, "TZ": zone},
+            "age": {"age": "old"},
+        }
+
+    seen.steps["unchanged"] = unchanged = program({})
+    if _broken(unchanged):
+        raise UnknownError("it compiles anew even where nothing is changed")
+    _apart(seen, "again", worker("1", "2", "POSIX", "JST-9"), worker("3", "4", "C", "EST5"), program)
+
+
+def _flags(proof: Proof, seen: Evidence) -> None:
+    """In a folder where the program found its graph."""
+    place = Site(cache="bare")
+    first = proof.bare(place)
+    if first.code or not first.new:
+        raise UnknownError(f"the program alone left no graph: {first.end}")
+    seen.steps["flags"] = proof.bare(place, **proof.subject.another)
+
+
+def _refused(proof: Proof, seen: Evidence) -> None:
+    seen.steps["refused"] = proof.program(Site(home="refused", cache="refused"), **proof.subject.refused)
 
 
 def _warm(proof: Proof, seen: Evidence) -> None:
@@ -219,42 +261,12 @@ def _elsewhere(proof: Proof, seen: Evidence) -> None:
     _apart(seen, "elsewhere", changes, alone, lambda changed: proof.train(Site(**changed)))
 
 
-def _run(proof: Proof, seen: Evidence) -> None:
-    seen.steps["run"] = proof.program(FIRST)
-
-
-def _again(proof: Proof, seen: Evidence) -> None:
-    def program(changed: Mapping[str, str]) -> Step:
-        variables = {**changed}
-        if variables.pop("age", ""):
-            proof.age(FIRST)
-        return proof.program(FIRST, "--require-warm", **variables)
-
-    def worker(rank: str, size: str) -> Changes:
-        return {"rank": dict.fromkeys(RANK, rank), "world-size": dict.fromkeys(WORLD_SIZE, size), "age": {"age": "old"}}
-
-    _apart(seen, "again", worker("1", "2"), worker("3", "4"), program)
-
-
 def _apart(seen: Evidence, name: str, changes: Changes, alone: Changes, make: Callable[[dict[str, str]], Step]) -> None:
     """Try all changes at once; if something compiles then, each alone, to other values: what compiled may be there."""
     together = make({word: value for change in changes.values() for word, value in change.items()})
     seen.steps[name] = together
     for one in changes:
         seen.steps[one] = make({**alone[one]}) if _broken(together) else together
-
-
-def _flags(proof: Proof, seen: Evidence) -> None:
-    """In a folder where the program found its graph."""
-    place = Site(cache="bare")
-    first = proof.bare(place)
-    if first.code or not first.new:
-        raise UnknownError(f"the program alone left no graph: {first.end}")
-    seen.steps["flags"] = proof.bare(place, **proof.subject.another)
-
-
-def _refused(proof: Proof, seen: Evidence) -> None:
-    seen.steps["refused"] = proof.program(Site(home="refused", cache="refused"), **proof.subject.refused)
 
 
 # What must come of them: why it did not; empty where it did
@@ -316,6 +328,32 @@ class Part(Struct, frozen=True):
 
 ALL_AGAIN = "all of it compiles again, though the record is there"
 PARTS = (
+    Part("running a program of a few lines, whose graph is kept", _run, (
+        _promise("run", "a program of a few lines compiles, and its graph is kept",
+                "`cachekit run` of users' own scripts keeps nothing", _kept),
+    )),
+    Part("running it again: unchanged, as another worker, in another language, with old files", _again, (
+        _promise("unchanged", "where nothing is changed its graph is found",
+                "names of graphs depend on chance: every run compiles"),
+        _promise("again", "as another worker, in another language, with old files, its graph is found",
+                "what is found depends on who asks and when; the next lines say on what"),
+        _promise("rank", f"with {', '.join(RANK)} its graph is found",
+                "each worker has graphs of its own, and a record of two workers is twice as large and as slow to make"),
+        _promise("world-size", f"with {', '.join(WORLD_SIZE)} its graph is found",
+                f"on another number of workers {ALL_AGAIN}"),
+        _promise("locale", "with another LANG, LC_ALL and TZ its graph is found",
+                f"for users of another language, or in another region, {ALL_AGAIN}"),
+        _promise("age", "where all files of the cache dir are old its graph is found",
+                "after some days everything compiles again"),
+    ), "run"),
+    Part("running it with other flags, which must compile", _flags, (
+        _promise("flags", "with other flags its graph is compiled again",
+                "a run may use graphs that were compiled with other flags: wrong results", _anew),
+    ), "run"),
+    Part("running it with a flag that the compiler must refuse", _refused, (
+        _promise("refused", "a run fails where the compiler must refuse its flags",
+                "a graph that does not compile goes unnoticed, and the run is slow or wrong", _failed),
+    ), "run"),
     Part("warming a tiny BERT, killing that while it compiles, and warming it again", _warm, (
         _promise("killed", "a warm that is killed while it compiles can be made again",
                 "after Ctrl-C, or a reclaimed spot instance, the cache must be emptied by hand", _compiled),
@@ -337,28 +375,6 @@ PARTS = (
         _promise("virtual-environment", "nor from another virtual environment with the same packages",
                 f"in another virtual environment {ALL_AGAIN}"),
     ), "train"),
-    Part("running a program of a few lines, whose graph is kept", _run, (
-        _promise("run", "a program of a few lines compiles, and its graph is kept",
-                "`cachekit run` of users' own scripts keeps nothing", _kept),
-    )),
-    Part("running it again: as another worker, with old files", _again, (
-        _promise("again", "as another worker, with old files, its graph is found",
-                "what is found depends on who asks and when; the next lines say on what"),
-        _promise("rank", f"with {', '.join(RANK)} its graph is found",
-                "each worker has graphs of its own, and a record of two workers is twice as large and as slow to make"),
-        _promise("world-size", f"with {', '.join(WORLD_SIZE)} its graph is found",
-                f"on another number of workers {ALL_AGAIN}"),
-        _promise("age", "where all files of the cache dir are old its graph is found",
-                "after some days everything compiles again"),
-    ), "run"),
-    Part("running it with other flags, which must compile", _flags, (
-        _promise("flags", "with other flags its graph is compiled again",
-                "a run may use graphs that were compiled with other flags: wrong results", _anew),
-    ), "run"),
-    Part("running it with a flag that the compiler must refuse", _refused, (
-        _promise("refused", "a run fails where the compiler must refuse its flags",
-                "a graph that does not compile goes unnoticed, and the run is slow or wrong", _failed),
-    ), "run"),
 )  # fmt: skip
 PROMISES = tuple(promise for part in PARTS for promise in part.promises)
 

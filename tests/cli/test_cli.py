@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
 import pytest
 
 import cachekit
-from cachekit.cli import verbs
+from cachekit.cli import progress, verbs
 from cachekit.errors import EXIT_CODES, CachekitError, every_error
 from cachekit.recipe import zoo
 from cachekit.store.layout import Layout
@@ -196,6 +197,28 @@ def test_a_log_of_somebody_elses_run(command, work):
     golden("why-log", command("why", "--log", "train.log").out)
     found = command("why", "--log", "train.log", "-f", "json").json
     assert (found["found"], found["lost_seconds"], found["compiler"]) == (1, 250 + 1323, "neuron")
+
+
+def test_a_log_that_is_not_one_text_is_named_as_what_it_is(command, work):
+    (work / "train.log").write_text(LOG)
+    (work / "train.log.gz").write_bytes(gzip.compress(LOG.encode()))
+    (work / "wide.log").write_text(LOG, encoding="utf-16")
+    for arguments, reason in (
+        (["train.log", "--log", "wide.log"], "--log was given 2 times"),
+        (["train.log.gz"], "gunzip -c train.log.gz > run.log"),
+        (["wide.log"], "iconv -f UTF-16 -t UTF-8 wide.log > run.log"),
+    ):
+        assert reason in command("why", "--log", *arguments, code=2).err
+
+
+def test_a_compile_without_an_end_and_how_far_a_log_was_read(command, work, monkeypatch):
+    monkeypatch.setattr(progress, "LONG_LOG", 0)
+    begun = "2026-07-29 17:30:00.000000:  1  [INFO]: Call compiler with cmd: neuronx-cc compile MODULE_3+f7f529f3.pb"
+    (work / "cut.log").write_text(f"{begun}\n....")
+    said = command("why", "--log", "cut.log")
+    assert "1 began and has no end in this log" in said.out
+    size = f"{len(begun) + 5} B"
+    assert f"reading the log: {size} of {size}" in said.err
 
 
 @pytest.fixture

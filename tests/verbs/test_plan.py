@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cachekit import api
 from cachekit.api import Cache
+from cachekit.compilers.adapter import Adapter
 from cachekit.errors import MissError
 from cachekit.recipe import zoo
 from cachekit.verbs.plan import plan
@@ -41,6 +42,17 @@ def test_a_plan_names_the_modules_that_a_train_finds(home, log, output):
     assert (hot["expected_seconds"], hot["saved_seconds"]) == (0.0, 30.0)
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert (done.compiled, done.counters["found"]) == (0, hot["graphs"])
+
+
+def test_a_record_that_says_what_it_lacks_is_a_miss_for_plan_and_train(home, log, output, monkeypatch):
+    watched = Watched(home)
+    warm(watched.session, watched.prepare())
+    monkeypatch.setattr(Adapter, "lacks", lambda _, modules: f"{len(modules)} modules lack a kernel")
+    found = plan(watched.prepare(), watched.store)
+    assert (found.hit, found.flaw) == (False, "3 modules lack a kernel")
+    with pytest.raises(MissError, match="cannot be used"):
+        train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
+    assert len(runs(log)) == 1
 
 
 def test_a_plan_names_the_nearest_record_and_only_the_difference(home):

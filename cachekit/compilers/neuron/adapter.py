@@ -88,10 +88,10 @@ class XlaAdapter(_Neuron):
         return compiler.Neuron(host.named(toolchain, instance, self.name))
 
     def checks(self) -> Sequence[Check]:
-        """All of Neuron, TorchNeuron too."""
-        from cachekit.compilers.neuron.doctor import CHECKS
+        """All of Neuron, TorchNeuron too; none on a host that has nothing of it."""
+        from cachekit.compilers.neuron.doctor import CHECKS, concerned
 
-        return CHECKS
+        return CHECKS if concerned() else ()
 
     def places(self) -> Mapping[str, CachePlace]:
         from cachekit.compilers.neuron.root import resolve, resolve_native
@@ -114,6 +114,14 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron import facts
 
         return next((file for file in module.files if file.path == facts.NEFF), None)
+
+    def lacks(self, modules: Sequence[Module]) -> str:
+        from cachekit.compilers.neuron import facts
+
+        lacking = [one for one in modules if any(file.path.endswith(facts.KERNEL_LACKING) for file in one.files)]
+        if not lacking:
+            return ""
+        return f"the graph of {lacking[0].name} names a kernel of NKI that could not be had when it was kept"
 
     def judge(self, module: Module, path: Callable[[File], Path]) -> Judged:
         from cachekit.compilers.neuron import facts, fit, flags, neff

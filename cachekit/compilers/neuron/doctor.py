@@ -25,6 +25,13 @@ from cachekit.whose import standing
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
 
+def concerned() -> bool:
+    """Whether this host has anything of Neuron: devices, packages, settings or a cache."""
+    packages = {*host.versions(), *host.half_installed()}.intersection((*host.REQUIRED, facts.LITE_PACKAGE))
+    said = any(name.startswith(("NEURON_", facts.NATIVE_PREFIX)) for name in os.environ)
+    return bool(packages or said or resolve().folder or resolve_native().folder) or presence.may_have_devices()
+
+
 def packages(config: Config) -> Iterator[Finding]:
     """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
     found = host.versions()

@@ -234,7 +234,8 @@ KERNEL_CONFIG = re.compile(rb"eyJ[A-Za-z0-9+/]{32,}={0,2}")
 KERNEL, KERNEL_PATH = "klir_binary", "binary"
 KERNEL_LONGEST = 1024  # characters of a path; ours
 KERNEL_LARGEST = 256 << 20  # bytes; ours
-KERNEL_FILE = re.compile(r"kernel-[0-9a-f]{32}")  # as a module has it; ours
+KERNEL_LACKING = ".lacking"  # how the empty file's name ends that a module has in the place of one; ours
+KERNEL_FILE = re.compile(r"kernel-[0-9a-f]{32}(?:\.lacking)?")  # as a module has it; ours
 # Variables of its own that reach no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
 NATIVE_QUIET = frozenset({

@@ -236,14 +236,16 @@ def _of_another_chip(found: Mapping[str, str]) -> Fault | None:
 
 def never_released(found: Mapping[str, str]) -> str:
     """What is said of TorchNeuron with a compiler from before it was released; empty where there is nothing to say."""
-    native = {name: one for name, one in zoo.toolchains().items() if one.compiler == "neuron-native"}
     compiler, framework = facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
-    first, oldest = min(native.items(), key=lambda one: release(one[1].packages[compiler]))
-    if not is_native(found) or release(found[compiler])[:2] >= release(oldest.packages[compiler])[:2]:
+    native = {name: one.packages[compiler] for name, one in zoo.toolchains().items() if one.compiler == "neuron-native"}
+    if not is_native(found) or not native:
+        return ""
+    first = min(native, key=lambda name: release(native[name]))
+    if release(found[compiler])[:2] >= release(native[first])[:2]:
         return ""
     return (
         f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}: TorchNeuron "
-        f"comes with {compiler} from {oldest.packages[compiler]} on ({first})"
+        f"comes with {compiler} from {native[first]} on ({first})"
     )
 
 

@@ -13,6 +13,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -129,9 +130,7 @@ def _take(
             copy = folder / str(len(known) + len(fresh)) if folder else None
             at = kernels.get(name)
             handle = _opened(entry, name, opener) if at is None else _opened_kernel(at, opener)
-            if handle is None:
-                continue
-            with os.fdopen(handle, "rb", buffering=0) as raw:
+            with BytesIO() if handle is None else os.fdopen(handle, "rb", buffering=0) as raw:
                 sha256, size = _copy_out(raw, name, copy)
             read = copy or Path(at or entry.path / name)
             if name == facts.FLAGS_FILE:
@@ -145,7 +144,7 @@ def _take(
                 fresh[sha256] = read
             elif copy is not None:
                 copy.unlink()
-            files.append(File(name, size, sha256))
+            files.append(File(name if handle is not None else f"{name}{facts.KERNEL_LACKING}", size, sha256))
         if _look(entry) != before:
             raise _UnfitError("it changed while it was read")  # noqa: TRY301
     except BaseException:
@@ -176,7 +175,7 @@ def _copy_out(raw: BinaryIO, name: str, copy: Path | None) -> tuple[str, int]:
 
 
 def _opened_kernel(path: str, opener: Opener) -> int | None:
-    """A kernel that a graph names, open to be read; None where the module must do without it, as a restore will say."""
+    """A kernel that a graph names, open to be read; None where the module must do without it, and says so."""
     if nki.misplaced(path):
         return None
     with suppress(OSError, UntrustedError):

@@ -55,9 +55,9 @@ def _sdk(text: str, *wanted: str, only: tuple[str, ...] = (), limit: float = 60)
     return Alteration(_HEAD + text, {*wanted}, only, limit)
 
 
-def _key(part: str, *wanted: str) -> Alteration:
+def _key(part: str, *wanted: str, only: tuple[str, ...] = ()) -> Alteration:
     """Names of graphs depend on something."""
-    return _sdk(_KEY.format(part=part), *wanted)
+    return _sdk(_KEY.format(part=part), *wanted, only=only)
 
 
 ALTERATIONS = {
@@ -68,7 +68,10 @@ ALTERATIONS = {
     "key: environment path": _key("sys.prefix", "elsewhere", "virtual-environment"),
     "key: rank": _key("os.environ.get('RANK')", "again", "rank"),
     "key: world size": _key("os.environ.get('WORLD_SIZE')", "again", "world-size"),
-    "key: process": _key("os.getpid()", "train"),
+    "key: language": _key("os.environ.get('LANG')", "again", "locale"),
+    "key: time zone": _key("time.tzname", "again", "locale"),
+    "key: process": _key("os.getpid()", "train", "unchanged", only=("again", "elsewhere")),
+    "key: hash seed": _key("hash('graph')", "unchanged", only=("again",)),
     "key: not the flags": _sdk("wrapper.Options.digest = property(lambda self: 'f7f529f3')", "flags"),
     "key: another hash of the flags": _sdk(
         "import hashlib\n"

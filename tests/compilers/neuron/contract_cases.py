@@ -77,7 +77,8 @@ def differing(found: dict[str, Verdict]) -> set[str]:
     return {name for name, one in found.items() if one.state == "differs"}
 
 
-# Graphs are named by the variables that DEPENDS names; a graph is a file.
+# Graphs are named by the variables that DEPENDS names, or by chance where the seed of hashes is not given; a graph is a
+# file.
 COMMAND_LINE = """\
 import json, os, pathlib, sys
 verb, *words = sys.argv[1:]
@@ -85,7 +86,9 @@ print(os.environ["SAYS"], file=sys.stderr)
 if verb == os.environ["FAILS"]:
     print("error[compile]: it did not compile", file=sys.stderr)
     sys.exit(6)
-key = "-".join([str(verb == "run"), *(os.environ.get(name, "") for name in os.environ["DEPENDS"].split())])
+chance = {"PYTHONHASHSEED": str(os.getpid())}
+known = [os.environ.get(name, chance.get(name, "")) for name in os.environ["DEPENDS"].split()]
+key = "-".join([str(verb == "run"), *known])
 graph = pathlib.Path(os.environ["GRAPHS"], key.replace("/", "_"))
 new = not graph.exists()
 if verb != "store":
@@ -117,5 +120,5 @@ def stub(folder: Path, *, depends: str = "", fails: str = "", says: str = "", to
     script = folder / "cachekit.py"
     script.write_text(COMMAND_LINE)
     known = {"PATH": os.environ["PATH"], "USER": "ann", "GRAPHS": str(folder / "graphs")}
-    environ = {**known, "DEPENDS": depends, "FAILS": fails, "SAYS": says}
+    environ = {**known, "PYTHONHASHSEED": "0", "DEPENDS": depends, "FAILS": fails, "SAYS": says}
     return Proof(STUB, folder / "run", command=[sys.executable, str(script)], environ=environ, total=total)

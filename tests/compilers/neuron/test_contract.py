@@ -113,13 +113,29 @@ def test_an_altered_sdk_is_found_and_named(tmp_path, what):
 
 
 @pytest.mark.feature("U1")
-def test_each_thing_that_a_key_depends_on_is_named(tmp_path):
-    """A command line of a few lines, whose graphs are named by the user and the store."""
-    run = stub(tmp_path, depends="USER CACHEKIT_HOME")
-    found = {one.name: one for one in judged(PROMISES, made(run, ["elsewhere"]), {})}
-    assert differing(found) == {"elsewhere", "user", "home"}
-    assert found["user"].seen == "1 graphs compiled"
+@pytest.mark.parametrize(
+    "depends, tried, wanted",
+    [
+        ("USER CACHEKIT_HOME", "elsewhere", {"elsewhere", "user", "home"}),
+        ("LANG", "again", {"again", "locale"}),
+        ("TZ RANK", "again", {"again", "locale", "rank"}),
+    ],
+)
+def test_each_thing_that_a_key_depends_on_is_named(tmp_path, depends, tried, wanted):
+    """A command line of a few lines, whose graphs are named by some variables."""
+    found = {one.name: one for one in judged(PROMISES, made(stub(tmp_path, depends=depends), [tried]), {})}
+    assert differing(found) == wanted
+    assert {found[name].seen for name in wanted} == {"1 graphs compiled"}
     assert found["user"].means.startswith("for each other member of a team")
+
+
+@pytest.mark.feature("U1")
+def test_a_key_of_chance_is_blamed_on_nothing_else(tmp_path):
+    run = stub(tmp_path, depends="PYTHONHASHSEED")  # which the user's shell may have
+    found = {one.name: one for one in judged(PROMISES, made(run, ["again"]), {})}
+    assert differing(found) == {"unchanged"}
+    others = {found[name].seen for name in ("again", "rank", "world-size", "locale", "age")}
+    assert others == {"it compiles anew even where nothing is changed"}
 
 
 @pytest.mark.parametrize(
@@ -261,20 +277,32 @@ def test_an_interrupted_run_says_what_it_has_and_its_report_has_no_secret(comman
     run = stub(tmp_path, says=token)
     monkeypatch.setattr(prove, "assumed", lambda: run.subject)
     monkeypatch.setattr(prove, "Proof", lambda *_, **__: run)
-    monkeypatch.setattr(run, "train", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-    report = tmp_path / "report.json"
+    report, midway = tmp_path / "report.json", []
+
+    def stopped(_) -> None:
+        midway.append(json.loads(report.read_text()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", stopped)
     answer = command("doctor", "--neuron-contract", "--report", str(report), code=130)
     assert "ok       warm" in answer.out
     assert "not all of it: it was interrupted" in answer.out
     text = report.read_text()
     document = json.loads(text)
     assert (document["compiler"], document["stopped"], document["good"]) == ("stub", "it was interrupted", False)
-    warm = document["commands"][0]
+    assert document["interrupted"]
+    warm = document["commands"][-1]
     assert (warm["words"][2], warm["code"], [*warm["files"]]) == ("warm", 0, ["graph", "notes.json"])
     assert warm["texts"]["notes.json"] == '{"flags": []}'
     assert document["packages"]["msgspec"]
     assert "***" in warm["said"]
     assert token not in text
+    # What a run that is killed leaves does not pass for a whole one; what is cheap was tried by then.
+    assert (midway[0]["stopped"], midway[0]["interrupted"], midway[0]["good"]) == ("it is not finished", False, False)
+    assert {one["name"]: one["state"] for one in midway[0]["promises"]}["refused"] == "ok"
+    monkeypatch.setattr(prove, "make", lambda *_, **__: iter(()))
+    assert prove.neuron_contract(report=report).stopped == ""
+    assert json.loads(report.read_text())["stopped"] == ""
 
 
 def test_the_screen_says_what_differs_and_what_that_means(whole, monkeypatch):

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec import structs
 
+from cachekit.compilers import registry
 from cachekit.compilers.neuron import facts, nki
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.host import NeuronHost
@@ -179,7 +180,7 @@ def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, plac
     module, files, at = carried(tmp_path, workspace, place)
     path = path.format(place=place)
     (kept,) = module_with(tmp_path / "hostile", workspace, path).harvest.modules
-    assert not [file for file in kept.files if facts.KERNEL_FILE.fullmatch(file.path)]
+    assert not any(file.size for file in kept.files if facts.KERNEL_FILE.fullmatch(file.path))
     before = tree(tmp_path)
     hostile, paths = remade(module, files, tmp_path / "spare", str(at), path)
     assert "the graph names the kernel" in restore(hostile, paths, root).left
@@ -202,13 +203,15 @@ def test_a_module_is_kept_without_a_kernel_that_cannot_be_had_and_then_not_resto
         make_it(place / name)
         harvest = module_with(tmp_path / f"of {name}", workspace, str(place / name)).harvest
         (module,) = harvest.modules
-        assert len(module.files) == 4
+        assert [file.size for file in module.files if file.path.endswith(facts.KERNEL_LACKING)] == [0]
+        assert registry.adapter("neuron").lacks([module]).startswith(f"the graph of {module.name} names a kernel")
         said = f"the graph names the kernel {place / name}, which did not come with it"
         assert restore(module, files_of(module, harvest), root).left == said
 
 
 def test_a_module_that_came_without_its_kernel_is_left(tmp_path, root, workspace, place):
     module, files, at = carried(tmp_path, workspace, place)
+    assert registry.adapter("neuron").lacks([module]) == ""
     without, paths = remade(module, files, tmp_path / "spare", str(at), str(place / "other"))
     assert (
         restore(without, paths, root).left

@@ -337,6 +337,53 @@ def test_a_compile_that_failed_before_is_told_with_its_failure():
     assert [one.failed_before for one in told(done).compiled] == [""]
 
 
+@pytest.mark.parametrize("minutes", ["9999999999.0", "1" + "0" * 307, "9" * 400])
+@pytest.mark.parametrize("day", ["2026-07-29", "0001-01-01"])
+def test_a_wait_from_before_the_calendar_loses_no_time(day, minutes):
+    line = (
+        f"{day} 00:00:00.000000:  1  [INFO]: Another process must be compiling {NCC}/{module(9)}/model.hlo_module.pb, "
+    )
+    found = told(line + f"been waiting for: {minutes} minutes\n")
+    assert (list(found.waits), found.lost_seconds) == ([module(9)], None)
+
+
+def test_a_compile_without_an_end_is_told():
+    begun = "2026-07-29 17:30:00.000000:  7  [INFO]: Call compiler with cmd: neuronx-cc compile "
+    begun += f"/tmp/w/model.{module(3)}.hlo_module.pb\n....."
+    next_one = (
+        f"neuronxcc-2.26/{module(4)}/model.done not found in org/cache: the corresponding graph will be recompiled.\n"
+    )
+    retried = (
+        f"2026-07-29 17:33:00.000000:  8  [INFO]: Got a cached failed neff at {NCC}/{module(5)}/model.neff. Retrying\n"
+    )
+    assert [told(text).unfinished for text in (begun, next_one, retried, begun + "\n" + next_one)] == [1, 1, 1, 2]
+    ended = f"\n2026-07-29 17:31:00.000000:  7  [INFO]: Compilation Successfully Completed for model.{module(3)}.neff\n"
+    found = f"2026-07-29 17:31:00.000000:  7  [INFO]: Using a cached neff at {NCC}/{module(4)}/model.neff\n"
+    assert told(begun + ended + next_one + found).unfinished == 0
+
+
+def test_what_npc_counts_and_its_lines_do_not_show_is_told():
+    done = f"2026-07-29 17:31:00.000000:  7  [INFO]: Compilation Successfully Completed for model.{module(1)}.neff\n"
+    remaining = "2026-07-29 17:31:01.000000:  7  [INFO]: Current remaining items are 0, locked are 0, failed are {}, "
+    remaining += "done are 22, total is 24\n"
+    summary = "2026-07-29 17:31:02.000000:  6  [INFO]: Compilation summary: {}/{} failed, {} succeeded\n"
+    agreed = done + remaining.format(0) + summary.format(0, 1, 1)
+    assert told(agreed).counted == ()
+    (entries,) = told(done + remaining.format(2) + summary.format(0, 1, 1)).counted
+    assert "counts 2 failed in its cache" in entries
+    assert "names none" in entries
+    (differs,) = told(done + summary.format(2, 2, 0)).counted
+    assert "2 failed and 0 compiled; the lines of this log show 0 failed and 1 compiled" in differs
+    # The second run's count is not that of the whole log.
+    assert (
+        told(
+            agreed + (done + agreed).replace(module(1), module(2)).replace(" 17:", " 18:").replace(":  ", ":  1")
+        ).counted
+        == ()
+    )
+    assert told(remaining.format(2)).counted == (entries,)
+
+
 def test_runs_that_one_log_holds_are_counted():
     line = f"2026-07-31 05:{{}}:00.000100:  {{}}  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff\n"
     one = line.format("08", 5) + line.format("08", 6) + line.format("09", 5) + line.format("09", 6)

@@ -8,7 +8,6 @@ else that it names is a number.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from cachekit.units import parse_time
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
 _TEXT = 4000  # characters of a quoted message that an event carries
+_MOST = 1e12  # of any figure: a line that says more is torn, or lies
 Said = Mapping[str, "str | None"]  # what a pattern has found, by the names of its groups
 _WORDS = frozenset({"path", "text", "command"})  # what a pattern names that is no number
 _LEVEL_END = re.compile(rb"[A-Z]\]:")
@@ -253,7 +253,7 @@ def _time(header: re.Match[str]) -> datetime | None:
 
 
 def _numbers(said: Said) -> dict[str, float]:
-    """The figures that a pattern has found; what is not a finite number is left out."""
+    """The figures that a pattern has found; what is no number, or beyond belief, is left out."""
     found: dict[str, float] = {}
     for name, text in said.items():
         if text is None or name in _WORDS:
@@ -262,6 +262,6 @@ def _numbers(said: Said) -> dict[str, float]:
             number = float(text)
         except ValueError:
             continue
-        if math.isfinite(number):
+        if abs(number) <= _MOST:
             found[name] = int(number) if number.is_integer() else number
     return found

@@ -37,6 +37,9 @@ class Log(Struct):
     compilers: set[str] = set()  # the compilers' directories (`neuronxcc-…`) that were named
     # `neuron_parallel_compile`'s count of this run's compiles: `total`, `success`, `failed`, as far as it said them.
     summary: dict[str, float] = {}
+    # Its last count of the root's entries by state (`failed`, `done`, …), those of earlier runs too.
+    entries: dict[str, float] = {}
+    begun: set[str] = set()  # modules for which the compiler was called, or that are said to be compiled next
 
     def add_all(self, events: Iterable[Event]) -> Log:
         """Take several events; gives itself."""
@@ -77,6 +80,10 @@ class Log(Struct):
                 self.whole_seconds = max(self.whole_seconds, event.numbers["seconds"])
             case "summary":  # older versions spread it over three lines
                 self.summary |= event.numbers
+            case "remaining":
+                self.entries = dict(event.numbers)
+            case "command" | "not-found" if module:
+                self.begun.add(module)
             case "child-exit":
                 self.exits[_process(event)] = event.numbers["code"]
             case _:
@@ -86,6 +93,12 @@ class Log(Struct):
     def modules(self) -> list[str]:
         """Every module that the run itself reported as needed: found, compiled or extracted, in no other order."""
         return list(dict.fromkeys([*self.extracted, *self.hits, *self.compiled]))
+
+    @property
+    def unfinished(self) -> set[str]:
+        """Modules whose compile has begun, and of which no end was reported."""
+        ended = {*self.hits, *self.extracted, *self.compiled, *self.failed, *self.remembered}
+        return (self.begun | set(self.retried)) - ended
 
     def failures(self) -> dict[str, CompileFailure]:
         """The class of each module's failure, in this run or an earlier one; `unknown` where nothing was said."""

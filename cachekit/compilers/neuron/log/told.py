@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import BinaryIO
@@ -42,8 +43,8 @@ def _of_run(log: BinaryIO) -> Logged | None:
     for event in reader.close():
         run.add(event)
         spans.add(event)
-    known = (run.modules, run.waits, run.remembered, run.failed, run.summary, run.exits, run.whole_seconds)
-    if not any(known):
+    known = (run.modules, run.waits, run.remembered, run.failed, run.summary, run.entries, run.exits, run.unfinished)
+    if not any(known) and not run.whole_seconds:
         return None
     later = set(run.extracted) - set(run.compiled)
     found = set(run.hits) - set(run.compiled)
@@ -71,8 +72,33 @@ def _of_run(log: BinaryIO) -> Logged | None:
         lost_seconds=lost,
         lost_at_most=at_most,
         workers={name: int(code) for name, code in run.exits.items()},
+        unfinished=len(run.unfinished),
         groups=reader.groups(),
+        counted=tuple(_counted(run, several=reader.groups() > 1)),
     )
+
+
+def _counted(run: Log, *, several: bool) -> Iterator[str]:
+    """What `neuron_parallel_compile` counts where its lines show something else, in sentences.
+
+    Args:
+        run: What its lines show.
+        several: Other runs are in the log too, so that its lines may show more than the last one counts.
+    """
+    counts = [("failed", len(run.failed), len(run.failed) + len(run.remembered))]  # it may count what it skipped
+    counts.append(("success", len(run.compiled), len(run.compiled)))
+    said = [(name, int(run.summary[name]), least, most) for name, least, most in counts if name in run.summary]
+    if any(number > most or (number < least and not several) for _, number, least, most in said):
+        words = {"failed": "failed", "success": "compiled"}
+        theirs = " and ".join(f"{number} {words[name]}" for name, number, _, _ in said)
+        ours = " and ".join(f"{least} {words[name]}" for name, _, least, _ in said)
+        yield f"neuron_parallel_compile itself counts {theirs}; the lines of this log show {ours}"
+    named = len({*run.failed, *run.remembered, *run.retried} - set(run.compiled))
+    if (failed := int(run.entries.get("failed", 0))) > named:
+        yield (
+            f"neuron_parallel_compile counts {failed} failed in its cache, where those of earlier runs are too; "
+            f"this log names {named or 'none'} of them"
+        )
 
 
 def _lost(run: Log, spans: _Spans) -> tuple[float | None, bool]:
@@ -139,7 +165,8 @@ class _Spans:
         if seconds:
             if event.kind != "waiting":
                 self.modules.add(event.module)
-            self.between(event.at - timedelta(seconds=seconds), event.at)
+            with suppress(OverflowError):  # since before the year 1: nobody waited so long
+                self.between(event.at - timedelta(seconds=seconds), event.at)
 
     def between(self, begun: datetime | None, ended: datetime | None) -> None:
         """Something took from here to there."""
