@@ -210,7 +210,7 @@ def _instance(row: InstanceRow) -> list[str]:
 
 def _toolchain(row: ToolchainRow) -> list[str]:
     versions = (row.packages.get(name, "").partition("+")[0] for name in PACKAGES)
-    return [row.name, row.released, *versions, row.trains, " ".join(row.targets)]
+    return [row.name, *versions, row.trains, " ".join(row.targets)]
 
 
 # Of each topic: the header, and the cells of a row.
@@ -218,7 +218,7 @@ TABLES: dict[str, tuple[list[str], Callable[[Any], list[str]]]] = {
     "recipes": (["recipe", "task", "instance", "an hour"], _recipe),
     "models": (["type", "size", "licence", "model"], _model),
     "instances": (["instance", "accelerator", "cores", "memory", "price per hour"], _instance),
-    "toolchains": (["toolchain", "released", *PACKAGES, "trains", "targets"], _toolchain),
+    "toolchains": (["toolchain", *PACKAGES, "trains", "targets"], _toolchain),
 }
 
 

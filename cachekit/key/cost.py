@@ -7,7 +7,7 @@ record answers. Neither numpy nor torch is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -21,8 +21,8 @@ TAKEN = 3  # of these, as far as they differ in the same kinds of things: compil
 # By how much an estimate is off, four times out of five, as a factor; what differs widens the range.
 SAME = 1.3  # the same compile twice: machines are busy
 _WIDER = {"version": 1.3, "shape": 1.2, "family": 1.4, "chip": 1.3}
-# Of a published figure, for another family: with the factors above it makes six. Figures of different families differ
-# by two to nine once they are scaled to each other, the two of BERT by 1.2.
+# Of a published figure, for another family: with the factors above it makes six. Figures of different kinds of jobs
+# differ by two to nine once they are scaled to each other, the two of BERT by 1.2.
 _AFAR = 3.0
 
 _CHIP = ("target.chip", "target.machine")
@@ -131,22 +131,47 @@ def published(model_type: str, hard: Mapping[str, Any], known: Iterable[Timed], 
         growth: Of the compiler.
 
     Returns:
-        The figure itself for the job that it was published for; else scaled, with a range that grows with what differs;
-        None where nobody published any.
+        The figure itself for the job that it was published for; else scaled, with a range that grows with what differs,
+        from the nearest figure of a job of the same kind: its family before its chip, and that before its size. Where
+        nobody published any of that kind, the range over all of them. None where nobody published anything.
     """
-    found: list[tuple[float, float, Expected]] = []
+    alike: list[tuple[bool, bool, float, Expected]] = []
+    every: list[Expected] = []
     for one in known:
-        scale = _scale(one.hard, hard, growth)
+        factors = [*_factors(one.hard, hard, growth)]
         family = one.model_type != model_type
         chip = any(one.hard.get(name) != hard.get(name) for name in _CHIP if name in one.hard)
-        spread = one.spread
-        exact = not (family or chip) and all(hard.get(name, value) == value for name, value in one.hard.items())
-        if not exact:
-            spread = max(spread, SAME) * _WIDER["version"] * _WIDER["shape"]
-            spread *= (_AFAR if family else 1.0) * (_WIDER["chip"] if chip else 1.0)
-        told = _told(one.seconds * scale, spread, "published" if exact else "scaled", one.recipe)
-        found.append((spread, abs(math.log(scale)), told))
-    return min(found, key=lambda nearest: nearest[:2])[2] if found else None
+        if not (family or chip) and all(hard.get(name, value) == value for name, value in one.hard.items()):
+            return _told(one.seconds, one.spread, "published", one.recipe)
+        spread = SAME * _WIDER["version"] * _WIDER["shape"] * (_WIDER["chip"] if chip else 1.0)
+        seconds = one.seconds * math.prod(factors)
+        every.append(_told(seconds, max(one.spread, spread), "scaled", one.recipe))
+        if kind(one.hard) == kind(hard):
+            told = _told(seconds, max(one.spread, spread * (_AFAR if family else 1.0)), "scaled", one.recipe)
+            alike.append((family, chip, sum(abs(math.log(factor)) for factor in factors), told))
+    if alike:
+        return min(alike, key=lambda nearest: nearest[:3])[3]
+    return _over(every) if every else None
+
+
+def _over(figures: list[Expected]) -> Expected:
+    """All of them in one range."""
+    least = min(figures, key=lambda one: one.low)
+    most = max(figures, key=lambda one: one.high)
+    sources = " to ".join(dict.fromkeys((least.source, most.source)))
+    said = f"no figure of such a job, from {sources}"
+    return Expected(round(math.sqrt(least.low * most.high), 3), least.low, most.high, "scaled", said)
+
+
+def kind(hard: Mapping[str, Any]) -> str:
+    """What a job trains, of which graphs are alike: by the fields of `training` that only some tasks have."""
+    if "training.image_size" in hard:
+        return "images"
+    if "training.max_target_length" in hard:
+        return "encoder and decoder"
+    if any(name.startswith("training.lora.") for name in hard):
+        return "LoRA of a decoder"
+    return "decoder" if "training.lora" in hard else "encoder"
 
 
 def _told(
@@ -156,15 +181,18 @@ def _told(
 
 
 def _scale(old: Mapping[str, Any], new: Mapping[str, Any], growth: Growth) -> float:
-    """By what the seconds of one job are multiplied for another; a measure that one of them lacks says nothing."""
-    scale = 1.0
+    """By what the seconds of one job are multiplied for another."""
+    return math.prod(_factors(old, new, growth))
+
+
+def _factors(old: Mapping[str, Any], new: Mapping[str, Any], growth: Growth) -> Iterator[float]:
+    """That of depth, tokens and width; a measure that one of the jobs lacks says nothing."""
     if (before := layers(old)) and (after := layers(new)):
-        scale *= (after + growth.layers) / (before + growth.layers)
+        yield (after + growth.layers) / (before + growth.layers)
     if (before := tokens(old)) and (after := tokens(new)):
-        scale *= (after / before) ** growth.tokens
+        yield (after / before) ** growth.tokens
     if (before := _width(old)) and (after := _width(new)):
-        scale *= (after / before) ** growth.width
-    return scale
+        yield (after / before) ** growth.width
 
 
 def layers(hard: Mapping[str, Any]) -> float | None:

@@ -157,8 +157,9 @@ PUBLISHED = {"toolchain": "neuron-2.31", "instance": "trn1.2xlarge"}
     ("recipe", "method", "least", "most"),
     [
         ("bert", "published", 600, 900),  # as the page says it
-        ("bert-large-squad", "scaled", 700, 3100),  # twice the layers, and wider ones
-        ("deit", "scaled", 120, 5100),  # another family: a wide range
+        ("bert-imdb", "scaled", 550, 2260),  # of the same model, whatever the larger one's seconds come to
+        ("roberta-classification", "scaled", 120, 4500),  # another family: a wide range
+        ("deit", "scaled", 46, 1700),  # another kind of job: over all that was published
     ],
 )
 def test_without_any_record_a_published_time_is_told_with_its_source(home, recipe, method, least, most):
@@ -180,6 +181,30 @@ def test_aws_has_a_figure_of_bert_large(home):
     found = cache.plan(api.Variant("roberta-mlm", ("model.id=bert-large-uncased",)))
     told = found.expected
     assert (told.method, told.low, told.high) == ("published", pytest.approx(780), pytest.approx(2400))
+    squad = cache.plan("bert-large-squad").expected
+    assert (squad.method, squad.source) == ("scaled", told.source), "of the same size, and not BERT's"
+
+
+@pytest.mark.feature("P3")
+@pytest.mark.parametrize("large", ["roberta-large", "xlm-roberta-large"])
+def test_a_larger_encoder_is_not_predicted_to_compile_faster(home, large):
+    """By the figure of a decoder with LoRA, which trains few of its weights."""
+    cache = Cache(home=home, **PUBLISHED)
+    small = cache.plan("roberta-classification").expected
+    found = cache.plan(api.Variant("roberta-classification", (f"model.id=FacebookAI/{large}",))).expected
+    assert found.seconds > small.seconds
+    assert "LoRA" not in found.source
+    assert "BERT Pretraining" in found.source
+
+
+@pytest.mark.feature("P3")
+def test_where_no_figure_is_of_such_a_job_the_range_covers_them_all(home):
+    cache = Cache(home=home, **PUBLISHED)
+    for name in ("resnet50", "smollm2-sft", "t5-translation"):
+        found = cache.plan(name).expected
+        assert found.source.startswith("no figure of such a job, from tinyllama-lora")
+        assert "to bert, philschmid.de" in found.source
+        assert found.high / found.low > 30
 
 
 @pytest.mark.feature("P3")

@@ -40,7 +40,11 @@ def packages(config: Config) -> Iterator[Finding]:
     wrong = host.fault(required)
     if wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
-        yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is host.NATIVE else names)
+        doubt = host.never_released(found)
+        if doubt:
+            yield Finding("problem", doubt, "another environment:", install.apart(host.chip(), "neuron-native").run)
+        else:
+            yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is host.NATIVE else names)
     elif error := _devices_in_vain(config):
         choose = f"do this, or choose another compiler: {host.INSTEAD}"
         yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)

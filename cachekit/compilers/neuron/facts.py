@@ -24,8 +24,17 @@ FRAMEWORK_PACKAGE = "torch-neuronx"
 XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
 LITE_PACKAGE = "libtorch-neuronx-lite"  # of vLLM on Trn2 and Trn3, SDK 2.30 to 2.32; no training [SDK: n2-manifest]
-# AWS's own repository of system packages must be set up for it [SDK: setup]; `dnf` on Amazon Linux.
-DRIVER_INSTALL = "sudo apt-get install -y aws-neuronx-dkms && sudo modprobe neuron"
+# By the words for a system in its os-release. AWS's own repository of system packages must be set up for it, as the
+# page says [SDK: setup; apt.repos. and yum.repos.neuron.amazonaws.com, `dnf` on Amazon Linux 2023].
+DRIVER_INSTALL = {
+    "debian": "sudo apt-get install -y aws-neuronx-dkms && sudo modprobe neuron",
+    "fedora": "sudo dnf install -y aws-neuronx-dkms && sudo modprobe neuron",
+}
+DRIVER_SYSTEMS = {
+    "debian": "debian", "ubuntu": "debian", "amzn": "fedora", "fedora": "fedora", "rhel": "fedora", "centos": "fedora",
+}  # fmt: skip
+SETUP_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/index.html"
+NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
 XLA_FRAMEWORK = "torch-xla"
 XLA_PACKAGES = ("libneuronxla", XLA_FRAMEWORK)  # of the toolchain what only XLA needs
 TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
@@ -50,8 +59,13 @@ SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaw
 neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
 SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
-# Versions of two packages that are reported to fail together: from these on, before these, why, and what to install.
-BROKEN_TOGETHER = (
+# Versions of two packages of which no environment holds both: from these on, before these (empty is any), why, and what
+# to install; empty where they are of two stacks, and one of them needs an environment of its own.
+TWO_STACKS = "these are of two stacks, and no environment holds both"
+NOT_TOGETHER = (
+    (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS, ""),
+    (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS, ""),  # 3.x may be JAX's
+    (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS, ""),
     (
         ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
         "every graph of a transformer was reported to fail (NCC_ISMP902, 2026-09), and AWS's page of 2.33 pins 2.26",
@@ -177,7 +191,6 @@ NATIVE_EXPERIMENTAL = (
     "TorchNeuron is experimental: where it keeps its cache and how it counts is known from an unofficial copy of its "
     "source, and nobody has run cachekit with it"
 )
-NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
 NATIVE_CHIPS = frozenset({"trn2", "trn3"})  # [SDK: torch]
 NATIVE_PACKAGES = (COMPILER_PACKAGE, FRAMEWORK_PACKAGE)  # it needs no libneuronxla [TN]
 # <root>/ab/cd/<32 hex>.neff. The name is a digest of the graph, its inputs and outputs, target, LNC, level of

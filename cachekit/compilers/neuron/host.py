@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -130,7 +131,7 @@ class Fault(Struct, frozen=True):
 
 def fault(required: Sequence[str]) -> Fault | None:
     """What is wrong with these packages at least; None where nothing is."""
-    return _lacking(required) or _broken_together(versions())
+    return _twice() or _lacking(required) or _not_together(versions()) or _of_another_chip(versions())
 
 
 def _lacking(required: Sequence[str]) -> Fault | None:
@@ -169,40 +170,87 @@ def _lacking(required: Sequence[str]) -> Fault | None:
             f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[name] for name in empty)}",
             install.way(target, tuple(empty), compiler),
         )
-    return _mixed(found, target)
-
-
-def _fault(message: str, cause: str, way: install.Way) -> Fault:
-    return Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run)
-
-
-def _mixed(found: Mapping[str, str], target: str) -> Fault | None:
-    """Packages that are whole, and of two stacks; or TorchNeuron on a chip that it has no code for."""
-    name, version = facts.FRAMEWORK_PACKAGE, found.get(facts.FRAMEWORK_PACKAGE, "")
-    if not is_native(found):
-        return None
-    if facts.XLA_FRAMEWORK in found:  # libneuronxla may be JAX's
+    if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
+        name = facts.FRAMEWORK_PACKAGE
         return _fault(
-            f"{name} {version} is TorchNeuron, and {facts.XLA_FRAMEWORK} beside it is PyTorch/XLA's",
-            "these are two stacks, and no environment holds both",
-            install.apart(target),
-        )
-    if target and facts.TARGET_CHIPS.get(target, target) not in facts.NATIVE_CHIPS:
-        return _fault(
-            f"{name} {version} is TorchNeuron, which does not run on {target}",
+            f"{name} {found[name]} is TorchNeuron, which does not run on {target}",
             f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
             install.way(target, (name,)),
         )
     return None
 
 
-def _broken_together(found: Mapping[str, str]) -> Fault | None:
-    """Packages of which each is sound, and which are reported to fail together."""
-    for one, other, why, wanted in facts.BROKEN_TOGETHER:
+def _fault(message: str, cause: str, way: install.Way) -> Fault:
+    return Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run)
+
+
+def _twice() -> Fault | None:
+    """A package of which one folder has two versions: pip was cut off, or told to ignore what is installed."""
+    for name, found in installed_twice().items():
+        return _fault(
+            f"{name} is installed twice: {', '.join(found)}",
+            "which files are whose nobody can tell",
+            install.apart(chip()),
+        )
+    return None
+
+
+@cache
+def installed_twice() -> dict[str, list[str]]:
+    """Neuron's packages that one folder of this environment has several versions of."""
+    found: dict[str, list[str]] = {}
+    for name in facts.PACKAGE_MODULES:
+        beside: dict[str, set[str]] = {}
+        for one in metadata.distributions(name=name):
+            with suppress(KeyError, OSError, ValueError):
+                if one.version:
+                    beside.setdefault(str(one.locate_file("")), set()).add(one.version)
+        if several := next((there for there in beside.values() if len(there) > 1), None):
+            found[name] = sorted(several, key=release)
+    return found
+
+
+def _not_together(found: Mapping[str, str]) -> Fault | None:
+    """Packages of which each is sound, and which are of two stacks, or are reported to fail together."""
+    for one, other, why, wanted in facts.NOT_TOGETHER:
         if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
             said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
-            return Fault(f"{said} cannot be used", why, f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}")
+            install_it = install.Way(f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}")
+            return _fault(f"{said} cannot be used", why, install_it if wanted else install.apart(chip()))
     return None
+
+
+def _of_another_chip(found: Mapping[str, str]) -> Fault | None:
+    """Packages of a release of the table that does not compile for this machine's chip."""
+    target, compiler, framework = chip(), facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
+    for name, one in zoo.toolchains().items():
+        same = all(public(one.packages.get(it, "")) == public(found.get(it, "")) for it in (compiler, framework))
+        if same and target and _chip(target) not in map(_chip, one.targets):
+            return _fault(
+                f"{compiler} {found[compiler]} with {framework} {found[framework]} does not compile for {target}",
+                f"these are of {name}, which knows {', '.join(one.targets)}",
+                install.apart(target),
+            )
+    return None
+
+
+def never_released(found: Mapping[str, str]) -> str:
+    """What is said of TorchNeuron with a compiler from before it was released; empty where there is nothing to say."""
+    compiler, framework = facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
+    native = {name: one.packages[compiler] for name, one in zoo.toolchains().items() if one.compiler == "neuron-native"}
+    if not is_native(found) or not native:
+        return ""
+    first = min(native, key=lambda name: release(native[name]))
+    if release(found[compiler])[:2] >= release(native[first])[:2]:
+        return ""
+    return (
+        f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}: TorchNeuron "
+        f"comes with {compiler} from {native[first]} on ({first})"
+    )
+
+
+def _chip(target: str) -> str:
+    return facts.TARGET_CHIPS.get(target, target)
 
 
 def _within(version: str, first: str, before: str) -> bool:
@@ -279,7 +327,7 @@ def without_nodes() -> Fault | None:
     return Fault(
         f"this is {name}, and Neuron's driver is not loaded",
         "without it there is no /dev/neuron*, and nothing runs on the devices",
-        facts.DRIVER_INSTALL,
+        install.driver(),
     )
 
 

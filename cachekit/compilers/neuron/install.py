@@ -69,6 +69,18 @@ def apart(target: str, compiler: str = "") -> Way:
     return Way(run, _too_old(install))
 
 
+def driver() -> str:
+    """The line that installs Neuron's driver on this system, or the page that has it."""
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    for word in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
+        if kind := facts.DRIVER_SYSTEMS.get(word):
+            return facts.DRIVER_INSTALL[kind]
+    return f"see AWS's setup page, {facts.SETUP_PAGE}"
+
+
 def _unknown(target: str) -> Way:
     known = sorted({name for one in zoo.toolchains().values() if one.install for name in one.install.targets})
     return Way("cachekit zoo ls toolchains", f"no release in the table is for {target}: it has {', '.join(known)}")

@@ -81,7 +81,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
             toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
             soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
             known_variables=facts.NATIVE_GRAPH_VARIABLES,
-            lacks={"evidence": facts.NATIVE_EXPERIMENTAL, **_unpredictable(self.machine)},
+            lacks={"evidence": facts.NATIVE_EXPERIMENTAL, **_unreleased(self.machine), **_unpredictable(self.machine)},
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -175,6 +175,11 @@ class NeuronNative(TreeCompiler, OnNeuron):
         tree = self.tree(cache_dir)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
         return Restored(size=size)
+
+
+def _unreleased(machine: host.NeuronHost) -> dict[str, str]:
+    said = host.never_released(machine.packages)
+    return {"release": said} if said else {}
 
 
 def _unpredictable(machine: host.NeuronHost) -> dict[str, str]:

@@ -27,6 +27,7 @@ class NativeMachine(Machine):
         self.packages = folder / "packages"
         for name, version in (("neuronx-cc", compiler), ("torch-neuronx", framework), ("torch", "2.11.0")):
             self.install(name, version)
+        self.install("libneuronxla", "3.0.10135.0")  # JAX's: XLA's own, which the host has, is another stack's
         module = self.packages / "torch_neuronx"
         module.mkdir()
         (module / "__init__.py").write_text("")

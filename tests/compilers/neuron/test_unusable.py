@@ -13,6 +13,7 @@ from cachekit import host as product
 from cachekit.compilers import select
 from cachekit.compilers.neuron import devices, facts, host, install, presence
 from cachekit.errors import CompilerUnavailableError
+from cachekit.recipe import zoo
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
 from tests.support.doctor_cases import findings, fine, the_problem
@@ -314,8 +315,28 @@ def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_
 TWO = {
     "TorchNeuron beside XLA": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
-        "is TorchNeuron, and torch-xla beside it is PyTorch/XLA's",
+        "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these are of two stacks",
         "-m venv ~/neuron",
+    ),
+    "TorchNeuron beside XLA's plugin": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libneuronxla": "2.2.17544.0"},
+        "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these are of two stacks",
+        "-m venv ~/neuron",
+    ),
+    "TorchNeuron beside the package for serving": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
+        "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these are of two stacks",
+        "-m venv ~/neuron",
+    ),
+    "XLA beside the package for serving": (
+        WHOLE | {"libtorch-neuronx-lite": "2.12.0.1.0.1284"},
+        "torch-neuronx 2.9.0.2.15.32035 with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used",
+        "-m venv ~/neuron",
+    ),
+    "a release for other chips": (
+        {"neuronx-cc": "2.21.33363.0", "torch-neuronx": "2.8.0.2.10.16998", "libneuronxla": "2.2.12677.0"},
+        "does not compile for trn3; these are of neuron-2.26.1, which knows trn1, inf2, trn2",
+        "torch-neuronx==2.14.*",
     ),
     "TorchNeuron on a Trn1": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0"},
@@ -335,7 +356,8 @@ TWO = {
 def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path, machine, monkeypatch, case):
     versions, said, run = TWO[case]
     (machine / "neuron0").touch()
-    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    chip = {"TorchNeuron on a Trn1": "trn1.2xlarge", "a release for other chips": "trn3.48xlarge"}
+    (tmp_path / "product_name").write_text(chip.get(case, "trn2.3xlarge"))
     monkeypatch.setattr(host, "versions", lambda: versions)
     monkeypatch.setattr(host, "without_code", lambda found: [])
     with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
@@ -344,6 +366,68 @@ def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path,
     assert run in raised.value.hint
     found = the_problem("neuron-packages")
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
+def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monkeypatch):
+    """Whichever of the two the metadata tells first."""
+    for name, version in (("torch_neuronx", "2.9.0.2.15.32035"), ("torch_neuronx", "2.14.3.0"), ("neuronx_cc", "2.28")):
+        folder = tmp_path / "site" / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    asked = (host.versions, host._told, host.installed_twice)
+    for one in asked:
+        one.cache_clear()
+    try:
+        (machine / "neuron0").touch()
+        with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+            select("auto")
+        assert raised.value.cause.startswith("torch-neuronx is installed twice: 2.9.0.2.15.32035, 2.14.3.0; ")
+        assert "-m venv ~/neuron" in raised.value.hint
+        assert the_problem("neuron-packages")["said"] == f"{raised.value.message}; {raised.value.cause}"
+    finally:
+        for one in asked:
+            one.cache_clear()
+
+
+@pytest.mark.usefixtures("whole")
+def test_the_last_release_on_xla_is_for_a_trn3_as_its_table_says(tmp_path, monkeypatch):
+    (tmp_path / "product_name").write_text("trn3.48xlarge")
+    assert fine("neuron-packages")
+    assert host.this_host().target in zoo.toolchain("neuron-2.31").targets
+
+
+@pytest.mark.usefixtures("whole", "recipe")
+@pytest.mark.parametrize("compiler, said", [("2.26.6360.0", True), ("2.28.7631.0", False), ("2.29.1.0", False)])
+def test_torchneuron_with_a_compiler_from_before_it_is_told(tmp_path, monkeypatch, command, compiler, said):
+    (tmp_path / "product_name").write_text("trn2.3xlarge")
+    monkeypatch.setattr(host, "versions", lambda: {"neuronx-cc": compiler, "torch-neuronx": "2.14.3.0"})
+    words = f"no release in the table has torch-neuronx 2.14.3.0 with neuronx-cc {compiler}"
+    lacks = answer(command, "plan", "tiny.yaml", code=0)["lacks"]
+    assert lacks.get("release", "").startswith(words) == said
+    (found,) = findings("neuron-packages")
+    assert found["said"].startswith(words) == said
+
+
+@pytest.mark.parametrize(
+    "system, line",
+    [
+        ("ID=ubuntu\nID_LIKE=debian", "sudo apt-get install"),
+        ('ID="amzn"\nID_LIKE="fedora"', "sudo dnf install"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "sudo dnf install"),
+        ("ID=arch", "see AWS's setup page, https://awsdocs-neuron"),
+        (None, "see AWS's setup page, https://awsdocs-neuron"),
+    ],
+)
+def test_the_drivers_line_is_that_of_the_system(tmp_path, monkeypatch, system, line):
+    def release():
+        if system is None:
+            raise OSError("no os-release")
+        return {key: value.strip('"') for key, value in (word.split("=") for word in system.splitlines())}
+
+    monkeypatch.setattr(install.platform, "freedesktop_os_release", release)
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    assert the_problem("neuron-devices")["run"].startswith(line)
 
 
 @pytest.mark.parametrize(
