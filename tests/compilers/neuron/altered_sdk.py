@@ -90,7 +90,6 @@ def young(cache, entry, *, retry):
     return look_up(cache, entry, retry=retry)
 wrapper.look_up = young
 """,
-        "again",
         "age",
     ),
     # What a compile leaves, where, and when
