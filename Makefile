@@ -93,12 +93,12 @@ test-campaigns: $(VENV)/.installed
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
 JOB = second_warm or train_after or resuming or another_user or another_virtual or damaged_store or other_precision \
-	or each_task_trains_without_compiling and tuning
+	or each_task_trains_without_compiling and tuning or torchneuron
 
-## make test-job   the main job on real compiles, and a recipe with adapters
+## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract
 test-job: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow and not accuracy" --numprocesses 2 --dist loadfile -k "$(JOB)" \
-	tests/verbs/test_main_job.py tests/recipe/test_tiny.py
+	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py
 
 # All ten take a quarter of an hour on two cores.
 TASKS ?= classification or lm or question or choice or tuning or summarization or translation

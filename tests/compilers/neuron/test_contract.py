@@ -69,9 +69,15 @@ def test_the_stand_in_keeps_every_promise_and_is_as_assumed(whole):
     assert not_ok(outcomes(XLA, whole)).keys() == lacking
 
 
-@pytest.mark.xla
 @pytest.mark.feature("U1")
-@pytest.mark.parametrize("subject, of", [(XLA, machine), (NATIVE, native_machine)], ids=["xla", "torchneuron"])
+@pytest.mark.parametrize(
+    "subject, of",
+    [
+        pytest.param(XLA, machine, marks=pytest.mark.xla, id="xla"),
+        # Where there is no torch-xla, beside which TorchNeuron is refused.
+        pytest.param(NATIVE, native_machine, marks=pytest.mark.slow, id="torchneuron"),
+    ],
+)
 def test_a_whole_run_shows_every_promise_and_assumption(tmp_path, subject, of):
     with neuron_alone():
         seen = made(proof(of(tmp_path / "host"), tmp_path / "proof", subject))
