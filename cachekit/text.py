@@ -45,6 +45,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def a(noun: str) -> str:
+    """A noun with its article: a trn1.2xlarge, an inf2.xlarge."""
+    return f"{'an' if noun[:1] in set('aeiou') else 'a'} {noun}"
+
+
 def about(name: str, said: str) -> str:
     """What is said of something, with its name in front, unless the words begin with the name themselves."""
     return said if re.match(rf"{re.escape(name)}[\s,:]", said) else f"{name}: {said}"

@@ -10,6 +10,7 @@ from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import a
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -91,7 +92,7 @@ def _full(one: Coverage) -> list[str]:
         lines.append("  what is needed was reported by a trial that failed; there may be more")
     lines += _trouble(one)
     if one.status != "covered":
-        where = f" on a {one.elsewhere}" if one.elsewhere else ""
+        where = f" on {a(one.elsewhere)}" if one.elsewhere else ""
         lines.append(f"  next{where}: cachekit warm {one.source}")
     return lines
 

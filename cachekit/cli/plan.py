@@ -11,7 +11,7 @@ from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import dollars, span
+from cachekit.text import a, dollars, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -141,7 +141,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
             lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
     lines += [*_time(answer), *_reuse(answer), *layout]
     if answer.model_type != COMMAND:
-        where = f" on a {answer.elsewhere}" if answer.elsewhere else ""
+        where = f" on {a(answer.elsewhere)}" if answer.elsewhere else ""
         lines.append(f"  next{where}: cachekit warm {answer.source}")
     return lines
 
@@ -177,7 +177,7 @@ def _time(answer: Planned) -> list[str]:
         *out.labelled("", f"{METHODS[expected.method]} {expected.source}", 4),
     ]
     if price is not None and answer.dollars_range is not None:
-        machine = f" of a {price.instance}" if price.instance else ""
+        machine = f" of {a(price.instance)}" if price.instance else ""
         low, high = map(dollars, answer.dollars_range)
         lines.append(f"    {dollars(answer.dollars)}: {low} to {high}, at {dollars(price.per_hour)} an hour{machine}")
     if answer.unpriced:
@@ -329,5 +329,5 @@ def _next(planned: Sequence[Row]) -> list[str]:
     missed = next((row for row in planned if row.status == "miss" and not row.same_as), None)
     if missed is None:
         return []
-    where = f" on a {missed.elsewhere}" if missed.elsewhere else ""
+    where = f" on {a(missed.elsewhere)}" if missed.elsewhere else ""
     return ["", f"next{where}: cachekit warm {missed.source}"]

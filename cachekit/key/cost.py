@@ -158,8 +158,8 @@ def _over(figures: list[Expected]) -> Expected:
     """All of them in one range."""
     least = min(figures, key=lambda one: one.low)
     most = max(figures, key=lambda one: one.high)
-    sources = " to ".join(dict.fromkeys((least.source, most.source)))
-    said = f"no figure of such a job, from {sources}"
+    sources = " and ".join(dict.fromkeys((least.source, most.source)))
+    said = f"{sources}, as nobody has published one of such a job"
     return Expected(round(math.sqrt(least.low * most.high), 3), least.low, most.high, "scaled", said)
 
 

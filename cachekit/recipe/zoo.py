@@ -18,6 +18,7 @@ from cachekit.disk import named
 from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
+from cachekit.text import a
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -48,7 +49,7 @@ class CompileTime(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def where(self) -> str:
         """The source, its date and the machine, for people."""
-        return f"{self.source}, {self.date}, on a {self.instance}"
+        return f"{self.source}, {self.date}, on {a(self.instance)}"
 
 
 class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from cachekit.recipe.price import Price
 from cachekit.remotes.judging import HINT
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import COMMAND
-from cachekit.text import about
+from cachekit.text import a, about
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Planned(Answer, frozen=True, kw_only=True):
 
 def warm_it(source: str, elsewhere: str) -> str:
     """The hint of a miss: what to type, and on which machine where that is another one."""
-    return f"on a {elsewhere}: cachekit warm {source}" if elsewhere else f"cachekit warm {source}"
+    return f"on {a(elsewhere)}: cachekit warm {source}" if elsewhere else f"cachekit warm {source}"
 
 
 def planned(plan: Plan, price: Price | None = None) -> Planned:

@@ -21,6 +21,7 @@ from cachekit.compilers.neuron import devices, facts, install, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.recipe import zoo
 from cachekit.recipe.zoo import Instance
+from cachekit.text import a
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
 NATIVE = facts.NATIVE_PACKAGES
@@ -303,21 +304,17 @@ def _there() -> str:
     if seen is not None and seen.count:
         return "neuron-ls lists them"
     if name := presence.machine():
-        return f"it is {_article(name)}"
+        return f"it is {a(name)}"
     if presence.driver():
         return "their driver is loaded"
     return "they are on its PCI bus" if presence.pci_chip() else ""
-
-
-def _article(machine: str) -> str:
-    return f"an {machine}" if machine.startswith("inf") else f"a {machine}"
 
 
 def without_nodes() -> Fault | None:
     """Why a machine that has Neuron devices shows none; None where it shows them, or has none."""
     if presence.device_nodes() or not (presence.machine() or presence.driver() or presence.pci_chip()):
         return None
-    name = _article(presence.machine() or "machine with Neuron devices")
+    name = a(presence.machine() or "machine with Neuron devices")
     if presence.driver():
         return Fault(
             f"this is {name}, and there is no /dev/neuron* here",
