@@ -220,8 +220,8 @@ NATIVE_BESIDE = (
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
 NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
-# Graphs are compiled for what TARGET_OVERRIDE names, and never run. AWS names such a mode, and a fork of vLLM's compiles
-# so with 2.12.3; whether all of it loads without the runtime, and a training step comes to its end, is not known.
+# Graphs are compiled for what TARGET_OVERRIDE names, and never run. AWS names such a mode, and a fork of vLLM's has it
+# with 2.12.3; whether all of it loads without the runtime, and a training step comes to its end, is not known.
 NATIVE_COMPILE_ONLY = "TORCH_NEURONX_COMPILE_ONLY"
 NATIVE_WITHOUT_DEVICE = (
     f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "

@@ -4,7 +4,8 @@
 
 Follows what is known of TorchNeuron's cache (`facts`): `<root>/ab/cd/<32 hex>.neff` under a name that lacks the
 compiler's version, written as `.tmp.XXXXXX` and renamed; a lock of the kernel's in the local folder; counters once they
-are switched on; where only compiling is asked for, nothing is loaded. Invented: a NEFF of another compiler is refused as it is loaded, so that mixing is found out.
+are switched on; where only compiling is asked for, nothing is loaded. Invented: a NEFF of another
+compiler is refused as it is loaded, so that mixing is found out.
 
 NATIVE_WORKER names a JSON file: `graphs` of every rank, those of one rank by its number, `train` for those that a
 training needs beyond its trial; `many` is how many more there are; `silent` has no counters; `linger` is how long a
