@@ -220,6 +220,13 @@ NATIVE_BESIDE = (
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
 NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
+# Graphs are compiled for what TARGET_OVERRIDE names, and never run. AWS names such a mode, and a fork of vLLM's has it
+# with 2.12.3; whether all of it loads without the runtime, and a training step comes to its end, is not known.
+NATIVE_COMPILE_ONLY = "TORCH_NEURONX_COMPILE_ONLY"
+NATIVE_WITHOUT_DEVICE = (
+    f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "
+    "another key, and its warm begins with what this one compiled"
+)
 # NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
 # earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
 NKI_NO_TRACE_CACHE = {"NKI_ENABLE_TRACE_CACHE": "0", "NKI_DISABLE_TRACE_CACHE": "1"}
