@@ -12,14 +12,15 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec import Struct, structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
-from cachekit.remotes import card, layout
+from cachekit.remotes import card, index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
+from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
-from cachekit.remotes.signing import Signing
+from cachekit.remotes.signing import Signing, signers
 
 CARD_LIMIT = 4 << 20
-CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
+TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
 
@@ -82,7 +83,7 @@ def publish(
     compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
     if offers and release is None and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
-    title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
+    mark = uuid.uuid4().hex[:12]
     for attempt in range(1, 10_000):
         last: RemoteError
         try:
@@ -97,16 +98,19 @@ def publish(
             done = Published(todo, revision, attempt)
             if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
                 continue
-            # Where all changes are one race, the card loses none of its own.
-            with_card = todo.records and (attempt <= CARD_TRIES or storage.scarce)
-            page = _card(storage, todo, revision) if with_card else []
+            # Where all changes are one race, the card and the index lose none of their own.
+            derived = attempt <= TRIES or storage.scarce
+            page = _card(storage, todo, revision) if derived and todo.records else []
+            rows = _index(storage, todo, revision, mark) if derived and not dry_run else []
             done = structs.replace(done, card=layout.CARD if page else "")
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
-            if dry_run or not (todo.records or todo.signatures or freed):
+            # A record comes after its signatures: where each is written by itself, nobody sees it without them. What is
+            # derived of records comes after them.
+            writes = [*todo.signatures, *todo.records, *page, *rows, *([freed] if freed else [])]
+            if dry_run or not writes:
                 return done
-            # A record comes after its signatures: where each is written by itself, nobody sees it without them.
-            writes = [*todo.signatures, *todo.records, *page, *([freed] if freed else [])]
+            title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
             return structs.replace(done, revision=storage.commit(Commit(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
             retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
@@ -115,8 +119,9 @@ def publish(
         except UncertainError as error:
             left = max(0.0, seconds - (clock.now() - began))
             wait(min(2.0, left), "the answer to a commit was lost; looking for it")
-            if landed := storage.happened(title):
-                return structs.replace(done, revision=landed)
+            for change in storage.latest():
+                if change.title.endswith(f"[{mark}]"):
+                    return structs.replace(done, revision=change.revision)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
@@ -131,7 +136,7 @@ def publish(
 
 def _names(offers: Sequence[Offer]) -> str:
     names = sorted({offer.shared.record.recipe for offer in offers})
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "a lease"  # noqa: PLR2004
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
 
 
 def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
@@ -154,6 +159,31 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
         fitted = [_upload(storage, [file], revision, tell, taken) for file in files]  # every one, not up to the first
         return all(fitted)
     return True
+
+
+def _index(storage: Storage, todo: Draft, revision: str, mark: str) -> list[Write]:
+    """The index of the remote with what this push changes; made anew where others wrote records without it."""
+    if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
+        return []
+    there, token = index.read(storage, revision)
+    if there is None:
+        return []
+    rows = list(there.rows())
+    whole = there if len(rows) == len(there) else index.Index().with_(rows)  # without those that cannot be
+    covers = whole is there and there.covers(storage.latest(revision))
+    if not covers:
+        survey = index.Survey(storage, revision, index.Budget(), whole)
+        whole = survey.read(storage.list(layout.RECORDS, revision))
+    fresh = [*todo.rows, *(one for one in todo.same if _is_news(one, todo, whole))]
+    known = whole.with_(index.Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in fresh)
+    if (covers or not storage.scarce) and (known.columns, known.unread) == (there.columns, there.unread):
+        return []
+    return [Write(layout.INDEX, index.encode(structs.replace(known, change=mark)), token)]
+
+
+def _is_news(shared: Shared, todo: Draft, known: index.Index) -> bool:
+    """Whether an index lacks a record that lies there already, or who has signed it now."""
+    return shared.record.key in todo.signed or index.short_path(shared.record.place) not in known.paths
 
 
 def _card(storage: Storage, todo: Draft, revision: str) -> list[Write]:
