@@ -102,7 +102,7 @@ class Catalogue:
         with self._remote.call() as storage:
             if self._stale is None:
                 there, _ = index.read(storage, revision)
-                covers = there is not None and there.covers(storage.latest(revision))
+                covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
                 self._stale = there or Index()
             if covers:
                 self.known, self.folder = self._stale, layout.RECORDS

@@ -99,15 +99,14 @@ def publish(
             if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
                 continue
             # Where all changes are one race, the card and the index lose none of their own.
-            derived = attempt <= TRIES or storage.scarce
-            page = _card(storage, todo, revision) if derived and todo.records else []
-            rows = _index(storage, todo, revision, mark) if derived and not dry_run else []
-            done = structs.replace(done, card=layout.CARD if page else "")
+            lasting = attempt <= TRIES or storage.scarce
+            page = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else []
+            done = structs.replace(done, card=next((one.path for one in page if one.path == layout.CARD), ""))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
             # A record comes after its signatures: where each is written by itself, nobody sees it without them. What is
             # derived of records comes after them.
-            writes = [*todo.signatures, *todo.records, *page, *rows, *([freed] if freed else [])]
+            writes = [*todo.signatures, *todo.records, *page, *([freed] if freed else [])]
             if dry_run or not writes:
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
@@ -161,24 +160,26 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _index(storage: Storage, todo: Draft, revision: str, mark: str) -> list[Write]:
-    """The index of the remote with what this push changes; made anew where others wrote records without it."""
+def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> list[Write]:
+    """The card, and the index of the remote with what this push changes; neither where nothing of it changes."""
     if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
         return []
     there, token = index.read(storage, revision)
-    if there is None:
+    if there is None:  # a later cachekit's
         return []
     rows = list(there.rows())
     whole = there if len(rows) == len(there) else index.Index().with_(rows)  # without those that cannot be
-    covers = whole is there and there.covers(storage.latest(revision))
-    if not covers:
+    covers = whole.change != "" and whole.covers(storage.latest(revision))
+    if not (covers or dry_run):
         survey = index.Survey(storage, revision, index.Budget(), whole)
         whole = survey.read(storage.list(layout.RECORDS, revision))
     fresh = [*todo.rows, *(one for one in todo.same if _is_news(one, todo, whole))]
     known = whole.with_(index.Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in fresh)
-    if (covers or not storage.scarce) and (known.columns, known.unread) == (there.columns, there.unread):
-        return []
-    return [Write(layout.INDEX, index.encode(structs.replace(known, change=mark)), token)]
+    writes = _card(storage, todo, revision, len(known) + known.unread) if todo.records else []
+    is_news = (known.columns, known.unread) != (there.columns, there.unread) or (storage.scarce and not covers)
+    if is_news and not dry_run:
+        writes.append(Write(layout.INDEX, index.encode(structs.replace(known, change=mark)), token))
+    return writes
 
 
 def _is_news(shared: Shared, todo: Draft, known: index.Index) -> bool:
@@ -186,18 +187,12 @@ def _is_news(shared: Shared, todo: Draft, known: index.Index) -> bool:
     return shared.record.key in todo.signed or index.short_path(shared.record.place) not in known.paths
 
 
-def _card(storage: Storage, todo: Draft, revision: str) -> list[Write]:
+def _card(storage: Storage, todo: Draft, revision: str, count: int) -> list[Write]:
     try:
         found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
     page = found.data if found else b""
-    said = card.total(page)
-    if storage.scarce and said is not None:  # each card goes with its records there, so that the last one is right
-        count = said + sum(write.token == ABSENT for write in todo.records)
-    else:
-        there = {entry.path for entry in storage.list(layout.RECORDS, revision)}
-        count = len(there | {write.path for write in todo.records})
     text = card.update(page, [row.record for row in todo.rows], count)
     if found and text == found.data:
         return []
