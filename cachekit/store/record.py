@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -165,6 +165,16 @@ def is_archive(module: Module) -> bool:
 def file_path(module: Module, file: File) -> str:
     """The path of a module's file among the modules."""
     return module.name if is_archive(module) else f"{module.name}/{file.path}"
+
+
+def paths_of(modules: Iterable[Module]) -> Iterator[tuple[str, File]]:
+    """The files of modules, each with its path among the modules: `file_path` of many files."""
+    for module in modules:
+        if is_archive(module):
+            yield module.name, module.files[0]
+        else:
+            for file in module.files:
+                yield f"{module.name}/{file.path}", file
 
 
 def covers(record: Record, wanted: Record) -> bool:

@@ -50,7 +50,7 @@ class WantedLease(Struct, frozen=True):
 
     @property
     def sign(self) -> float:
-        """Seconds between two signs of life: a third of the lease, so that two may fail; more where commits are scarce."""
+        """Seconds between two signs of life: a third of the lease, longer where commits are scarce."""
         third = self.seconds / 3
         return max(third, min(SCARCE_SIGN, self.seconds - SCARCE_LATE)) if self.remote.scarce else third
 
