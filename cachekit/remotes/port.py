@@ -200,7 +200,8 @@ class Storage(Protocol):
         name: As people write it: `hf://team/cache`, `s3://bucket/prefix`, `/mnt/efs/cache`.
         compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
             and leases are taken another way.
-        scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
+        scarce: Commits are few (a Hub repo takes about 128 an hour): leases lie elsewhere where they can, signs of life
+            are few, and everything is in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
         public: Anybody can read it, as far as `revision` found out.
         staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.

@@ -143,7 +143,7 @@ def warm(
             meanwhile = session.store.lookup(place)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-        with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared, planned) as mine:
+        with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared) as mine:
             if mine.found and (record := session.fetch(mine.found)):
                 done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
             else:
@@ -153,7 +153,7 @@ def warm(
         return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
 
 
-def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
+def _lease(session: Session, prepared: Prepared) -> AbstractContextManager[Lease[Found]]:
     from cachekit.remotes.lease.fleet import fleet_lease
 
     return fleet_lease(
@@ -163,7 +163,6 @@ def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractConte
         prepared.recipe.name,
         wait=session.config.wait_seconds,
         seconds=session.config.lease_seconds,
-        expected=planned.expected_seconds,
     )
 
 
