@@ -142,6 +142,18 @@ class Commit(Struct, frozen=True):
     writes: Sequence[Write] = ()
 
 
+class Change(Struct, frozen=True):
+    """A change that was made.
+
+    Attributes:
+        revision: The state with it.
+        title: See `Commit`.
+    """
+
+    revision: str
+    title: str
+
+
 class Repo(Struct, frozen=True):
     """A place for a team's cache that cachekit can make.
 
@@ -286,12 +298,12 @@ class Storage(Protocol):
             BusyError, RemoteError, AuthError: It did not happen.
         """
 
-    def happened(self, title: str) -> str:
-        """The revision of a change with this title, if it is among the last ones.
+    def latest(self, revision: str = "") -> Sequence[Change]:
+        """The last changes up to a state, the newest first; none where the remote keeps no history.
 
-        Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
+        There, what a change wrote must be looked for to know whether it happened.
         """
-        return ""
+        return ()
 
     # For `cachekit doctor`; none of these asks the remote.
 
