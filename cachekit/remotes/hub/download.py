@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cachekit.calls import paced
 from cachekit.errors import RemoteError
 from cachekit.remotes.hub.call import Call, entered
 from cachekit.remotes.hub.session import PIECE, bound_session
@@ -64,7 +65,7 @@ class Body:
         at, end = self._bounds()
         if at is None:
             return
-        for piece in self._pieces():
+        for piece in paced(self._pieces(), self._call.limits.read):
             at += len(piece)
             if end is not None and at > end:
                 raise RemoteError(f"a file has more than the {end} bytes that were announced")
