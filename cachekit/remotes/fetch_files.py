@@ -15,6 +15,7 @@ from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.files import create
 from cachekit.remotes.budget import Retry, lanes
 from cachekit.remotes.port import Storage
+from cachekit.remotes.ranges import RANGE, in_order
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
 
@@ -86,7 +87,7 @@ class Fetch:
         self._storage = storage
         self._revision = revision
         self._spoiled = set() if spoiled is None else spoiled
-        self._total = 0
+        self._total, self._lines = 0, 1
         self._lock = threading.Lock()
         self._done = 0
         self._window = (time.monotonic(), 0)
@@ -108,6 +109,8 @@ class Fetch:
         if not wanted:
             return {}
         self._total = sum(file.size for file in wanted)
+        large = sum(file.size >= 2 * RANGE for file in wanted)
+        self._lines = min(self._storage.lines, LANES // max(1, large))  # many files fill the line by themselves
         found: dict[str, Fetched] = {}
         with lanes([partial(self._one, file) for file in wanted], LANES, self._stop) as futures:
             names = {future: file.name for future, file in zip(futures, wanted, strict=True)}
@@ -149,7 +152,8 @@ class Fetch:
         while part.size < file.size:
             before = part.size
             try:
-                for data in self._storage.chunks(file.path, self._revision, part.size):
+                chunks = partial(self._storage.chunks, file.path, self._revision)
+                for data in in_order(chunks, part.size, file.size, self._lines):
                     if self._stop.is_set():
                         raise InterruptedRunError("stopped")
                     if part.size + len(data) > file.size:
