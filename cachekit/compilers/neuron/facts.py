@@ -220,6 +220,13 @@ NATIVE_BESIDE = (
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
 NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
+# Graphs are compiled for what TARGET_OVERRIDE names, and never run. AWS names such a mode, and a fork of vLLM's has it
+# with 2.12.3; whether all of it loads without the runtime, and a training step comes to its end, is not known.
+NATIVE_COMPILE_ONLY = "TORCH_NEURONX_COMPILE_ONLY"
+NATIVE_WITHOUT_DEVICE = (
+    f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "
+    "another key, and its warm begins with what this one compiled"
+)
 # NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
 # earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
 NKI_NO_TRACE_CACHE = {"NKI_ENABLE_TRACE_CACHE": "0", "NKI_DISABLE_TRACE_CACHE": "1"}
@@ -251,6 +258,16 @@ NATIVE_GRAPH_VARIABLES = frozenset(
     NKI_DEBUG_INFO NKI_COMPILE_CACHE_URL XLA_IR_DEBUG XLA_HLO_DEBUG
     """.split()
 )
+
+# --- the cache of vLLM-Neuron on libtorch-neuronx-lite ----------------------------------------------------------------
+# <root>/neuron/compile_cache/<MD5>/graph_<hash>.neff; what else is there is what it was compiled from. The mark comes
+# last, `completed:<time>`, `neff_size:<bytes>`, and is all that makes a hit [SDK: vllm-neuron; a third party's code, on
+# 0.21 and 0.24]. Later releases may have a folder for each rank.
+VLLM_ROOTS = {"VLLM_CACHE_ROOT": "~/.cache/vllm", "NEURON_LIBTORCH_CACHE_ROOT": "~/.cache/neuron_libtorch"}
+VLLM_FOLDER = "neuron/compile_cache"
+VLLM_ENTRY = re.compile(r"[0-9a-f]{32}")
+VLLM_MARK, VLLM_GRAPH = ".compilation_complete", "graph_*.neff"
+VLLM_SIZE = re.compile(r"^neff_size:(?P<size>\d{1,15})$", re.MULTILINE)
 
 # --- flags --------------------------------------------------------------------------------------------------------
 # Of an MD5 over the flags' JSON with the target in front, from SDK 2.20.1 on [DERIVED; 6 published keys]; before, over
