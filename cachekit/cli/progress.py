@@ -33,6 +33,9 @@ Event = dict[str, Any]
 # and plain lines repeat only every so often; then lines of their own; then warnings, which quiet does not silence.
 GOING_ON: dict[str, Callable[[Event], str]] = {
     "store.waiting": lambda e: f"waiting: {e['holder']} removes from the store, {out.duration(e['waited'])} so far",
+    "remote.again": lambda e: (
+        f"{e['remote']} does not answer: {e['reason']}; asking again in {out.duration(e['seconds'])}"
+    ),
     "lock.waiting": lambda e: f"still waiting for {e['holder']}",
     "pull.progress": lambda e: f"fetched {out.size(e['bytes'])} of {out.size(e['total'])}",
     "push.progress": lambda e: f"sent {out.size(e['bytes'])} to {e['remote']}",
@@ -87,7 +90,9 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "store.unguarded": lambda e: (
         f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
     ),
-    "push.failed": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending",
+    "push.failed": lambda e: (
+        f"not pushed, and kept here: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending"
+    ),
     "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}",
     "push.unsigned": lambda e: (
         f"{e['remote']} asks for signatures, and unsigned records are not used"

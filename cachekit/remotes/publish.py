@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
-from cachekit.errors import BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
+from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import card, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing
+from cachekit.text import duration
 
 CARD_LIMIT = 4 << 20
 CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
@@ -44,7 +45,7 @@ def publish(
     offers: Sequence[Offer],
     *,
     release: Callable[[str], Write | None] | None = None,
-    seconds: float = 900.0,
+    seconds: float = 120.0,
     tell: Tell = lambda _: None,
     wait: Wait = lambda seconds, _: CLOCK.sleep(seconds),
     clock: Clock = CLOCK,
@@ -114,19 +115,30 @@ def publish(
             retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
             left = max(0.0, seconds - (clock.now() - began))
-            wait(min(2.0, left), "the answer to a commit was lost; looking for it")
-            if landed := storage.happened(title):
+            wait(min(2.0, left / 2), "the answer to a commit was lost; looking for it")
+            if landed := _landed(storage, title):
                 return structs.replace(done, revision=landed)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
+            tried = "once" if attempt == 1 else f"{attempt} times"
+            asks = f", and it asks to wait {duration(last.wait)}" if last.wait else ""
             raise BusyError(  # no outage: it can still be read
-                f"{storage.name} did not take the push within {seconds:.0f} s",
-                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
+                f"{storage.name} did not take the push",
+                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {tried}"
+                f" in {duration(clock.now() - began)} of the {duration(seconds)} that a push may take{asks}",
                 hint="cachekit push --pending, later",
             ) from last
         wait(pause, last.message)
     raise AssertionError("unreachable")
+
+
+def _landed(storage: Storage, title: str) -> str:
+    """The revision of a change whose answer was lost; empty where it is not there, or cannot be asked for."""
+    try:
+        return storage.happened(title)
+    except (RemoteError, AuthError):
+        return ""
 
 
 def _names(offers: Sequence[Offer]) -> str:

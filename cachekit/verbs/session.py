@@ -89,8 +89,9 @@ class Session(Struct, frozen=True):
         from cachekit.compilers import registry
         from cachekit.remotes.fetch import fetch
 
+        judge = registry.judge(found.shared.record.directory)
         try:
-            return fetch(self.store, self.remotes, found, registry.judge(found.shared.record.directory)).record
+            return fetch(self.store, self.remotes, found, judge, instead=True).record
         except (RemoteError, AuthError, IntegrityError):  # told; then the record is compiled, as if nobody had it
             return None
 
@@ -260,7 +261,10 @@ def open_session(
             try:
                 remotes = remotes_of(config, journal, offline=offline)
                 store = Store(config.home, journal, remotes.trust.asked)
-                yield Session(config, journal, store, chosen, remotes)
+                try:
+                    yield Session(config, journal, store, chosen, remotes)
+                finally:
+                    remotes.tell_time()
             except BaseException as error:
                 if isinstance(error, CompilerUnavailableError):
                     bypass(journal, "compiler-not-keyed", error.message)

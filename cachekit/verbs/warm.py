@@ -97,8 +97,9 @@ def warm(
     check_data(prepared.recipe)
     reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
     planned = planned or plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
-    status = "hit" if planned.hit else "miss"
-    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, remote=planned.remote)
+    session.journal.emit(
+        "plan", recipe=prepared.recipe.name, key=prepared.key, status=planned.status, remote=planned.remote
+    )
     tell(session, planned, recache=recache)
     if not recache and (record := fetch_planned(session, planned)):
         if not planned.found:  # a warm made before there was a remote, or while that was away

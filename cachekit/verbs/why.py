@@ -65,7 +65,7 @@ class Why(Answer, frozen=True, kw_only=True):
 
     recipe: str
     source: str
-    status: Literal["hit", "miss"]
+    status: Literal["hit", "miss", "unknown"]
     key: str
     directory: str
     remote: str
@@ -87,7 +87,7 @@ def why(session: Session, prepared: Prepared) -> Why:
     return Why(
         recipe=prepared.recipe.name,
         source=prepared.source,
-        status="hit" if planned.hit else "miss",
+        status=planned.status,
         key=prepared.key,
         directory=prepared.fingerprint.directory,
         remote=planned.remote,

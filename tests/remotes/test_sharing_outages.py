@@ -16,7 +16,7 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.push import chosen
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.remotes.sharing_cases import ANY_KIND, at_once, log, make, member, shared  # noqa: F401 - fixtures
+from tests.remotes.sharing_cases import ANY_KIND, log, make, member, shared  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import serve
 from tests.remotes.watched_storages import Broken, Busy, Counted, Long
 from tests.support.standins import Watched, expected, find, make_record, publish, recipe, served
@@ -25,7 +25,6 @@ from tests.support.standins import Watched, expected, find, make_record, publish
 @ANY_KIND
 @pytest.mark.feature("R4")
 @pytest.mark.parametrize("failing", ["revision", "read", "chunks", "upload", "commit", "stat", "all"])
-@pytest.mark.usefixtures("at_once")
 def test_a_cache_that_is_away_stops_nothing(tmp_path, make, failing, log):
     ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
     warm(ann.session, ann.prepare())
@@ -54,7 +53,7 @@ def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
 
 def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared):
     ann = Watched(
-        tmp_path / "ann", shared=[(Broken(FolderStorage(shared), "commit", error=ConflictError), "rw")], push=0
+        tmp_path / "ann", shared=[(Broken(FolderStorage(shared), "commit", error=ConflictError), "rw")], push=0.3
     )
     record = publish(ann.store, make_record())
     (pushed,) = push(ann.store, ann.session.remotes, [record])

@@ -361,9 +361,11 @@ class FolderStorage(Storage):
         except OSError as error:
             if absent and is_absent(error):
                 raise FileNotFoundError(errno.ENOENT, "no such file") from None
-            kind = AuthError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else RemoteError
+            message, cause = f"the shared folder {self.name} cannot be used", cause_of(error)
             hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
-            raise kind(f"the shared folder {self.name} cannot be used", cause=cause_of(error), hint=hint) from error
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise AuthError(message, cause=cause, hint=hint) from error
+            raise RemoteError(message, cause=cause, hint=hint, lasting=error.errno in _HINTS) from error
 
     def _sweep(self) -> None:
         """Remove what killed writers left: after a remote's first change, and now and then."""

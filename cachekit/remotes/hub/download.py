@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cachekit.calls import paced
 from cachekit.errors import RemoteError
 from cachekit.remotes.hub.call import Call, entered
 from cachekit.remotes.hub.session import PIECE, bound_session
@@ -70,7 +71,7 @@ class Body:
         at, size = self._bounds()
         if at is None:
             return
-        for piece in self._pieces():
+        for piece in paced(self._pieces(), self._call.limits.read):
             first, at = at, at + len(piece)
             if size is not None and at > size:
                 raise RemoteError(f"a file has more than the {size} bytes that were announced")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Literal, TypeVar
 
+from cachekit.calls import ending
 from cachekit.errors import (
     AuthError,
     BusyError,
@@ -42,6 +43,7 @@ T = TypeVar("T")
 SETTLE = 2.0  # seconds until all see a new document, on remotes without compare-and-swap
 SCARCE_POLL = 20.0  # seconds between two looks where requests are counted
 PATIENCE = 60.0  # seconds that a remote may be busy, or away while one waits for somebody
+TAKING = 20.0  # seconds that taking it may take: a compile waits for that
 _BRIEFLY = 5.0  # seconds that it may fail to take a lease
 _RELEASE = Retry(seconds=10.0, first=0.05, factor=2.0, most=5.0)
 
@@ -185,9 +187,10 @@ class Lease(Generic[T]):
         began, attempt = self._clock.now(), 0
         while True:
             try:
-                seen = self._backend.look()
-                if seen.mine is not None:
-                    self._wanted.commit("releases", [seen.mine.removal], seen.revision)
+                with ending(_RELEASE.seconds):
+                    seen = self._backend.look()
+                    if seen.mine is not None:
+                        self._wanted.commit("releases", [seen.mine.removal], seen.revision)
             except (ConflictError, BusyError, UncertainError) as error:
                 attempt += 1
                 pause = _RELEASE.pause(error, attempt, self._clock.now() - began)
@@ -256,7 +259,8 @@ class Lease(Generic[T]):
         if held is None or not held.counts:
             before, self._maybe = self._maybe, True  # also when this is interrupted
             try:
-                held = self._backend.take(seen, watch)
+                with ending(TAKING):
+                    held = self._backend.take(seen, watch)
             except UncertainError:
                 raise
             except RemoteError:

@@ -70,7 +70,7 @@ class ObjectReader:
         self._stores = kind.connect(bucket, prefix, options, limits)
         # obstore ends what hangs by itself, a little later; so none of it is refused.
         self._calls = Calls(self.name, hanging=1000)
-        # Seconds that a small answer may take, with the tries that begin within `Limits.connect`.
+        # Seconds that a small answer may take, with a little for the client itself to give up first.
         self._soon = 2 * self._limits.connect + self._limits.read
         self._seen = False  # the bucket is there
 
@@ -186,7 +186,7 @@ class ObjectReader:
             data = bytearray()
             for chunk in result.stream(min_chunk_size=_CHUNK):
                 data += chunk
-                progress()
+                progress(len(chunk))
             return Document(bytes(data), token)
 
         try:

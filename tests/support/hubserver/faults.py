@@ -11,7 +11,7 @@ faults are asked for is invented.
 
 | kind | what happens |
 |---|---|
-| a status: a key of REFUSALS, `429-window`, `502`, `504` | that answer; `landed=True`: after the request was done |
+| a status: a key of REFUSALS, `429-window`, `502`, `504` | that answer, with `headers`; `landed=True`: once done |
 | `black-hole` | the request is taken and never answered, until the client goes or the server stops |
 | `drop` | the connection is closed without an answer; `landed=True` as above |
 | `cut-request` | the connection is closed after `at` bytes of the request's body |
@@ -59,6 +59,7 @@ REFUSALS: dict[str, tuple[str, str]] = {  # kind: (message, error code)
     "429-commits": (QUOTA.format(limit=128), ""),
     "500": ("Internal Error - We're working hard to fix this as soon as possible!", ""),
     "503": ("Service unavailable", ""),
+    "507": ("Insufficient storage", ""),
 }
 BODIES = {"cut", "slow", "endless", "wrong-bytes", "wrong-size", "rewrite"}
 OTHERS = {"black-hole", "drop", "cut-request", "lag", "latency", "429-window", "502", "504"}
@@ -132,7 +133,7 @@ class Fault:
             return HubError(429, "Too many requests", headers=headers).response()
         message, code = REFUSALS[self.kind]
         headers = {"RateLimit": '"api";r=900;t=200'} if self.kind == "429-commits" else {}
-        return HubError(int(self.kind[:3]), message, code, headers).response()
+        return HubError(int(self.kind[:3]), message, code, headers | self.headers).response()
 
     def damage(self, response: Response) -> Response:
         """The answer with other bytes; only for the kinds that change them."""
