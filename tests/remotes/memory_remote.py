@@ -8,7 +8,7 @@ import threading
 
 from cachekit.errors import ConflictError, TooLargeError
 from cachekit.remotes.layout import check
-from cachekit.remotes.port import ABSENT, Document, Entry
+from cachekit.remotes.port import ABSENT, Change, Document, Entry
 
 
 class MemoryRemote:
@@ -92,5 +92,6 @@ class MemoryRemote:
             self._titles.append(change.title)
             return str(len(self._titles)) if self.scarce else ""
 
-    def happened(self, title):
-        return str(self._titles.index(title) + 1) if title in self._titles else ""
+    def latest(self, revision=""):
+        last = int(revision) if revision else len(self._titles)
+        return [Change(str(number), self._titles[number - 1]) for number in range(last, 0, -1) if self.scarce]

@@ -162,7 +162,6 @@ def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
 def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
     one, two = make_record(1)[0], make_record(2)[0]
     page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
-    assert card.total(page) == 1
     assert one.key[:16] in card.update(page, [two], 2).decode()
 
 
