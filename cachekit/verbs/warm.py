@@ -12,10 +12,18 @@ from msgspec import UNSET, Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
-from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
+from cachekit.errors import (
+    AuthError,
+    CachekitError,
+    CompileError,
+    IntegrityError,
+    RemoteError,
+    StoreError,
+    TrainingError,
+)
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
-from cachekit.remotes.nearest import Nearest
+from cachekit.remotes.nearest import Nearest, to_fetch
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
@@ -246,7 +254,15 @@ def _fetched(session: Session, planned: Plan) -> Nearest | None:
     near = planned.reuse
     if near is None:
         return None
-    record = session.fetch(near.found) if near.found is not None else session.store.lookup(near.known.place)
+    if near.remote is None:
+        record = session.store.lookup(near.known.place)
+    else:
+        try:
+            found = to_fetch(near, session.store, session.config.reuse_bytes)
+        except (RemoteError, AuthError) as error:
+            session.remotes.failed(near.remote, error)
+            return None
+        record = session.fetch(found) if found is not None else None
     return structs.replace(near, record=record) if record is not None else None
 
 
