@@ -35,6 +35,11 @@ RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=_PATH)
 _STEP = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f\x7f-\x9f]{1,1024}")
 
 
+def names_folder(name: str) -> bool:
+    """Whether a directory or a model type can name one folder of records."""
+    return bool(_STEP.fullmatch(name))
+
+
 class DamagedRecordError(ValueError):
     """A document that is not a record, or not the one that was written."""
 
@@ -130,7 +135,7 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True)
             ValueError: The directory or model type cannot name one folder.
         """
         for name in (self.directory, self.model_type):
-            if not _STEP.fullmatch(name):
+            if not names_folder(name):
                 raise ValueError(f"{name[:80]!r} cannot name a folder of records")
 
     @cached_property

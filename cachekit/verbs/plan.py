@@ -15,7 +15,8 @@ from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected
 from cachekit.recipe import published
-from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
+from cachekit.remotes.index import Known
+from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place

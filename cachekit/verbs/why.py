@@ -19,7 +19,8 @@ from cachekit.files import opened
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
+from cachekit.remotes.index import Known
+from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
