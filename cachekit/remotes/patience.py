@@ -180,11 +180,11 @@ class _Patient:
             else:
                 return
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         tries = _Tries(self._patience, self._storage.name)
         while True:
             try:
-                for data in self._storage.chunks(path, revision, start):
+                for data in self._storage.chunks(path, revision, start, end):
                     start += len(data)
                     yield data
                     tries.moved(len(data))

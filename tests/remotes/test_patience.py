@@ -60,7 +60,7 @@ class Failing:
         self._fail()
         yield Entry("b", 1)
 
-    def chunks(self, path, revision, start=0):
+    def chunks(self, path, revision, start=0, end=None):
         yield b"0123456789"[start : start + 4]
         self._fail()
         yield b"0123456789"[start + 4 :]
