@@ -277,7 +277,7 @@ def outage(work: Path) -> list[bool]:
     hole.close()
     base = statistics.median(alone)
     return [
-        limit("a dead remote adds to a run", [first - base], 10.0),
+        limit("a dead remote adds to a run", [first - base], 22.0),
         limit("  to the next ones, within the breaker's time", [max(0.0, s - base) for s in again], 0.1),
     ]
 

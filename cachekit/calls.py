@@ -10,21 +10,41 @@ belong here whose late effect is harmless, or is looked for: an artifact at its 
 from __future__ import annotations
 
 import contextvars
+import math
 import os
 import queue
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from cachekit.errors import RemoteError
 
 T = TypeVar("T")
+LEAST = 4_000  # bytes a second: what comes more slowly is given up as if nothing came
 HANGING = 8  # threads of one remote that may hang before further calls are refused at once
 _WAITING = 64  # pieces of a stream that were read and not yet taken: a few MB
 _LOOK = 0.2  # seconds between two looks whether anybody still wants a stream
+
+
+_END: contextvars.ContextVar[float] = contextvars.ContextVar("cachekit_calls_end", default=math.inf)
+
+
+@contextmanager
+def ending(seconds: float) -> Iterator[None]:
+    """Every call that is made in the block ends within so many seconds from now, whatever it is allowed itself."""
+    token = _END.set(min(_END.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def left() -> float:
+    """Seconds until calls of this context must have ended; infinite where nothing ends them all."""
+    return _END.get() - time.monotonic()
 
 
 class CallProgress:
@@ -33,14 +53,35 @@ class CallProgress:
     def __init__(self) -> None:
         self._at = time.monotonic()
 
-    def __call__(self, size: int = 0) -> None:  # noqa: ARG002 - clients tell it
-        """Note that the work goes on."""
-        self._at = time.monotonic()
+    def __call__(self, size: int = 0) -> None:
+        """Note that the work goes on; so many bytes count for as long as they take at the least rate, 0 for enough."""
+        now = time.monotonic()
+        self._at = min(now, self._at + size / LEAST) if size else now
+
+    def taken(self, seconds: float) -> None:
+        """Note that whoever reads took so long, for which the line is not to blame."""
+        self._at = min(time.monotonic(), self._at + seconds)
 
     @property
     def idle(self) -> float:
-        """Seconds since anything moved."""
+        """Seconds since anything moved, or moved fast enough."""
         return time.monotonic() - self._at
+
+
+def paced(pieces: Iterator[bytes], seconds: float) -> Iterator[bytes]:
+    """Bytes that come in this thread, for as long as they come at the least rate; a reader may take its time.
+
+    Raises:
+        RemoteError: Too few came for so many seconds, as long as each piece comes at all.
+    """
+    progress = CallProgress()
+    for piece in pieces:
+        progress(len(piece))
+        if progress.idle > seconds or left() <= 0:
+            raise RemoteError("a remote sends too slowly", cause=_too_late(seconds))
+        before = time.monotonic()
+        yield piece
+        progress.taken(time.monotonic() - before)
 
 
 class _Job:
@@ -111,16 +152,16 @@ class Calls:
         progress = progress or CallProgress()
         progress()
         job, leave = self._start(work, what)
-        while (left := seconds - progress.idle) > 0:
-            if job.done.wait(left):
+        while (more := min(seconds - progress.idle, left())) > 0:
+            if job.done.wait(more):
                 if job.error is not None:
                     raise self._raised(job.error, what)
                 return job.value  # type: ignore[return-value]  # a call without an error returned one
         leave()
-        raise late(f"{self._said(what)}: no answer", cause=f"nothing came for {seconds:g} s", hint=self._hint)
+        raise late(f"{self._said(what)}: no answer", cause=_too_late(seconds), hint=self._hint)
 
     def stream(self, pieces: Callable[[], Iterable[T]], seconds: float, what: str = "") -> Iterator[T]:
-        """What a call yields, as long as no two pieces are further apart than so many seconds.
+        """What a call yields, as long as no two pieces are further apart than so many seconds; see `CallProgress`.
 
         Raises:
             RemoteError: Nothing came for so long; too many calls hang already; or the client's Rust panicked.
@@ -143,18 +184,22 @@ class Calls:
             finally:
                 hand(None)
 
+        progress = CallProgress()
         job, leave = self._start(work, what)
         try:
             while True:
                 try:
-                    piece = came.get(timeout=seconds)
+                    piece = came.get(timeout=max(0.0, min(seconds - progress.idle, left())))
                 except queue.Empty:
                     leave()
-                    cause = f"nothing came for {seconds:g} s"
+                    cause = _too_late(seconds)
                     raise RemoteError(f"{self._said(what)}: no answer", cause=cause, hint=self._hint) from None
                 if piece is None:
                     break
+                progress(len(piece[0]) if isinstance(piece[0], bytes) else 0)
+                before = time.monotonic()
                 yield piece[0]
+                progress.taken(time.monotonic() - before)
         finally:
             gone.set()
         job.done.wait()
@@ -211,6 +256,12 @@ class Calls:
 
     def _said(self, what: str) -> str:
         return f"{self._name}: {what}" if what else self._name
+
+
+def _too_late(seconds: float) -> str:
+    if left() <= 0:
+        return "the time for all of it was up"
+    return f"nothing, or less than {LEAST // 1000} kB a second, came for {seconds:g} s"
 
 
 _made: weakref.WeakSet[Calls] = weakref.WeakSet()

@@ -182,7 +182,22 @@ class Config(Struct, frozen=True, kw_only=True):
         ),
     ]
     push_seconds: Annotated[
-        float, Declared("how long a push may take, including waits for a busy remote", _seconds, 900.0, example="10min")
+        float,
+        Declared(
+            "how long the push after a run may take, and any push may wait for a busy remote",
+            _seconds,
+            120.0,
+            example="10min",
+        ),
+    ]
+    patience_seconds: Annotated[
+        float,
+        Declared(
+            "how long a run asks failing remotes again, at most: a tenth of the compile time at stake, 20 s or more",
+            _seconds,
+            180.0,
+            example="60",
+        ),
     ]
     reuse_bytes: Annotated[
         int,

@@ -180,10 +180,21 @@ class CompileError(CachekitError):
 
 
 class RemoteError(CachekitError):
-    """A remote that cannot be reached in time, or does not do what was asked."""
+    """A remote that cannot be reached in time, or does not do what was asked.
+
+    Args:
+        wait: Seconds after which to try again, as far as the remote says; 0 where it does not.
+        lasting: Asking again soon gets the same answer.
+    """
 
     code = "remote"
     exit_code = 7
+
+    def __init__(
+        self, message: str, *, cause: str = "", hint: str = "", wait: float = 0.0, lasting: bool = False
+    ) -> None:
+        super().__init__(message, cause=cause, hint=hint)
+        self.wait, self.lasting = wait, lasting
 
 
 class ConflictError(RemoteError):
@@ -193,17 +204,9 @@ class ConflictError(RemoteError):
 
 
 class BusyError(RemoteError):
-    """The remote cannot take it now: another commit in progress, too many requests, a quota.
-
-    Args:
-        wait: Seconds after which to try again, as far as the remote says; 0 where it does not.
-    """
+    """The remote cannot take it now: another commit in progress, too many requests, a quota."""
 
     code = "busy"
-
-    def __init__(self, message: str, *, cause: str = "", hint: str = "", wait: float = 0.0) -> None:
-        super().__init__(message, cause=cause, hint=hint)
-        self.wait = wait
 
 
 class UncertainError(RemoteError):

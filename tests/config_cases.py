@@ -19,6 +19,7 @@ VALUES = {
     "remotes": ({"t": {"url": "/f"}}, "t=/env,u=s3://b", {"t": {"url": "/project"}}, {"t": {"url": "/user"}}),
     "lease_seconds": (1.5, "2.5", 3.5, 4.5),
     "push_seconds": (1.5, "2.5", 3.5, 4.5),
+    "patience_seconds": (1.5, "2.5", 3.5, 4.5),
     "reuse_bytes": (0, "2", 300, "4"),
     "trust": ({"salt": "f"}, None, {"salt": "project"}, {"salt": "user"}),
     "gc_max_size": (1, "2", 3, 4),

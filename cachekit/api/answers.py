@@ -30,7 +30,7 @@ from cachekit.verbs.import_cache import Imported
 from cachekit.verbs.inspect import Source, StoredRecord, Vouched
 from cachekit.verbs.lock import CheckedLock, LockedRecipe, LockFile
 from cachekit.verbs.pins import Pinned
-from cachekit.verbs.planned import Planned, Warmed
+from cachekit.verbs.planned import Planned, Unanswered, Warmed
 from cachekit.verbs.prove import Contract
 from cachekit.verbs.pull import Outcome, Pulls
 from cachekit.verbs.push import Pushes
@@ -66,6 +66,7 @@ __all__ = [
     "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow",
     "RemoteContents", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
-    "ToolchainRow", "Totals", "Trained", "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
+    "ToolchainRow", "Totals", "Trained", "Unanswered",
+    "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
     "ZooCompiling", "ZooExpected", "ZooModel",
 ]  # fmt: skip

@@ -10,12 +10,12 @@ from cachekit import api
 from cachekit.api import Variant
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
-from cachekit.errors import UsageError
+from cachekit.errors import IntegrityError, UsageError
 from cachekit.text import a, dollars, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Change, Forecast, Planned, Row, Told
+    from cachekit.api.answers import Change, Forecast, Planned, Row, Told, Unanswered
 
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
@@ -123,6 +123,8 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         lines.append(f"  {answer.flaw}")
     for sentence in answer.untrusted:
         lines += out.labelled("", sentence, 2)
+    for silent in answer.unanswered:
+        lines += out.labelled("", _unanswered(silent), 2)
     if answer.unasked:
         lines += out.labelled("", f"not asked, as no connection may be opened: {', '.join(answer.unasked)}", 2)
     if near is None and answer.flaw:
@@ -144,6 +146,12 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         where = f" on {a(answer.elsewhere)}" if answer.elsewhere else ""
         lines.append(f"  next{where}: cachekit warm {answer.source}")
     return lines
+
+
+def _unanswered(silent: Unanswered) -> str:
+    return (
+        silent.reason if silent.code == IntegrityError.code else f"{silent.remote} could not be asked: {silent.reason}"
+    )
 
 
 def _layout(answer: Planned) -> list[str]:
@@ -234,6 +242,8 @@ def several(answer: Forecast) -> list[str]:
     for row in planned:
         for sentence in row.untrusted:
             unused.setdefault(sentence, []).append(row.name)
+        for silent in row.unanswered:
+            unused.setdefault(_unanswered(silent), []).append(row.name)
     for sentence, names in unused.items():
         lines += out.labelled("unused  ", out.about(", ".join(names), sentence))
     return [*lines, "", *_totals(answer), *_next(planned)]
@@ -253,9 +263,9 @@ def _table(planned: Sequence[Row]) -> list[str]:
     if len(kinds) == 1:
         lines.insert(0, f"{next(iter(kinds))}:")
     lines += [f"{short} is {name}" for name, short in names.items() if short != name]
-    if any(row.same_as and (row.status == "miss" or row.fetch_bytes) for row in planned):
+    if any(row.same_as and (row.compiles or row.fetch_bytes) for row in planned):
         lines.append("= has the same graphs as a recipe above it, and counts once")
-    return [*lines, *_sources([row for row in planned if row.status == "miss" and not row.same_as])]
+    return [*lines, *_sources([row for row in planned if row.compiles and not row.same_as])]
 
 
 def _sources(missed: Sequence[Row]) -> list[str]:
@@ -275,7 +285,7 @@ def _sources(missed: Sequence[Row]) -> list[str]:
 
 def _row(row: Row, names: dict[str, str], *, costs: bool) -> list[str]:
     status = "goes cold" if row.goes_cold else row.status
-    missed = row.status == "miss"
+    missed = row.compiles
     same = bool(row.same_as)
     fetch = "=" if same else out.size(row.fetch_bytes)
     cells = [
@@ -303,12 +313,12 @@ def _cache(remote: str, names: dict[str, str]) -> str:
 
 def _totals(answer: Forecast) -> list[str]:
     sums = answer.totals
-    kinds = {"hit": sums.hit, "miss": sums.miss, "failed": sums.failed}
+    kinds = {"hit": sums.hit, "miss": sums.miss, "unknown": sums.unknown, "failed": sums.failed}
     counts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
     lines = [f"{out.count(sums.recipes, 'recipe')}: {counts}"]
     if sums.fetch_bytes:
         lines.append(f"  to fetch: {out.size(sums.fetch_bytes)}")
-    if sums.miss:
+    if sums.miss or sums.unknown:
         lines.append(f"  to compile: {_cost(sums.unknown_seconds, sums.expected_seconds, sums.dollars)}")
     if sums.goes_cold:
         cold = out.count(sums.goes_cold, "recipe goes", "recipes go")
@@ -326,7 +336,7 @@ def _cost(unknown: int, seconds: float, paid: float) -> str:
 
 
 def _next(planned: Sequence[Row]) -> list[str]:
-    missed = next((row for row in planned if row.status == "miss" and not row.same_as), None)
+    missed = next((row for row in planned if row.compiles and not row.same_as), None)
     if missed is None:
         return []
     where = f" on {a(missed.elsewhere)}" if missed.elsewhere else ""

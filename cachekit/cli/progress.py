@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import out
 from cachekit.errors import UntrustedError
+from cachekit.text import one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -33,7 +34,10 @@ Event = dict[str, Any]
 # and plain lines repeat only every so often; then lines of their own; then warnings, which quiet does not silence.
 GOING_ON: dict[str, Callable[[Event], str]] = {
     "store.waiting": lambda e: f"waiting: {e['holder']} removes from the store, {out.duration(e['waited'])} so far",
-    "lock.waiting": lambda e: f"still waiting for {e['holder']}",
+    "remote.again": lambda e: (
+        f"{e['remote']} does not answer: {e['reason']}; asking again in {out.duration(e['seconds'])}"
+    ),
+    "lock.waiting": lambda e: _waits(e) if "takes_over_seconds" in e else f"still waiting for {e['holder']}",
     "pull.progress": lambda e: f"fetched {out.size(e['bytes'])} of {out.size(e['total'])}",
     "push.progress": lambda e: f"sent {out.size(e['bytes'])} to {e['remote']}",
     "worker.lock": lambda e: f"waiting for another process that compiles {e['module']}, {e['minutes']:.0f} min",
@@ -54,7 +58,6 @@ GOING_ON: dict[str, Callable[[Event], str]] = {
     "export.progress": lambda e: f"wrote {out.size(e['bytes'])} of {out.size(e['total'])}",
 }
 LINES: dict[str, Callable[[Event], str]] = {
-    "lock.wait": lambda e: f"waiting: the same key is being compiled by {e['holder']}",
     "pull.start": lambda e: f"fetching {out.count(e['files'], 'file')}, {out.size(e['bytes'])}, from {e['remote']}",
     "push.end": lambda e: (
         f"pushed {out.count(e['files'], 'file')}, {out.size(e['bytes'])}, to {e['remote']}"
@@ -84,10 +87,16 @@ LINES: dict[str, Callable[[Event], str]] = {
     "contract.check": lambda e: str(e["check"]),
 }
 WARNINGS: dict[str, Callable[[Event], str]] = {
+    "spot.notice": lambda e: (
+        f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"
+    ),
+    "push.last": lambda e: f"ended while pushing: that goes on for {e['seconds']:.0f} s at most; Ctrl-C ends it",
     "store.unguarded": lambda e: (
         f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
     ),
-    "push.failed": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending",
+    "push.failed": lambda e: (
+        f"not pushed, and kept here: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending"
+    ),
     "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}",
     "push.unsigned": lambda e: (
         f"{e['remote']} asks for signatures, and unsigned records are not used"
@@ -120,6 +129,15 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
 def _advises(failed: Event) -> bool:
     """Whether a warning ends with the hint; that of what is untrusted has three lines, and is for an error."""
     return bool(failed["hint"]) and not failed["skipped"] and failed["code"] != UntrustedError.code
+
+
+def _waits(e: Event) -> str:
+    """What is known of another machine that compiles, short enough for one line."""
+    holder = f"{e['user']}@{e['host']}" if "host" in e else e["holder"]
+    seen, at = e["last_sign_seconds"], e.get("last_sign", "")[11:19]
+    sign = f"sign of life {out.duration(seen)} ago" if seen is not None else at and f"sign of life at {at}"
+    left = f"takeover in {out.duration(e['takes_over_seconds'])}"
+    return f"waiting for {holder}: " + (f"{sign}, {left}" if sign else left)
 
 
 def _in_brackets(words: str) -> str:
@@ -158,7 +176,7 @@ class Progress:
         if name == "remote.untrusted" or (name == "store.refused" and not event["quarantine"]):
             self._untrusted.append(event)
             return
-        if name in LINES or name == "command.start":
+        if name in LINES or name in {"command.start", "lock.wait"}:
             self._warn_of_untrusted()
         if handler is not None:
             handler(event)
@@ -225,8 +243,10 @@ class Progress:
         place = "" if event.get("kept") or not event.get("quarantine") else "; set aside in quarantine"
         out.warning(f"{event['path']} is damaged ({event['reason']}){place}")
 
-    def _on_lock_wait(self, _: Event) -> None:
+    def _on_lock_wait(self, event: Event) -> None:
         self._told = time.monotonic()
+        for line in out.labelled("waiting: ", f"the same key is being compiled by {one_line(event['holder'])}"):
+            self._line(line)
 
     def _on_push_tells(self, event: Event) -> None:
         for leak in event["leaks"]:

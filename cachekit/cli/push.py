@@ -21,7 +21,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Replace other records 
 Recheck = Annotated[bool, typer.Option("--recheck", help="Also read what is there, and push again what is damaged.")]
 
 
-@verb("home", "compiler", "cache", answers="Pushes")
+@verb("home", "compiler", "cache", answers="Pushes", tells=["push.failed"])
 def command(
     cache: Cache,
     names: options.RecipesOrKeys = None,

@@ -153,8 +153,9 @@ def _price_words(price: Rate) -> str:
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.
 _LINES: list[tuple[str, Any]] = [
-    ("keys found", lambda f: (f.hits or f.misses) and _share(f.hits, f.hits + f.misses)),
+    ("keys found", lambda f: (f.hits or f.misses or f.unknown) and _share(f.hits, f.hits + f.misses + f.unknown)),
     ("keys missed", lambda f: f.misses and str(f.misses)),
+    ("keys not asked for", lambda f: f.unknown and str(f.unknown)),
     ("graphs found", lambda f: f.graphs_found and str(f.graphs_found)),
     ("of these reused", lambda f: f.graphs_reused and str(f.graphs_reused)),
     ("graphs compiled", lambda f: f.graphs_compiled and str(f.graphs_compiled)),
@@ -168,6 +169,7 @@ _LINES: list[tuple[str, Any]] = [
     ("entries damaged", lambda f: f.damaged and str(f.damaged)),
     ("pushes failed", lambda f: f.push_failures and str(f.push_failures)),
     ("remotes that failed", lambda f: f.remote_failures and str(f.remote_failures)),
+    ("lost to them", lambda f: f.lost_seconds and out.duration(f.lost_seconds)),
     ("compiles avoided", lambda f: f.recorded_seconds and out.duration(f.recorded_seconds)),
     ("getting that took", lambda f: f.retrieval_seconds and out.duration(f.retrieval_seconds)),
 ]

@@ -14,13 +14,20 @@ from cachekit.cli import options, out
 from cachekit.cli.plan import shown
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.events import REASONS
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
     from cachekit.api.answers import CheckedBuild, Trained, Warmed, WarmedAll
 
 SHOWN = 12  # parts that differ, for people
-CHOSEN = frozenset({"recache", "remote-offline", "remote-read-only", "remote-write-only"})  # by who gave the command
+# Why a run bypassed a part of the cache, and no summary says so: whoever gave the command wanted that, or a warning
+# told it as it happened.
+UNSAID = frozenset({
+    "recache", "remote-offline", "remote-read-only", "remote-write-only",
+    "push-failed", "not-kept",
+    "remote-failed", "remote-skipped", "remote-refused", "remote-untrusted", "remote-damaged",
+})  # fmt: skip
 
 Recipe = Annotated[
     Optional[str],
@@ -144,7 +151,10 @@ def human(answer: Warmed) -> list[str]:
 
 
 def bypassed(answer: Warmed | Trained) -> list[str]:
-    """A line of a run's summary, where the run bypassed the cache or a part of it, and nobody wanted that."""
-    found = {reason: count for reason, count in answer.bypassed.items() if reason not in CHOSEN}
-    told = ", ".join(reason if count == 1 else f"{reason} ({count} times)" for reason, count in found.items())
-    return out.labelled("bypassed the cache: ", told, 2) if told else []
+    """Sentences of a run's summary, where the run bypassed a part of the cache and nobody said so, nor wanted it."""
+    lines = []
+    for reason, count in answer.bypassed.items():
+        if reason not in UNSAID:
+            times = "" if count == 1 else f" ({count} times)"
+            lines += out.labelled("without the cache: ", f"{REASONS.get(reason, reason)}{times}", 2)
+    return lines

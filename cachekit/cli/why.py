@@ -164,8 +164,9 @@ def of_run(answer: RunWhy) -> list[str]:
         lines = out.labelled("", f"{head}what it compiled is not known: {_unfinished(answer)}")
     elif not answer.compiled and not answer.built:
         lines = out.labelled("", f"{head}compiled nothing; {out.count(found, 'graph')} found")
-    elif answer.planned == "miss":
-        lines = out.labelled("", f"{head}compiled {compiled}, as the plan was a miss")
+    elif answer.planned != "hit":
+        why = "the plan was a miss" if answer.planned == "miss" else "a remote could not be asked"
+        lines = out.labelled("", f"{head}compiled {compiled}, as {why}")
     else:
         built = f" and built {out.count(answer.built, 'binary', 'binaries')}" if answer.built else ""
         when = f" in: {', '.join(answer.phases)}" if answer.phases else ""

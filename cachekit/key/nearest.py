@@ -14,7 +14,10 @@ from cachekit.key.canonical import Change, canonical_json, difference
 # What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
 # share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
 # perhaps the small ones. `nearest` sorts by it.
-WEIGHTS = {"trust": 100, "compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20}
+WEIGHTS = {
+    "trust": 100, "compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20,
+    "compiler.without_device": 20,  # the same programs, as far as is known, and nobody has tried them
+}  # fmt: skip
 LEAST = 10  # no two records are nearer than that: nobody need be asked for a nearer one
 # A record that differs by more is of another model: nothing of it was ever used.
 FARTHEST = 60
@@ -31,7 +34,7 @@ def group_of(name: str) -> str:
 @lru_cache(4096)
 def weight(name: str) -> int:
     """What a change of an ingredient counts for."""
-    return WEIGHTS.get(group_of(name), LEAST)
+    return WEIGHTS.get(name, WEIGHTS.get(group_of(name), LEAST))
 
 
 def distance(changes: Iterable[Change]) -> int:

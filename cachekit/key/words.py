@@ -120,6 +120,7 @@ _MEANING = {
     "compiler.first_rate_zero": "training.warmup_steps: its first step has rate 0, which is another graph",
     "compiler.name": "no artifact is shared by two compilers",
     "compiler.threads": "threads of the code: compiler.options.threads, OMP_NUM_THREADS, or the host's CPUs",
+    "compiler.without_device": "graphs were compiled and not run: the host had no device",
     "data.num_choices": "choices a row has",
     "data.text_pair": "whether a row has a second text",
     "model.num_labels": "classes of the model's head: data.labels",

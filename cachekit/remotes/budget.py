@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import random
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from cachekit.errors import BusyError
+from cachekit.errors import RemoteError
 
 T = TypeVar("T")
 ENDING = 2.0  # seconds in which calls beside one that failed may end
@@ -70,17 +71,23 @@ class Retry(Struct, frozen=True):
         """Seconds to wait before the next try; None where time or tries are used up.
 
         Args:
-            error: What the last try failed with. A BusyError may say how long to wait: it is never asked sooner.
+            error: What the last try failed with. The remote may have said how long to wait: it is never asked sooner.
             attempt: How often it was tried, from 1 on.
             spent: Seconds since the first try began.
         """
         if self.tries and attempt >= self.tries:
             return None
-        asked = error.wait if isinstance(error, BusyError) else 0.0
+        asked = error.wait if isinstance(error, RemoteError) else 0.0
         # Spread, so that those who collided do not meet again; beyond what was asked for, never before.
         own = min(self.first * self.factor ** min(attempt - 1, 64), self.most) * random.uniform(0.5, 1.5)  # noqa: S311
         pause = max(own, asked * random.uniform(1.0, 1.3))  # noqa: S311
         return None if spent + pause > self.seconds else pause
+
+
+def _in_this_context(work: Callable[[], T]) -> Callable[[], T]:
+    """For another thread: until when calls must have ended, say, holds there too."""
+    context = contextvars.copy_context()
+    return lambda: context.run(work)
 
 
 @contextmanager
@@ -92,7 +99,7 @@ def lanes(works: Sequence[Callable[[], T]], count: int, stop: threading.Event) -
     caller's back; after Ctrl-C nothing is.
     """
     futures: list[Future[T]] = [Future() for _ in works]
-    todo = deque(zip(works, futures, strict=True))
+    todo = deque(zip(map(_in_this_context, works), futures, strict=True))
 
     def serve() -> None:
         while not stop.is_set():

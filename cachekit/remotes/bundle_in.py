@@ -26,7 +26,7 @@ from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
 from cachekit.store.origin import HERE, Beside, Origin, ReusedOrigin
 from cachekit.store.partial import Partial
-from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, file_path
+from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, paths_of
 from cachekit.text import cause_of
 from cachekit.values import by_value
 
@@ -201,11 +201,9 @@ def _compare(reader: Reader, before: int, taken: _Taken) -> None:
     needed: set[tuple[str, int, str]] = set()
     allowed: set[tuple[str, int, str]] = set()
     for one in shared:
-        for module in one.record.modules:
-            for file in module.files:
-                own = file_path(module, file)
-                allowed.add((own, file.size, file.sha256))
-                needed.add((one.places.get(file.sha256) or own, file.size, file.sha256))
+        for own, file in paths_of(one.record.modules):
+            allowed.add((own, file.size, file.sha256))
+            needed.add((one.places.get(file.sha256) or own, file.size, file.sha256))
     files = {(member.path, member.size, member.sha256) for member in reader.members[before:]}
     if others := sorted((needed - files) | (files - needed - allowed)):
         raise reader.damaged(f"{others[0][0]}: its records and its index differ")

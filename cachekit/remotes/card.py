@@ -14,7 +14,6 @@ from cachekit.store.record import Record
 from cachekit.text import size as shown_size
 
 BEGIN, END = "<!-- cachekit:begin -->", "<!-- cachekit:end -->"
-TOTAL = re.compile(r"^([0-9]{1,9}) records?(?:; the newest [0-9]+ are shown)?\.$", re.MULTILINE)
 SHOWN = 200  # rows; the Hub renders a page of more slowly
 LONGEST = 4000  # characters of a row
 LONGEST_CELL = 200  # as it stands in the page, with what escapes its characters: ten of them are well below LONGEST
@@ -42,13 +41,6 @@ graphs here compiles nothing.
 """
 COLUMNS = ("recipe", "model", "compiler", "graphs", "size", "compiled in", "on", "when", "by", "key")
 WHEN, KEY = COLUMNS.index("when"), COLUMNS.index("key")
-
-
-def total(present: bytes) -> int | None:
-    """How many records a page says that there are; None where it says nothing."""
-    _, _, part = present.decode("utf-8", errors="replace").partition(BEGIN)
-    found = TOTAL.search(part.partition(END)[0].replace("\r\n", "\n"))
-    return int(found[1]) if found else None
 
 
 def update(present: bytes, records: Iterable[Record], count: int) -> bytes:

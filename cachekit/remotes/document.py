@@ -26,11 +26,11 @@ from cachekit.store.record import (
     DamagedRecordError,
     File,
     Record,
-    file_path,
     from_document,
     is_archive,
     marked,
     parse,
+    paths_of,
     serialise,
     to_document,
 )
@@ -56,9 +56,7 @@ class Shared(Struct, frozen=True, dict=True):
     def paths(self) -> dict[str, tuple[File, str]]:
         """Each file, once, and the path where it lies, by SHA-256."""
         return {
-            file.sha256: (file, self.places.get(file.sha256) or file_path(module, file))
-            for module in self.record.modules
-            for file in module.files
+            file.sha256: (file, self.places.get(file.sha256) or path) for path, file in paths_of(self.record.modules)
         }
 
     @cached_property

@@ -45,6 +45,7 @@ class Draft(Struct, frozen=True):
         files: What is missing.
         records: Documents to write.
         rows: The same records.
+        same: Records that lie there as they are offered.
         unchanged: How many need nothing.
         damaged: Keys of records that nobody could use as they are, with the reason.
         lying: Paths of those files where something of their size lies, for the remote to compare.
@@ -56,6 +57,7 @@ class Draft(Struct, frozen=True):
     files: tuple[Upload, ...] = ()
     records: tuple[Write, ...] = ()
     rows: tuple[Shared, ...] = ()
+    same: tuple[Shared, ...] = ()
     unchanged: int = 0
     damaged: Mapping[str, str] = {}
     lying: frozenset[str] = frozenset()
@@ -161,6 +163,7 @@ class Comparison:
             tuple(uploads.values()),
             tuple(records),
             tuple(rows),
+            tuple(offer.shared for offer in self._same),
             len(self._offers) - len(merged),
             self._damaged,
             frozenset(uploads) & lying.keys(),

@@ -43,13 +43,14 @@ class Pulled(Struct, frozen=True):
     seconds: float
 
 
-def pull(store: Store, found: Found, judge: Judge) -> Pulled:
+def pull(store: Store, found: Found, judge: Judge, *, worth: float | None = None) -> Pulled:
     """Fetch what the store lacks of a record, and publish it there.
 
     Args:
         store: Gets it.
         found: The record, and where it is.
         judge: See `Judge`.
+        worth: Seconds that it may take at most; see `Fetch`.
 
     Raises:
         RemoteError, AuthError: It could not be fetched. What arrived is kept for the next try.
@@ -57,10 +58,10 @@ def pull(store: Store, found: Found, judge: Judge) -> Pulled:
         StoreError: The store cannot be written.
     """
     with store.using():
-        return _pull(store, found, judge)
+        return _pull(store, found, judge, worth)
 
 
-def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
+def _pull(store: Store, found: Found, judge: Judge, worth: float | None) -> Pulled:
     start = time.monotonic()
     record = found.shared.record
     store.use(record.files)  # what is here already is not fetched
@@ -82,7 +83,7 @@ def _pull(store: Store, found: Found, judge: Judge) -> Pulled:
         beside = found.beside()
         with store.workspace() as workspace, found.remote.call() as storage:
             came = inline_files(inline, workspace)
-            came |= Fetch(store, storage, found.revision, found.remote.spoiled).all(wanted)
+            came |= Fetch(store, storage, found.revision, found.remote.spoiled, worth).all(wanted)
             finished = {sha256: one.path for sha256, one in came.items()}
             _look_inside(found, finished, store.layout.blob, judge)
             store.lacking(missing)  # sets damaged files aside, now that others can take their place
@@ -131,25 +132,35 @@ def _look_inside(found: Found, finished: Mapping[str, Path], blob: Callable[[str
         )
 
 
-def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge) -> Pulled:
+def fetch(store: Store, remotes: Remotes, found: Found, judge: Judge, *, instead: bool = False) -> Pulled:
     """Fetch a record from the remote that has it, or from the next one that has it whole; fill the nearer ones.
+
+    Args:
+        store: Gets it.
+        remotes: Those of this run.
+        found: The record, and where it is.
+        judge: See `Judge`.
+        instead: It is compiled where it does not come: a fetch that takes longer than that is given up.
 
     Raises:
         RemoteError, AuthError, IntegrityError: As the first of them failed; all of that has been told.
         StoreError: The store cannot be written.
     """
     record = found.shared.record
+    worth = record.cold_seconds if instead and record.cold_seconds else None
+    remotes.patience.stake = record.cold_seconds or None
     first: CachekitError | None = None
     following: Found | None = found
     while following is not None:
         found = following
         try:
-            pulled = pull(store, found, judge)
+            pulled = pull(store, found, judge, worth=worth)
         except (RemoteError, AuthError) as error:
-            remotes.failed(found.remote, error)
+            remotes.failed(found.remote, error, record.key)
             found.remote.pass_over(found)
             first = first or error
         except IntegrityError as error:  # told as damage of the remote
+            remotes.noted(found.remote, record.key, error)
             found.remote.pass_over(found)
             first = first or error
         else:

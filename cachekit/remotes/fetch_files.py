@@ -11,16 +11,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit import text
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.files import create
-from cachekit.remotes.budget import Retry, lanes
+from cachekit.remotes.budget import lanes
 from cachekit.remotes.port import Storage
+from cachekit.remotes.ranges import RANGE, in_order
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
 
 LANES = 8  # files at once
-RETRY = Retry(seconds=60.0, first=0.3, factor=2.0, most=5.0, tries=4)  # without a single byte in between
-SLOW_SECONDS, SLOW_BYTES = 30.0, 64 << 10  # less than this in that time is not a speed to wait for
+LOOK_SECONDS = 10.0  # from one look at the speed to the next
 
 
 class WantedFile(Struct, frozen=True):
@@ -79,17 +80,27 @@ class Fetch:
         storage: Where from.
         revision: The remote's state.
         spoiled: Gets the paths of files that are not what they should be.
+        worth: Seconds that all of it may take: those of the compile that it spares. None is as long as it takes.
     """
 
-    def __init__(self, store: Store, storage: Storage, revision: str, spoiled: set[str] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        storage: Storage,
+        revision: str,
+        spoiled: set[str] | None = None,
+        worth: float | None = None,
+    ) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
         self._spoiled = set() if spoiled is None else spoiled
-        self._total = 0
+        self._total, self._lines = 0, 1
         self._lock = threading.Lock()
         self._done = 0
-        self._window = (time.monotonic(), 0)
+        self._worth = worth
+        self._began = time.monotonic()
+        self._window = (self._began, 0)
         self._stop = threading.Event()
 
     def all(self, files: Iterable[WantedFile], *, sparing: bool = False) -> dict[str, Fetched]:
@@ -108,6 +119,8 @@ class Fetch:
         if not wanted:
             return {}
         self._total = sum(file.size for file in wanted)
+        large = sum(file.size >= 2 * RANGE for file in wanted)
+        self._lines = min(self._storage.lines, LANES // max(1, large))  # many files fill the line by themselves
         found: dict[str, Fetched] = {}
         with lanes([partial(self._one, file) for file in wanted], LANES, self._stop) as futures:
             names = {future: file.name for future, file in zip(futures, wanted, strict=True)}
@@ -126,10 +139,9 @@ class Fetch:
 
     def _one(self, file: WantedFile) -> Fetched:
         with receiving(self._store.layout, file.name) as part:
-            resumed = part.size
-            self._count(resumed)
+            self._count(part.size)
             found = self._fetched(part, file)
-            if found is None and resumed:  # what an earlier run left may be what is wrong
+            if found is None:  # on its way, or by what an earlier run left
                 self._count(-part.size)
                 part.restart()
                 found = self._fetched(part, file)
@@ -145,27 +157,20 @@ class Fetch:
 
     def _fetched(self, part: Partial, file: WantedFile) -> Fetched | None:
         """Fetch the rest of a file; None where size or digest are wrong."""
-        tries = 0
-        while part.size < file.size:
-            before = part.size
-            try:
-                for data in self._storage.chunks(file.path, self._revision, part.size):
-                    if self._stop.is_set():
-                        raise InterruptedRunError("stopped")
-                    if part.size + len(data) > file.size:
-                        return None
-                    part.write(data)
-                    self._count(len(data))
-                if part.size < file.size:
-                    return None  # it is shorter
-            except FileNotFoundError:
-                return None
-            except RemoteError as error:
-                tries = tries + 1 if part.size == before else 1
-                pause = RETRY.pause(error, tries, 0.0)
-                if pause is None:
-                    raise
-                self._stop.wait(pause)
+        try:
+            # One that is here already is not asked for: a server answers a range of nothing with an error.
+            chunks = partial(self._storage.chunks, file.path, self._revision)
+            for data in in_order(chunks, part.size, file.size, self._lines) if part.size < file.size else ():
+                if self._stop.is_set():
+                    raise InterruptedRunError("stopped")
+                if part.size + len(data) > file.size:
+                    return None
+                part.write(data)
+                self._count(len(data))
+        except FileNotFoundError:
+            return None
+        if part.size < file.size:
+            return None  # it is shorter
         sha256, pieces = part.finish()
         return Fetched(part.path, file.size, sha256, pieces) if file.fits(sha256) else None
 
@@ -174,12 +179,16 @@ class Fetch:
             self._done += size
             since, then = self._window
             now = time.monotonic()
-            if now - since < SLOW_SECONDS:
+            if self._worth is None or now - since < LOOK_SECONDS:
                 return
             self._window = (now, self._done)
-            if 0 <= self._done - then < SLOW_BYTES:
+            came = max(1, self._done - then)
+            more = (self._total - self._done) * (now - since) / came
+            if now - self._began + more > self._worth:
                 raise RemoteError(
-                    f"{self._storage.name} is too slow",
-                    cause=f"{self._done - then} bytes in {now - since:.0f} s",
-                    hint="try again later: what arrived is kept",
+                    f"{self._storage.name} is slower than compiling",
+                    cause=f"{text.size(came)} in {now - since:.0f} s: the rest would take {text.duration(more)},"
+                    f" compiling takes {text.duration(self._worth)}",
+                    hint="cachekit pull fetches it all the same: what arrived is kept",
+                    lasting=True,
                 )

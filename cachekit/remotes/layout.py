@@ -5,6 +5,7 @@ neuronxcc-2.26.6360.0+6f180f47/MODULE_…+f7f529f3/…          modules verbatim
 inductor-2.13.0/<target>/<digest>.tar                       one archive a warm
 cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a key
 cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
+cachekit/v1/index.json                                      what each record says, in one file; see `index`
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
@@ -25,11 +26,20 @@ RECORDS = f"{ROOT}/records"
 SIGNATURES = f"{ROOT}/signatures"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
+INDEX = f"{ROOT}/index.json"
 
 
 def record_path(place: Place) -> str:
     """The path of a record."""
     return f"{RECORDS}/{place.directory}/{place.model_type}/{place.key}.json"
+
+
+def record_place(path: str) -> Place | None:
+    """The place of the record at a path that a remote lists; None where none can lie there."""
+    above, *names = path.removeprefix(RECORDS).split("/")
+    if above or len(names) != len(Place._fields) or not names[2].endswith(".json") or not is_good(path):
+        return None
+    return Place(names[0], names[1], names[2].removesuffix(".json"))
 
 
 def signatures_path(place: Place) -> str:

@@ -14,7 +14,7 @@ from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.lock_file import Locked
-from cachekit.store.record import Record, covers, file_path
+from cachekit.store.record import Record, covers, paths_of
 
 
 def holder(remotes: Remotes, record: Record) -> Found | None:
@@ -122,7 +122,7 @@ def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[
         if shared is not None and covers(shared.record, record):
             return shared
         # Artifacts are never overwritten by a push: they may be there without a record that names them.
-        own = {file_path(module, file): file for module in record.modules for file in module.files}
+        own = dict(paths_of(record.modules))
         spare = {layout.blob_path(file.sha256) for file in own.values()}
         there = storage.stat(sorted({*own, *spare}), revision)
     places: dict[str, str] = {}

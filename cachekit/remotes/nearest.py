@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST, distance, reusable
+from cachekit.remotes.index import Budget, Known
 from cachekit.store import Store
-from cachekit.store.layout import LOCAL, Place, Placed
+from cachekit.store.layout import LOCAL, Place
 from cachekit.store.nearest import Around
 from cachekit.store.record import COMMAND, IMPORTED, DamagedRecordError, Record
 from cachekit.values import by_value
@@ -22,50 +23,7 @@ if TYPE_CHECKING:
     from cachekit.remotes.remote import Found, Remote
     from cachekit.remotes.remotes import Remotes
 
-LISTED = 4000  # entries of one listing; a page of a Hub, or of S3, has 1,000
-LARGEST = 8 << 20  # bytes of a record that is read
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
-
-
-class Known(Struct, Placed, frozen=True):
-    """What is known of a record, all but its modules.
-
-    Attributes:
-        size: Bytes of its files.
-        by: Who made it.
-    """
-
-    key: str
-    directory: str
-    model_type: str
-    recipe: str
-    compiler: str
-    hard: dict[str, Any]
-    graphs: int
-    size: int
-    compile_seconds: float
-    cold_seconds: float
-    created: str
-    by: str
-
-    @classmethod
-    def of(cls, record: Record) -> Known:
-        """What of a record is remembered."""
-        made = record.provenance
-        return cls(
-            record.key,
-            record.directory,
-            record.model_type,
-            record.recipe,
-            record.compiler,
-            record.hard,
-            record.graphs,
-            record.size,
-            record.compile_seconds,
-            record.cold_seconds,
-            made.created,
-            f"{made.user}@{made.host}",
-        )
 
 
 class Wanted(Struct, frozen=True):
@@ -107,10 +65,10 @@ class Nearest(Struct, frozen=True):
     Attributes:
         known: What it is.
         changes: From it to what is wanted.
-        record: The record whole, where it is in the store or was read on its remote.
+        record: The record whole, where it is in the store.
         remote: The remote that has it, where the store has not.
-        found: The record as it was read there, to be fetched.
-        fetch: Of that, the bytes that the store lacks.
+        found: The record as it was read there, where that was needed to say that it may be used.
+        fetch: Bytes to fetch, at most.
     """
 
     known: Known
@@ -135,24 +93,6 @@ class Nearest(Struct, frozen=True):
     def nearer(self, other: Nearest | None) -> bool:
         """Whether it is nearer than another one; equally near is not nearer."""
         return other is None or (self.distance, len(self.changes)) < (other.distance, len(other.changes))
-
-
-class Budget(Struct, frozen=True):
-    """What a search on one remote may cost.
-
-    Attributes:
-        listed: Entries of one listing.
-        read: Records.
-        size: Bytes of all of them.
-        largest: Bytes of one: a larger one is left out.
-        seconds: After that no other read is begun.
-    """
-
-    listed: int = LISTED
-    read: int = 256
-    size: int = 32 << 20
-    largest: int = LARGEST
-    seconds: float = 10.0
 
 
 class Looked(Struct, frozen=True):
@@ -221,15 +161,15 @@ def search(
         there = RemoteSearch(remote, wanted, store, budget or Budget())
         try:
             there.look()
-            if there.reuse is not None and there.reuse.nearer(reuse):
-                reuse = _to_fetch(there.reuse, wanted, store) or reuse
         except (RemoteError, AuthError) as error:
             there.problem = there.problem or error.cause or error.message
             if remotes is not None:
                 remotes.failed(remote, error)
-        looked.append(Looked(remote.name, len(there.listed), there.compared, there.problem, there.untrusted))
+        looked.append(Looked(remote.name, there.records, there.compared, there.problem, there.untrusted))
         if there.nearest is not None and there.nearest.nearer(near):
             near = there.nearest
+        if there.reuse is not None and there.reuse.nearer(reuse):
+            reuse = there.reuse
     return Search(near, reuse, tuple(looked), time.monotonic() - begun)
 
 
@@ -281,23 +221,20 @@ def _lacking(store: Store, record: Record) -> int:
     return sum(file.size for file in files.values() if store.blobs.check(file, "there"))
 
 
-def _to_fetch(near: Nearest, wanted: Wanted, store: Store) -> Nearest | None:
-    """The record, read on its remote now; None where it is gone, damaged, or too large to fetch.
+def to_fetch(near: Nearest, store: Store, most: int) -> Found | None:
+    """A record that a compile can begin with, read on its remote; None where it is gone, damaged, or may not be used.
+
+    Args:
+        near: What is known of it, by the remote's index: nothing of that is believed.
+        store: The local store.
+        most: Bytes to fetch, at most.
 
     Raises:
         RemoteError, AuthError: It cannot be read.
     """
-    remote, known = near.remote, near.known
-    assert remote is not None  # it was found there
+    assert near.remote is not None  # it was found there
     try:
-        found = remote.find(known.place, anew=True)
+        found = near.found or near.remote.find(near.known.place, anew=True)
     except (DamagedRecordError, UntrustedError):
         return None
-    if found is None:
-        return None
-    record = found.shared.record
-    fetch = _lacking(store, record)
-    changes = tuple(difference(record.hard, wanted.hard))
-    if fetch > wanted.reuse_bytes or not wanted.can_reuse(Known.of(record), changes):
-        return None
-    return structs.replace(near, changes=changes, record=record, found=found, fetch=fetch)
+    return found if found is not None and _lacking(store, found.shared.record) <= most else None

@@ -1,114 +1,129 @@
 """The records on one remote, for few questions: which of them is the nearest, and which has a key.
 
-A remote is asked little: one listing of the records of the same compiler and model type, a second one of all records
-only where nothing near is among them, and then the records themselves, in bounded number, bytes and time. What a record
-is made from never changes (its key is the digest of it), so that is remembered in the store for ever; a listing for a
-moment, or as long as the remote has the same revision.
+What is known of them stands in the remote's index. Where that has not all of them, they are listed: those of the same
+compiler and model type, and all only where nothing near is among these; and those of which nothing is known are read,
+in bounded number, bytes and time. What was found out is remembered in the store: for a moment, or as long as the remote
+has the same revision; and what a record says need not be read again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedError
-from cachekit.key.canonical import difference, key_of
-from cachekit.key.nearest import nearest
-from cachekit.remotes import document, layout
-from cachekit.remotes.budget import each
-from cachekit.remotes.nearest import LARGEST, LISTED, Budget, Known, Nearest, Wanted, settled
+from cachekit.key.canonical import Change, difference
+from cachekit.remotes import index, layout
+from cachekit.remotes.index import DIGITS, Budget, Index, Known
+from cachekit.remotes.nearest import Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
-from cachekit.remotes.port import Entry, Storage
+from cachekit.remotes.port import Entry
 from cachekit.store import Store
-from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 if TYPE_CHECKING:
-    from cachekit.remotes.remote import Remote
+    from cachekit.remotes.remote import Found, Remote
     from cachekit.remotes.remotes import Remotes
 
 # Less cannot be between records of two model types, or of two compilers (see `key.nearest`): what is that near in the
 # folder of the wanted one's kind is the nearest of all.
 NEAR = 30
-LANES = 16  # records that are read at once
-REMEMBERED_SECONDS = 60.0  # of a listing
-MOST_REMEMBERED = 4096  # records' ingredients
+REMEMBERED_SECONDS = 60.0
 FEW = 5  # records that are told apart by more digits of their keys
 JUDGED = 8  # records of one search that are read for who signed them: the nearest first
+_NOTE = "index.json"
 
 
-class _Listing(Struct, frozen=True):
-    """What a folder had, in which state of the remote."""
+class _Remembered(Struct, frozen=True):
+    """What was known of the records below a folder, in which state of the remote; the index as it is written."""
 
     revision: str
-    entries: list[Entry]
+    folder: str
+    index: str
 
 
 class Catalogue:
-    """The records on one remote, as far as they were asked for.
+    """What is known of the records on one remote.
 
     Args:
         remote: The remote.
         memory: The store's folder for what is remembered of remotes.
+        budget: What reading records may cost.
+
+    Attributes:
+        known: What is known so far, also where an error kept the rest from being read.
+        folder: Below which.
     """
 
-    def __init__(self, remote: Remote, memory: Path) -> None:
-        self._remote = remote
-        self._records = Notes(memory / "records")
-        self._listings = Notes(memory / short(remote.name) / "listings")
+    def __init__(self, remote: Remote, memory: Path, budget: Budget | None = None) -> None:
+        self._remote, self._budget = remote, budget or Budget()
+        self._notes = Notes(memory / short(remote.name))
+        self._stale: Index | None = None  # what the remote's own index says, where it may lack records
+        self._doubted = False
+        self.known = Index()
+        self.folder = ""
 
-    def listing(self, folder: str, most: int = LISTED) -> Sequence[Entry]:
-        """What lies in a folder, or lay there a moment ago.
+    def doubt(self) -> None:
+        """Believe the remote's index, and what is remembered of it, no more: it says what cannot be."""
+        self._stale, self._doubted = Index(), True
+
+    def look(
+        self,
+        folder: str = layout.RECORDS,
+        first: Callable[[Entry], Any] = lambda _: 0,
+        *,
+        anew: bool = False,
+    ) -> Index:
+        """What is known of the records below a folder, and of others perhaps.
+
+        Args:
+            folder: Which, where they must be listed.
+            first: The order in which those are read of which nothing is known.
+            anew: Ask the remote, whatever is remembered.
 
         Raises:
             RemoteError, AuthError: It cannot be asked.
         """
-        name = f"{short(folder)}.json"
-        known, age = self._listings.read(name, _Listing), self._listings.age(name)
-        if known is not None and age is not None and age < REMEMBERED_SECONDS:
-            return known.entries
-        if known is not None and age is not None and known.revision and known.revision == self._remote.revision():
-            return known.entries
-        revision = self._remote.revision()
+        note, before = (None, Index()) if self._doubted else self._remembered()
+        if note and not before.unread and f"{folder}/".startswith(f"{note.folder}/") and not anew:
+            age = self._notes.age(_NOTE)
+            if (age is not None and age < REMEMBERED_SECONDS) or (
+                note.revision and note.revision == self._remote.revision()
+            ):
+                self.known, self.folder = before, note.folder
+                return before
+        revision, covers = self._remote.revision(), False
         with self._remote.call() as storage:
-            entries = list(islice(storage.list(folder, revision), most))
-        self._listings.write(name, _Listing(revision, entries))
-        kept = self._records.names()
-        for oldest in kept[: max(0, len(kept) - MOST_REMEMBERED)]:
-            self._records.remove(oldest)
-        return entries
+            if self._stale is None:
+                there, _ = index.read(storage, revision)
+                covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
+                self._stale = there or Index()
+            if covers:
+                self.known, self.folder = self._stale, layout.RECORDS
+            else:
+                before = self._stale.with_(before.rows()) if self._stale else before
+                listing = sorted(islice(storage.list(folder, revision), self._budget.listed), key=first)
+                survey, self.folder = index.Survey(storage, revision, self._budget, before), folder
+                try:
+                    survey.read(listing)
+                finally:
+                    self.known, self._budget = survey.known, survey.budget
+        document = index.encode(self.known).decode()
+        self._notes.write(_NOTE, _Remembered(revision, self.folder, document))
+        return self.known
 
-    def remembered(self, path: str) -> Known | None:
-        """A record's ingredients as remembered; the caller must check that they give the key."""
-        key = key_in(path)
-        known = self._records.read(f"{key}.json", Known)
-        return known if known and known.key == key else None
-
-    def read(self, storage: Storage, path: str, revision: str, largest: int = LARGEST) -> Known | None:
-        """A record's ingredients as the remote has them; None for a damaged record, which a fetch would report.
-
-        Raises:
-            RemoteError, AuthError: It cannot be asked.
-        """
-        shared = document.listed(storage, path, revision, largest)
-        if shared is None:
-            return None
-        known = Known.of(shared.record)
-        if not self._remote.picks:  # else what anybody wrote would be told of another remote's record
-            self._records.write(f"{known.key}.json", known)
-        return known
-
-
-def key_in(path: str) -> str:
-    """The key of the record at a path."""
-    return path.rpartition("/")[2].removesuffix(".json")
+    def _remembered(self) -> tuple[_Remembered | None, Index]:
+        note = self._notes.read(_NOTE, _Remembered)
+        with suppress(index.DamagedIndexError):
+            if note and (before := index.decode(note.index.encode())) is not None:
+                return note, before
+        return None, Index()
 
 
 class RemoteSearch:
@@ -116,7 +131,7 @@ class RemoteSearch:
 
     Attributes:
         nearest, reuse: As in `Search`, of those that were compared.
-        listed: Paths of the records that come into question.
+        records: How many records come into question.
         compared: How many of them were compared.
         problem: Why others were not.
         untrusted: Why the nearest of those that may not be used may not.
@@ -124,147 +139,106 @@ class RemoteSearch:
 
     def __init__(self, remote: Remote, wanted: Wanted, store: Store, budget: Budget) -> None:
         self._remote, self._wanted, self._store, self._budget = remote, wanted, store, budget
-        self._catalogue = Catalogue(remote, store.layout.remotes)
-        self._left = budget.read, budget.size
-        self._judged: dict[str, Known | None] = {}  # those that may be used, by their keys
-        self._deadline = time.monotonic() + budget.seconds
+        self._catalogue = Catalogue(remote, store.layout.remotes, budget)
+        self._picks = True  # each is read: see `Remote.picks`
+        self._judged: dict[str, Found | None] = {}  # those that may be used, by their keys
+        self._here: dict[Path, set[str]] = {}  # the first digits of the keys in folders of the store
         self.nearest: Nearest | None = None
         self.reuse: Nearest | None = None
-        self.listed: set[str] = set()
+        self.records = 0
         self.compared = 0
         self.problem = ""
         self.untrusted = ""
 
     def look(self) -> None:
-        """Search; what was compared before an error counts.
+        """Search; what was known before an error counts.
 
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
-        wanted = self._wanted
+        wanted, self._picks = self._wanted, self._remote.picks
         self._look_in(f"{layout.RECORDS}/{wanted.place.directory}/{wanted.place.model_type}")
-        if not settled(wanted, self.nearest, self.reuse, NEAR):
+        if self._catalogue.folder != layout.RECORDS and not settled(wanted, self.nearest, self.reuse, NEAR):
             self._look_in(layout.RECORDS)
 
     def _look_in(self, folder: str) -> None:
-        """Compare the records below a folder, those of the wanted one's kind first."""
-        listing = self._catalogue.listing(folder, self._budget.listed)
-        here: dict[Path, set[str]] = {}
-        paths = {entry.path: entry for entry in listing if entry.path not in self.listed}
-        paths = {path: entry for path, entry in paths.items() if self._counts(path, here)}
-        if not paths:
-            return
-        self.listed.update(paths)
-        remembered = {path: known for path in paths if (known := self._catalogue.remembered(path))}
-        spoilt = self._compare(remembered.values())
-        unknown = [paths[path] for path in paths if path not in remembered or key_in(path) in spoilt]
-        chosen = self._affordable(sorted(unknown, key=self._order))
-        fresh: list[Known] = []
+        begun = time.monotonic()
         try:
-            self._read(chosen, fresh)
+            known = self._catalogue.look(folder, self._order)
         finally:
-            self._compare(fresh)
-        if len(chosen) < len(unknown) or len(listing) >= self._budget.listed:
-            self.problem = "it has more records than are read for one search"
-        elif time.monotonic() > self._deadline:
-            self.problem = f"it took more than {self._budget.seconds:g} s"
-
-    def _counts(self, path: str, here: dict[Path, set[str]]) -> bool:
-        """Whether a path is a record worth comparing: comparable, not wanted itself, and not in the store.
-
-        Args:
-            path: Its path.
-            here: Gets the names in each folder of the store that was looked into.
-        """
-        above, *names = path.removeprefix(layout.RECORDS).split("/")
-        if above or len(names) != 3 or not names[2].endswith(".json"):  # noqa: PLR2004 - directory, model type, key
-            return False
-        place = Place(names[0], names[1], key_in(path))
-        if not self._wanted.comparable(place.model_type) or place.key == self._wanted.place.key:
-            return False
-        mine = self._store.layout.record(place)
-        if mine.parent not in here:
-            here[mine.parent] = set()
-            with suppress(OSError):  # no such folder, or a stranger's name that no folder can have
-                here[mine.parent].update(path.name for path in mine.parent.iterdir())
-        return mine.name not in here[mine.parent]
+            true = self._compare(self._catalogue.known)
+        if not true:
+            self._catalogue.doubt()
+            self._look_in(folder)
+        elif known.unread:
+            late = time.monotonic() - begun > self._budget.seconds
+            late_problem = f"it took more than {self._budget.seconds:g} s"
+            self.problem = late_problem if late else "it has more records than are read for one search"
 
     def _order(self, entry: Entry) -> tuple[bool, bool, str]:
-        directory, model_type, _ = entry.path.rsplit("/", 2)
+        """The order in which records are read: those of the wanted one's kind first."""
+        directory, _, model_type = entry.path.rpartition("/")[0].rpartition("/")
         wanted = self._wanted
         return model_type != wanted.place.model_type, not directory.endswith(f"/{wanted.place.directory}"), entry.path
 
-    def _affordable(self, entries: Iterable[Entry]) -> list[Entry]:
-        number, size = self._left
-        chosen = []
-        for entry in entries:
-            if number and entry.size <= min(size, self._budget.largest):
-                chosen.append(entry)
-                number, size = number - 1, size - entry.size
-        self._left = number, size
-        return chosen
+    def _compare(self, known: Index) -> bool:
+        """Look for the nearest ones; whether what was looked at can be true."""
+        wanted = self._wanted
+        counted = {path for path in known.paths if self._counts(path)}
+        self.compared, self.records = len(counted), len(counted) + known.unread
+        self.nearest = self.reuse = None
+        for row in known.nearest(wanted.hard):
+            if self.nearest and (self.reuse or not wanted.reuse_bytes):
+                break
+            path = known.in_order[row]
+            may_help = wanted.reuse_bytes > 0 and path.startswith(f"{wanted.place.directory}/")
+            if path not in counted or not (may_help or self.nearest is None):
+                continue
+            one = known.known(row)
+            if one is None:
+                return False
+            if one.compiler != wanted.compiler:
+                continue
+            changes = tuple(difference(one.hard, wanted.hard))
+            reusable = may_help and wanted.can_reuse(one, changes)
+            if (self.nearest is None or reusable) and (near := self._trusted(one, changes)):
+                self.nearest = self.nearest or near
+                self.reuse = near if reusable else self.reuse
+        return True
 
-    def _read(self, entries: Sequence[Entry], found: list[Known]) -> None:
-        """Read records side by side; what came before an error is in `found`."""
-        if not entries:
-            return
-        revision = self._remote.revision()
+    def _counts(self, path: str) -> bool:
+        """Whether a record is worth comparing: comparable, not wanted itself, and not in the store."""
+        directory, model_type, digits = path.split("/")
+        wanted = self._wanted
+        if not wanted.comparable(model_type) or digits == wanted.place.key[:DIGITS]:
+            return False
+        folder = self._store.layout.record(wanted.place._replace(directory=directory, model_type=model_type)).parent
+        if folder not in self._here:
+            self._here[folder] = set()
+            with suppress(OSError):  # no such folder, or a stranger's name that no folder can have
+                self._here[folder].update(file.name[:DIGITS] for file in folder.iterdir())
+        return digits not in self._here[folder]
 
-        def one(entry: Entry, storage: Storage) -> None:
-            if time.monotonic() <= self._deadline:
-                known = self._catalogue.read(storage, entry.path, revision, self._budget.largest)
-                found.extend([known] if known else [])
-
-        with self._remote.call() as storage:
-            each([partial(one, entry, storage) for entry in entries], LANES)
-
-    def _compare(self, known: Iterable[Known]) -> set[str]:
-        """Look for nearer ones; returns the keys of those that were remembered wrongly."""
-        candidates = {one.key: one for one in known if one.compiler == self._wanted.compiler}
-        self.compared += len(candidates)
-        near, spoilt = self._nearest(candidates)
-        if near is not None and near.nearer(self.nearest):
-            self.nearest = near
-        if self._wanted.reuse_bytes:
-            fits = self._wanted.can_reuse
-            reuse, wrong = self._nearest(
-                {key: one for key, one in candidates.items() if fits(one, difference(one.hard, self._wanted.hard))}
-            )
-            spoilt |= wrong
-            if reuse is not None and reuse.nearer(self.reuse):
-                self.reuse = reuse
-        return spoilt
-
-    def _nearest(self, candidates: dict[str, Known]) -> tuple[Nearest | None, set[str]]:
-        """The nearest of some, and the keys of those whose ingredients do not give them, which are taken out."""
-        spoilt: set[str] = set()
-        while near := nearest(self._wanted.hard, {key: one.hard for key, one in candidates.items()}):
-            one = candidates[near[0]]
-            if key_of(one.hard) != one.key:
-                spoilt.add(candidates.pop(one.key).key)
-            elif (judged := self._trusted(one)) is None:
-                candidates.pop(one.key)
-            else:
-                return Nearest(judged, tuple(near[1]), remote=self._remote), spoilt
-        return None, spoilt
-
-    def _trusted(self, one: Known) -> Known | None:
-        """A record, read anew where some may not be used; None for such a one."""
-        if not self._remote.picks:
-            return one
+    def _trusted(self, one: Known, changes: tuple[Change, ...]) -> Nearest | None:
+        """A record, read where some may not be used; None for such a one."""
+        if not self._picks:
+            return Nearest(one, changes, remote=self._remote, fetch=one.size)
         if one.key not in self._judged:
             if len(self._judged) >= JUDGED:
                 self.problem = "its nearest records are signed by nobody you trust"
                 return None
             self._judged[one.key] = None
             try:
-                found = self._remote.find(one.place, anew=True)
-                self._judged[one.key] = Known.of(found.shared.record) if found else None
+                self._judged[one.key] = self._remote.find(one.place, anew=True)
             except UntrustedError as error:
                 self.untrusted = self.untrusted or f"{error.message}: {error.cause}"
             except DamagedRecordError:
                 pass
-        return self._judged[one.key]
+        found = self._judged[one.key]
+        if found is None:
+            return None
+        known = Known.of(found.shared.record)
+        return Nearest(known, changes, remote=self._remote, found=found, fetch=known.size)
 
 
 def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:
@@ -277,18 +251,13 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
     refused = ""
     found: dict[str, tuple[Known, str]] = {}
     for remote in remotes.readable:
-        catalogue = Catalogue(remote, store.layout.remotes)
         try:
-            revision = remote.revision()
-            paths = [entry.path for entry in catalogue.listing(layout.RECORDS)]
-            for path in [path for path in paths if key_in(path).startswith(beginning.lower())][:FEW]:
-                known = catalogue.remembered(path)
-                if known is None:
-                    with remote.call() as storage:
-                        known = catalogue.read(storage, path, revision)
-                if known is not None and (not remote.picks or remotes.find_on(remote, known.place)):
+            catalogue = Catalogue(remote, store.layout.remotes)
+            known_there = catalogue.look(first=lambda entry: not _key_in(entry).startswith(beginning.lower()))
+            for known in islice(_beginning(beginning.lower(), known_there), FEW):
+                if not remote.picks or remotes.find_on(remote, known.place):
                     found.setdefault(known.key, (known, remote.name))
-                elif known is not None:
+                else:
                     refused = known.key
         except (RemoteError, AuthError) as error:
             remotes.failed(remote, error)
@@ -301,3 +270,16 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
             hint="give more digits",
         )
     return next(iter(found.values()), (None, ""))
+
+
+def _key_in(entry: Entry) -> str:
+    return entry.path.rpartition("/")[2]
+
+
+def _beginning(digits: str, known: Index) -> Iterator[Known]:
+    """The records whose keys begin with these digits."""
+    for path, row in known.paths.items():
+        if path.rpartition("/")[2].startswith(digits[:DIGITS]):
+            one = known.known(row)
+            if one is not None and one.key.startswith(digits):
+                yield one

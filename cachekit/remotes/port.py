@@ -142,6 +142,18 @@ class Commit(Struct, frozen=True):
     writes: Sequence[Write] = ()
 
 
+class Change(Struct, frozen=True):
+    """A change that was made.
+
+    Attributes:
+        revision: The state with it.
+        title: See `Commit`.
+    """
+
+    revision: str
+    title: str
+
+
 class Repo(Struct, frozen=True):
     """A place for a team's cache that cachekit can make.
 
@@ -188,8 +200,10 @@ class Storage(Protocol):
         name: As people write it: `hf://team/cache`, `s3://bucket/prefix`, `/mnt/efs/cache`.
         compares: It has compare-and-swap: of two writes on the same token one fails. Without it the last one wins,
             and leases are taken another way.
-        scarce: Commits are few (a Hub repo takes about 128 an hour): no heartbeats, everything in one commit.
+        scarce: Commits are few (a Hub repo takes about 128 an hour): leases lie elsewhere where they can, signs of life
+            are few, and everything is in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
+        lines: Ranges of one large file that are worth fetching at once: connections to a server far away.
         public: Anybody can read it, as far as `revision` found out.
         staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.
         untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
@@ -200,6 +214,7 @@ class Storage(Protocol):
     compares: bool
     scarce: bool = False
     batch: int = 1
+    lines: int = 1
     public: bool = False
     staging: str = ""
     untold: str = ""
@@ -248,10 +263,16 @@ class Storage(Protocol):
         """
 
     @abstractmethod
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes of a file from `start` on, as they come in, in pieces of at most a few MB.
 
         Whoever reads compares the whole with its digest, and goes on with a new call after an error.
+
+        Args:
+            path: The file.
+            revision: The state of the remote.
+            start: The first byte.
+            end: The byte after the last one; its end where None. A file that is shorter ends before that.
 
         Raises:
             RemoteError: The line was cut, too, or nothing came for `Limits.read` seconds.
@@ -285,12 +306,12 @@ class Storage(Protocol):
             BusyError, RemoteError, AuthError: It did not happen.
         """
 
-    def happened(self, title: str) -> str:
-        """The revision of a change with this title, if it is among the last ones.
+    def latest(self, revision: str = "") -> Sequence[Change]:
+        """The last changes up to a state, the newest first; none where the remote keeps no history.
 
-        Empty where it is not, or where the remote keeps no history: then what the change wrote must be looked for.
+        There, what a change wrote must be looked for to know whether it happened.
         """
-        return ""
+        return ()
 
     # For `cachekit doctor`; none of these asks the remote.
 

@@ -11,15 +11,17 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
-from cachekit.errors import BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
-from cachekit.remotes import card, layout
+from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
+from cachekit.remotes import card, index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
+from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
-from cachekit.remotes.signing import Signing
+from cachekit.remotes.signing import Signing, signers
+from cachekit.text import duration
 
 CARD_LIMIT = 4 << 20
-CARD_TRIES = 3  # a card that always loses a race of its own is not worth more
+TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
 
@@ -44,7 +46,7 @@ def publish(
     offers: Sequence[Offer],
     *,
     release: Callable[[str], Write | None] | None = None,
-    seconds: float = 900.0,
+    seconds: float = 120.0,
     tell: Tell = lambda _: None,
     wait: Wait = lambda seconds, _: CLOCK.sleep(seconds),
     clock: Clock = CLOCK,
@@ -82,7 +84,7 @@ def publish(
     compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
     if offers and release is None and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
-    title = f"cachekit: {_names(offers)} [{uuid.uuid4().hex[:12]}]"
+    mark = uuid.uuid4().hex[:12]
     for attempt in range(1, 10_000):
         last: RemoteError
         try:
@@ -97,16 +99,18 @@ def publish(
             done = Published(todo, revision, attempt)
             if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
                 continue
-            # Where all changes are one race, the card loses none of its own.
-            with_card = todo.records and (attempt <= CARD_TRIES or storage.scarce)
-            page = _card(storage, todo, revision) if with_card else []
-            done = structs.replace(done, card=layout.CARD if page else "")
+            # Where all changes are one race, the card and the index lose none of their own.
+            lasting = attempt <= TRIES or storage.scarce
+            page = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else []
+            done = structs.replace(done, card=next((one.path for one in page if one.path == layout.CARD), ""))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
-            if dry_run or not (todo.records or todo.signatures or freed):
-                return done
-            # A record comes after its signatures: where each is written by itself, nobody sees it without them.
+            # A record comes after its signatures: where each is written by itself, nobody sees it without them. What is
+            # derived of records comes after them.
             writes = [*todo.signatures, *todo.records, *page, *([freed] if freed else [])]
+            if dry_run or not writes:
+                return done
+            title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
             return structs.replace(done, revision=storage.commit(Commit(title, todo.files, tuple(writes)), revision))
         except ConflictError as error:
             retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
@@ -114,24 +118,36 @@ def publish(
             retry, last = Retry(seconds, 1.0, 1.8, 60.0), error
         except UncertainError as error:
             left = max(0.0, seconds - (clock.now() - began))
-            wait(min(2.0, left), "the answer to a commit was lost; looking for it")
-            if landed := storage.happened(title):
+            wait(min(2.0, left / 2), "the answer to a commit was lost; looking for it")
+            if landed := _landed(storage, mark):
                 return structs.replace(done, revision=landed)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
+            tried = "once" if attempt == 1 else f"{attempt} times"
+            asks = f", and it asks to wait {duration(last.wait)}" if last.wait else ""
             raise BusyError(  # no outage: it can still be read
-                f"{storage.name} did not take the push within {seconds:.0f} s",
-                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {attempt} times",
+                f"{storage.name} did not take the push",
+                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {tried}"
+                f" in {duration(clock.now() - began)} of the {duration(seconds)} that a push may take{asks}",
                 hint="cachekit push --pending, later",
             ) from last
         wait(pause, last.message)
     raise AssertionError("unreachable")
 
 
+def _landed(storage: Storage, mark: str) -> str:
+    """The revision of a change whose answer was lost; empty where it is not there, or cannot be asked for."""
+    try:
+        found = (change.revision for change in storage.latest() if change.title.endswith(f"[{mark}]"))
+        return next(found, "")
+    except (RemoteError, AuthError):
+        return ""
+
+
 def _names(offers: Sequence[Offer]) -> str:
     names = sorted({offer.shared.record.recipe for offer in offers})
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "a lease"  # noqa: PLR2004
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
 
 
 def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell, taken: set[str]) -> bool:
@@ -156,18 +172,39 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _card(storage: Storage, todo: Draft, revision: str) -> list[Write]:
+def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> list[Write]:
+    """The card, and the index of the remote with what this push changes; neither where nothing of it changes."""
+    if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
+        return []
+    there, token = index.read(storage, revision)
+    if there is None:  # a later cachekit's
+        return []
+    rows = list(there.rows())
+    whole = there if len(rows) == len(there) else index.Index().with_(rows)  # without those that cannot be
+    covers = whole.change != "" and whole.covers(storage.latest(revision))
+    if not (covers or dry_run):
+        survey = index.Survey(storage, revision, index.Budget(), whole)
+        whole = survey.read(storage.list(layout.RECORDS, revision))
+    fresh = [*todo.rows, *(one for one in todo.same if _is_news(one, todo, whole))]
+    known = whole.with_(index.Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in fresh)
+    writes = _card(storage, todo, revision, len(known) + known.unread) if todo.records else []
+    is_news = (known.columns, known.unread) != (there.columns, there.unread) or (storage.scarce and not covers)
+    if is_news and not dry_run:
+        writes.append(Write(layout.INDEX, index.encode(structs.replace(known, change=mark)), token))
+    return writes
+
+
+def _is_news(shared: Shared, todo: Draft, known: index.Index) -> bool:
+    """Whether an index lacks a record that lies there already, or who has signed it now."""
+    return shared.record.key in todo.signed or index.short_path(shared.record.place) not in known.paths
+
+
+def _card(storage: Storage, todo: Draft, revision: str, count: int) -> list[Write]:
     try:
         found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
     page = found.data if found else b""
-    said = card.total(page)
-    if storage.scarce and said is not None:  # each card goes with its records there, so that the last one is right
-        count = said + sum(write.token == ABSENT for write in todo.records)
-    else:
-        there = {entry.path for entry in storage.list(layout.RECORDS, revision)}
-        count = len(there | {write.path for write in todo.records})
     text = card.update(page, [row.record for row in todo.rows], count)
     if found and text == found.data:
         return []

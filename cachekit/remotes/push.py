@@ -6,10 +6,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit.calls import ending
 from cachekit.errors import CachekitError, IntegrityError, SecretError, StoreError, UntrustedError
 from cachekit.events import Journal, bypass
 from cachekit.files import read
@@ -83,6 +85,7 @@ def push(
     replaces: bool = False,
     dry_run: bool = False,
     recheck: bool = False,
+    by_hand: bool = False,
 ) -> list[Pushed]:
     """Put records on remotes. Never raises for a remote that fails: the training that made them has worked.
 
@@ -96,6 +99,7 @@ def push(
         replaces: Put them in the place of others of the same keys.
         dry_run: Only find out what would be sent.
         recheck: Look at all files of records that are there already.
+        by_hand: Somebody waits for it: it may take as long as it moves, where a run's is ended after `push_seconds`.
 
     Raises:
         IntegrityError: A blob of a record is damaged; it has been set aside.
@@ -104,10 +108,12 @@ def push(
         offers = [offer(store, record, replaces=replaces) for record in records]
         for record in records if not dry_run else ():
             remotes.postpone(record.key)
-        return [
-            _push(store, remote, offers, lease, remotes.push_seconds, public=public, dry_run=dry_run, recheck=recheck)
-            for remote in (remotes.writable if only is None else only)
-        ]
+        limit = remotes.push_seconds
+        with nullcontext() if by_hand else ending(limit):
+            return [
+                _push(store, remote, offers, lease, limit, public=public, dry_run=dry_run, recheck=recheck)
+                for remote in (remotes.writable if only is None else only)
+            ]
 
 
 def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:

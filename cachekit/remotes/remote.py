@@ -21,6 +21,7 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import HINT_BARE, Trust, beside_of, origin_of, refusal, untrusted
 from cachekit.remotes.notes import Notes, short
+from cachekit.remotes.patience import Patience, patient
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, Origin
@@ -79,12 +80,21 @@ class Remote:
         readable: It may be read.
         writable: It may be written.
         trust: What this run asks of records.
+        patience: How long this run asks again.
     """
 
     def __init__(
-        self, storage: Storage, memory: Path, *, readable: bool, writable: bool, trust: Trust | None = None
+        self,
+        storage: Storage,
+        memory: Path,
+        *,
+        readable: bool,
+        writable: bool,
+        trust: Trust | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.storage = storage
+        self._patient = patient(storage, patience or Patience())
         self.name = storage.name
         self.readable = readable
         self.writable = writable
@@ -101,14 +111,14 @@ class Remote:
 
     @contextmanager
     def call(self) -> Iterator[Storage]:
-        """Talk to the remote inside of the block, unless it failed a moment ago.
+        """Talk to the remote inside of the block, unless it failed a moment ago; see `patience`.
 
         Raises:
             SkippedError: It did.
             RemoteError: It fails now.
         """
         with self._breaker.call():
-            yield self.storage
+            yield self._patient
 
     def revision(self) -> str:
         """The revision that this run reads, asked for once.
@@ -273,22 +283,27 @@ class Remote:
             return None
         revision = self.revision()
         try:
+            shared = self._read(place, revision)
+        except DamagedRecordError:  # on its way, maybe
+            shared = self._read(place, revision)
+        if shared is None or shared == self._passed_over.get(key):
+            return None
+        return self.judge(shared, revision)
+
+    def _read(self, place: Place, revision: str) -> Shared | None:
+        try:
             with self.call() as storage:
                 found = storage.read(layout.record_path(place), revision, LARGEST)
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
         if found is None:
-            self._absent.touch(key)
+            self._absent.touch(place.key)
             return None
-        self._absent.remove(key)
+        self._absent.remove(place.key)
         shared = document.read(found.data)
-        if shared is None:
-            return None
-        if shared.record.place != place:
+        if shared is not None and shared.record.place != place:
             raise DamagedRecordError("it is the record of another key")
-        if shared == self._passed_over.get(key):
-            return None
-        return self.judge(shared, revision)
+        return shared
 
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Outcome]:
         """The records of many keys: one question which of them exist, however many they are, then each of those.

@@ -8,9 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cachekit.config import ONLY_HERE, flag_from_environment
-from cachekit.errors import AuthError, CachekitError, RemoteError, SkippedError, UntrustedError, UsageError
+from cachekit.errors import (
+    AuthError,
+    CachekitError,
+    IntegrityError,
+    RemoteError,
+    SkippedError,
+    UntrustedError,
+    UsageError,
+)
 from cachekit.events import Journal, bypass
 from cachekit.remotes.judging import Trust
+from cachekit.remotes.patience import Patience
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import DamagedRecordError
 
@@ -27,6 +36,7 @@ class Remotes:
         remotes: Without the local store.
         journal: Told once about each that fails.
         push_seconds: The longest that a push may take, with waiting for a busy cache.
+        patience: How long this run asks again what failed; the remotes have the same.
         offline: Those that are left out, because no connection may be opened: names, and what makes them.
         trust: What this run asks of records.
     """
@@ -38,15 +48,17 @@ class Remotes:
         offline: Mapping[str, Callable[[], Remote]] | None = None,
         *,
         trust: Trust | None = None,
-        push_seconds: float = 900.0,
+        push_seconds: float = 120.0,
+        patience: Patience | None = None,
     ) -> None:
         self.push_seconds = push_seconds
+        self.patience = patience or Patience()
         self.offline = dict(offline or {})
         self._remotes = tuple(remotes)
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
         self._failure: RemoteError | AuthError | None = None
-        self._refused: dict[tuple[str, str], UntrustedError] = {}  # by key and remote
+        self._problems: dict[str, dict[str, CachekitError]] = {}  # by key, then by remote: why nothing came from there
         self.trust = trust or Trust()
 
     def __bool__(self) -> bool:
@@ -100,7 +112,8 @@ class Remotes:
             try:
                 outcomes = remote.find_all(left, anew=anew)
             except (RemoteError, AuthError) as error:
-                self.failed(remote, error)
+                for place in left:
+                    self.failed(remote, error, place.key)
                 continue
             for key, outcome in outcomes.items():
                 if (one := self._usable(remote, key, outcome)) is not None:
@@ -123,13 +136,19 @@ class Remotes:
         if isinstance(outcome, DamagedRecordError):
             self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(outcome))
             bypass(self._journal, "remote-damaged", remote.name)
+            self.noted(remote, key, IntegrityError(f"{remote.name} has a damaged record", cause=str(outcome)))
         elif isinstance(outcome, UntrustedError):
             self.refused(remote, key, outcome)
         elif isinstance(outcome, RemoteError | AuthError):
-            self.failed(remote, outcome)
+            self.failed(remote, outcome, key)
         else:
             return outcome
         return None
+
+    def tell_time(self) -> None:
+        """Note how long this run asked remotes."""
+        if asked := self.patience.asked:
+            self._journal.emit("remote.time", asked=round(asked, 3), lost=round(self.patience.lost, 3))
 
     def need(self, verb: str) -> None:
         """Raise where no remote may be read, or written.
@@ -150,9 +169,18 @@ class Remotes:
                 hint="configure one: --cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
             )
 
+    def problems(self, key: str) -> Mapping[str, CachekitError]:
+        """By remote, why none of its record of a key came from there, although nobody knows that it has none."""
+        return self._problems.get(key, {})
+
+    def noted(self, remote: Remote, key: str, error: CachekitError) -> None:
+        """Note why a record does not come from a remote: the first reason is the one to tell."""
+        self._problems.setdefault(key, {}).setdefault(remote.name, error)
+
     def untrusted(self, key: str) -> tuple[str, ...]:
         """One sentence for each remote that has a record of a key which may not be used."""
-        return tuple(f"{remote}: {error.cause}" for (of, remote), error in self._refused.items() if of == key)
+        found = self.problems(key).items()
+        return tuple(f"{remote}: {error.cause}" for remote, error in found if isinstance(error, UntrustedError))
 
     def raise_failure(self, key: str = "") -> None:
         """Raise the error of the first remote that failed in this run, or had a record of a key that may not be used.
@@ -161,23 +189,24 @@ class Remotes:
         """
         if self._failure is not None:
             raise self._failure
-        for (of, _), error in self._refused.items():
-            if of == key:
-                raise error
+        for error in self.problems(key).values():
+            raise error
 
     def refused(self, remote: Remote, key: str, error: UntrustedError) -> None:
         """Report, once in a run, that a record on a remote may not be used."""
-        if (key, remote.name) in self._refused:
+        if isinstance(self.problems(key).get(remote.name), UntrustedError):
             return
-        self._refused[key, remote.name] = error
+        self.noted(remote, key, error)
         self._journal.emit(
             "remote.untrusted", remote=remote.name, key=key, reason=error.cause, message=error.message, hint=error.hint
         )
         bypass(self._journal, "remote-untrusted", remote.name)
 
-    def failed(self, remote: Remote, error: RemoteError | AuthError) -> None:
-        """Report, once in a run, that a remote is not used."""
+    def failed(self, remote: Remote, error: RemoteError | AuthError, key: str = "") -> None:
+        """Report, once in a run, that a remote is not used; for each key, that it could not be asked for it."""
         self._failure = self._failure or error
+        if key:
+            self.noted(remote, key, error)
         if remote.name in self._told:
             return
         self._told.add(remote.name)
@@ -217,9 +246,14 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     said = {place: word for place, word in places.items() if word}
     trust = Trust(config.trust, said, config.trust_only, everything=config.trust_all)
 
+    def told(name: str, error: RemoteError, pause: float) -> None:
+        journal.show("remote.again", remote=name, reason=error.cause or error.message, seconds=pause)
+
+    patience = Patience(config.patience_seconds, told)
+
     def remote(link: address.Link) -> Remote:
         storage = made.get(link.name) or address.make(link)
-        return Remote(storage, memory, readable=link.readable, writable=link.writable, trust=trust)
+        return Remote(storage, memory, readable=link.readable, writable=link.writable, trust=trust, patience=patience)
 
     return Remotes(
         [remote(link) for link in links if link not in left],
@@ -227,4 +261,5 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
         {link.name: partial(remote, link) for link in left},
         trust=trust,
         push_seconds=config.push_seconds,
+        patience=patience,
     )

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from cachekit.trust.signer import Signer
 
 
+def signers(raw: bytes) -> tuple[str, ...]:
+    """The fingerprints of the keys that a document of signatures names; whether these hold is not looked at."""
+    from cachekit.trust import envelope, sshsig
+
+    try:
+        found = [sshsig.parse(one.sig).key.fingerprint for made in envelope.decode(raw) for one in made.signatures]
+    except envelope.MalformedError:
+        return ()
+    return tuple(sorted(set(found)))
+
+
 class ToSign(Struct, frozen=True):
     """A record that a push puts on a remote, or finds there.
 

@@ -42,6 +42,7 @@ class _Key(Struct):
     remote: str = ""
     reused_from: str = ""  # the remote of the record that it began with
     found: bool = False
+    unknown: bool = False
     compiling: bool = False
     commanded: bool = False
     restored: bool = False
@@ -111,7 +112,8 @@ def count(events: Iterable[Mapping[str, Any]]) -> Counted:
         graphs = 0 if key.commanded and not key.restored else max(key.graphs - key.compiled, 0)
         add(key.recipe, remote, hits=int(key.hit))
         add(key.recipe, remote or LOCAL, graphs_found=graphs)
-        add(key.recipe, "", misses=int(not key.hit), graphs_compiled=key.compiled)
+        unknown = key.unknown and not key.hit
+        add(key.recipe, "", misses=int(not (key.hit or unknown)), unknown=int(unknown), graphs_compiled=key.compiled)
         add(key.recipe, remote, recorded_seconds=key.recorded if key.hit else key.spared)
         add(key.recipe, remote, retrieval_seconds=key.retrieval + (key.warmed if key.hit else 0))
     add(main, "", runs=1, failed=int(run.failed), unfinished=int(not run.ended and not run.failed))
@@ -147,6 +149,7 @@ def _plan(run: _Run, event: Mapping[str, Any]) -> None:
     key.recipe = key.recipe or _text(event.get("recipe"))
     key.remote = _text(event.get("remote")) or key.remote
     key.found = key.found or event.get("status") == "hit"
+    key.unknown = event.get("status") == "unknown"
 
 
 def _compile(run: _Run, event: Mapping[str, Any]) -> None:
@@ -242,6 +245,11 @@ def _bypassed(run: _Run, event: Mapping[str, Any]) -> None:
     run.add(event, "", BYPASS + (_text(event.get("reason")) or "unnamed"), 1)
 
 
+def _asked(run: _Run, event: Mapping[str, Any]) -> None:
+    run.add(event, "", "ask_seconds", _number(event.get("asked")))
+    run.add(event, "", "lost_seconds", _number(event.get("lost")))
+
+
 _PULLED = _moves("fetches", "bytes_fetched", "fetch_seconds")
 COUNTS: dict[str, Callable[[_Run, Mapping[str, Any]], None]] = {
     "run": _run,
@@ -261,6 +269,7 @@ COUNTS: dict[str, Callable[[_Run, Mapping[str, Any]], None]] = {
     "push.end": _moves("pushes", "bytes_pushed", "push_seconds"),
     "push.failed": _adds("push_failures"),
     "remote.failed": _adds("remote_failures"),
+    "remote.time": _asked,
     "remote.damaged": _adds("damaged"),
     "store.damaged": _adds("damaged"),
     "cache.bypass": _bypassed,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -33,6 +33,11 @@ Digest = Annotated[str, Meta(pattern=_DIGEST)]
 RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=_PATH)]
 # A step of such a path. Where a record lies is found by its parts, so that `a/b` would be put there and never listed.
 _STEP = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f\x7f-\x9f]{1,1024}")
+
+
+def names_folder(name: str) -> bool:
+    """Whether a directory or a model type can name one folder of records."""
+    return bool(_STEP.fullmatch(name))
 
 
 class DamagedRecordError(ValueError):
@@ -130,7 +135,7 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True)
             ValueError: The directory or model type cannot name one folder.
         """
         for name in (self.directory, self.model_type):
-            if not _STEP.fullmatch(name):
+            if not names_folder(name):
                 raise ValueError(f"{name[:80]!r} cannot name a folder of records")
 
     @cached_property
@@ -165,6 +170,16 @@ def is_archive(module: Module) -> bool:
 def file_path(module: Module, file: File) -> str:
     """The path of a module's file among the modules."""
     return module.name if is_archive(module) else f"{module.name}/{file.path}"
+
+
+def paths_of(modules: Iterable[Module]) -> Iterator[tuple[str, File]]:
+    """The files of modules, each with its path among the modules: `file_path` of many files."""
+    for module in modules:
+        if is_archive(module):
+            yield module.name, module.files[0]
+        else:
+            for file in module.files:
+                yield f"{module.name}/{file.path}", file
 
 
 def covers(record: Record, wanted: Record) -> bool:

@@ -21,7 +21,7 @@ from cachekit.store.access import Owners
 from cachekit.store.layout import Layout, Place
 from cachekit.store.origin import MADE_HERE, Beside, Origins, reuses
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.record import DamagedRecordError, File, Module, Record, decode, file_path
+from cachekit.store.record import DamagedRecordError, File, Module, Record, decode, paths_of
 
 
 class Refused(Struct, frozen=True):
@@ -211,7 +211,7 @@ def _said(beside: Beside, _: Record) -> Beside:
 def _taken(tree: Path, record: Record) -> Iterator[str]:
     """Remove the modules of a record from a folder, where they have its bytes, and name them."""
     for module in record.modules:
-        paths = {tree / file_path(module, file): file for file in module.files}
+        paths = {tree / path: file for path, file in paths_of([module])}
         if any(file.size and _has(path, file) for path, file in paths.items()):
             for path in paths:
                 path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from cachekit import files
 from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.origin import Beside, reuses
-from cachekit.store.record import DamagedRecordError, Module, Record, decode, encode, file_path
+from cachekit.store.record import DamagedRecordError, Module, Record, decode, encode, paths_of
 
 YOUNG = 86_400.0  # seconds
 
@@ -117,9 +117,7 @@ def _is_over(path: Path, one: Staying) -> bool:
     if path.stat().st_mtime > time.time() - YOUNG:
         return False
     record = one.record
-    return record is None or not any(
-        os.path.lexists(Path(one.tree, file_path(module, file))) for module in record.modules for file in module.files
-    )
+    return record is None or not any(os.path.lexists(Path(one.tree, path)) for path, _ in paths_of(record.modules))
 
 
 def _path(layout: Layout, tree: Path, record: Record) -> Path:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.store.origin import HERE, Origin, ReusedOrigin
-from cachekit.store.record import DamagedRecordError, Digest, Record, file_path, parse
+from cachekit.store.record import DamagedRecordError, Digest, Record, parse, paths_of
 from cachekit.trust import sshsig
 from cachekit.trust.builder import Builder, builder
 from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
@@ -102,7 +102,7 @@ class _Document(Struct, frozen=True):
 
 def subjects_of(record: Record) -> dict[str, str]:
     """SHA-256 by path of all of a record's files."""
-    return {file_path(module, file): file.sha256 for module in record.modules for file in module.files}
+    return {path: file.sha256 for path, file in paths_of(record.modules)}
 
 
 def sign(record: Record, signer: Signer, origin: Origin = HERE) -> Envelope:

@@ -123,9 +123,7 @@ class Attachment:
                     "the cache was attached too late", cause=self._notes[-1], hint="attach before the first compile"
                 )
             return
-        self._session.journal.emit(
-            "plan", recipe=self._command.name, key=self._prepared.key, status="hit" if planned.hit else "miss"
-        )
+        self._session.journal.emit("plan", recipe=self._command.name, key=self._prepared.key, status=planned.status)
         try:
             self._restore(planned)
         except CachekitError as error:

@@ -66,7 +66,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     """Compile a recipe although it is warm, and compare; nothing is kept of it.
 
     Raises:
-        MissError: There is no record to compare with, or it could not be fetched.
+        MissError: There is no record to compare with; or RemoteError and its like: it could not be fetched.
         IntegrityError: The record's bytes are not those that it names.
         CachekitError: The trial failed; see `run_job`.
     """
@@ -76,7 +76,7 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     planned = plan(prepared, session.store, session.remotes, anew=True)
     record = fetch_planned(session, planned)
     if record is None:
-        raise miss_error(unfetched(planned) if planned.hit else planned)
+        raise miss_error(unfetched(planned, session.remotes) if planned.hit else planned)
     compiler = session.compiler
     made = maker_of(record)
     session.journal.emit("build.start", key=prepared.key, **asdict(made))

@@ -50,6 +50,7 @@ class Totals(Struct, frozen=True, kw_only=True):
 
     Attributes:
         expected_seconds: What compiling takes, as far as that is known.
+        unknown: Of how many recipes nobody knows, as a remote could not be asked; what is told of misses includes them.
         unknown_seconds: Of how many recipes it is not known.
         dollars: What compiling costs, as far as that is known.
         unknown_dollars: Of how many recipes it is not known.
@@ -59,6 +60,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     recipes: int
     hit: int
     miss: int
+    unknown: int
     failed: int
     goes_cold: int
     fetch_bytes: int
@@ -82,11 +84,13 @@ class Forecast(Answer, frozen=True):
         """One error for what could not be planned, with the first one's code; None where all could."""
         return together([(row.name, row.error) for row in self.plans if row.error], len(self.plans), "planned")
 
-    def miss(self) -> MissError | UntrustedError | None:
+    def miss(self) -> CachekitError | None:
         """What to raise where nothing may compile; None where all are hits."""
-        missed = [row for row in self.plans if row.status == "miss"]
+        missed = [row for row in self.plans if row.compiles]
         if not missed:
             return None
+        if unknown := next((row for row in missed if row.unanswered), None):
+            return unknown.miss()
         if all(row.untrusted for row in missed):
             names = shortened([row.name for row in missed])
             return UntrustedError(
@@ -102,11 +106,12 @@ class Forecast(Answer, frozen=True):
 
 
 def _totals(rows: Sequence[Row], lacking: Iterable[File]) -> Totals:
-    misses = [row for row in rows if row.status == "miss" and not row.same_as]
+    misses = [row for row in rows if row.compiles and not row.same_as]
     return Totals(
         recipes=len(rows),
         hit=sum(row.status == "hit" for row in rows),
         miss=sum(row.status == "miss" for row in rows),
+        unknown=sum(row.status == "unknown" for row in rows),
         failed=sum(row.status == "failed" for row in rows),
         goes_cold=sum(row.goes_cold for row in rows),
         fetch_bytes=sum({file.sha256: file.size for file in lacking}.values()),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import IntegrityError, MissError, UntrustedError
+from cachekit.errors import CachekitError, IntegrityError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected
 from cachekit.recipe import published
-from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
+from cachekit.remotes.index import Known
+from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
@@ -44,6 +45,7 @@ class Plan(Struct, frozen=True):
         search_seconds: What that took.
         untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
         unasked: On a miss, the remotes that were not asked because no connection may be opened.
+        problems: On a miss, by remote, why nobody knows whether that has the record, or how to get it.
     """
 
     prepared: Prepared
@@ -58,6 +60,7 @@ class Plan(Struct, frozen=True):
     search_seconds: float = 0.0
     untrusted: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
+    problems: Mapping[str, CachekitError] = {}
 
     __hash__ = by_value
 
@@ -65,6 +68,14 @@ class Plan(Struct, frozen=True):
     def hit(self) -> bool:
         """Nothing will compile."""
         return self.record is not None
+
+    @property
+    def status(self) -> Literal["hit", "miss", "unknown"]:
+        """What is known: it is there, it is nowhere, or a remote that may have it could not be asked."""
+        if self.hit:
+            return "hit"
+        damaged = all(isinstance(error, IntegrityError) for error in self.problems.values())
+        return "miss" if damaged else "unknown"
 
     @property
     def remote(self) -> str:
@@ -155,7 +166,12 @@ def plans(
     places = [one.place for one in (*wanted, *beside)]
     here = {place: store.lookup(place) for place in places}
     absent = [place for place, record in here.items() if record is None]
-    found = remotes.find_all(absent, anew=anew) if remotes and absent else {}
+    found: Mapping[str, Found] = {}
+    if remotes is not None:
+        own = [one for one in wanted if here[one.place] is None]
+        remotes.patience.stake = _at_stake(own, store) if remotes and absent else 0.0
+    if remotes and absent:
+        found = remotes.find_all(absent, anew=anew)
     planned = []
     for one in wanted:
         there = found.get(one.key)
@@ -173,6 +189,15 @@ def plans(
     somewhere = {place: record for place, record in here.items() if record is not None} | elsewhere
     looked_up = {one.place: somewhere[one.place] for one in beside if one.place in somewhere}
     return Plans(tuple(planned), looked_up)
+
+
+def _at_stake(wanted: Sequence[Prepared], store: Store) -> float | None:
+    """What compiling takes as far as this host knows, in seconds: what an answer of a remote may spare."""
+    known = []
+    for one in wanted:
+        around = store.around(one.ingredients.hard)
+        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.foreign), around, ()))
+    return sum(one.seconds for one in known if one) if any(known) else None
 
 
 def _miss(
@@ -202,7 +227,14 @@ def _miss(
         search_seconds=found.seconds,
         untrusted=(*here, *(remotes.untrusted(place.key) if remotes else ())),
         unasked=tuple(remotes.offline) if remotes is not None else (),
+        problems=_problems(place.key, remotes),
     )
+
+
+def _problems(key: str, remotes: Remotes | None) -> Mapping[str, CachekitError]:
+    """What keeps a remote's answer from being known; that its record may not be used is known."""
+    found = remotes.problems(key) if remotes is not None else {}
+    return {name: error for name, error in found.items() if not isinstance(error, UntrustedError)}
 
 
 def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequence[Known]) -> Expected | None:
@@ -232,16 +264,16 @@ def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: i
     return _miss(planned.prepared, store, remotes, (), reuse_bytes=reuse_bytes, everywhere=False)
 
 
-def miss_error(plan: Plan) -> MissError | UntrustedError:
+def miss_error(plan: Plan) -> CachekitError:
     """What `--require-warm` answers on a miss."""
     error = planned(plan).miss()
     assert error is not None
     return error
 
 
-def unfetched(plan: Plan) -> Plan:
+def unfetched(plan: Plan, remotes: Remotes) -> Plan:
     """A plan whose record is on a remote, and could not be fetched."""
-    return structs.replace(plan, record=None, found=None, flaw=f"its record could not be fetched from {plan.remote}")
+    return structs.replace(plan, record=None, found=None, problems=_problems(plan.prepared.key, remotes))
 
 
 def fetch_planned(session: Session, planned: Plan) -> Record | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from cachekit.compilers import registry
-from cachekit.errors import CachekitError, MissError, UntrustedError
+from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedError, from_code
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Expected
 from cachekit.key.words import Told, told
@@ -59,6 +59,21 @@ class ReusedRecord(Struct, frozen=True):
     differs: tuple[str, ...]
 
 
+class Unanswered(Struct, frozen=True):
+    """A remote that could not be asked for the record, or did not give it whole, and the error that it failed with.
+
+    Attributes:
+        remote: Its name.
+        code: Of the error.
+        reason: What failed, and why.
+    """
+
+    remote: str
+    code: str
+    reason: str
+    hint: str
+
+
 class Planned(Answer, frozen=True, kw_only=True):
     """What will happen.
 
@@ -85,11 +100,13 @@ class Planned(Answer, frozen=True, kw_only=True):
             record is a command's that failed, and is restored, but more may compile.
         untrusted: On a miss, where a record of the key lies that may not be used, with the reason.
         unasked: On a miss, the remotes that were not asked because no connection may be opened.
+        unanswered: The remotes that may have the record, and did not give it; unless all are damaged, the status is
+            `unknown`.
     """
 
     recipe: str
     source: str
-    status: Literal["hit", "miss", "compiled", "failed"]
+    status: Literal["hit", "miss", "unknown", "compiled", "failed"]
     key: str = ""
     compiler: str = ""
     directory: str = ""
@@ -115,6 +132,7 @@ class Planned(Answer, frozen=True, kw_only=True):
     flaw: str = ""
     untrusted: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
     ingredients: Ingredients = Ingredients({})
 
     @property
@@ -122,10 +140,25 @@ class Planned(Answer, frozen=True, kw_only=True):
         """Nothing will compile."""
         return self.status == "hit" and not self.flaw
 
-    def miss(self) -> MissError | UntrustedError | None:
+    @property
+    def compiles(self) -> bool:
+        """It will compile: there is no record, or none that can be had."""
+        return self.status in {"miss", "unknown"}
+
+    def miss(self) -> CachekitError | None:
         """What to raise where nothing may compile; None on a hit."""
         if self.hit:
             return None
+        if self.unanswered:
+            first = self.unanswered[0]
+            return from_code(
+                first.code,
+                f"nobody knows whether {self.recipe} is warm: {first.remote} could not be asked for key {self.key[:16]}"
+                if first.code != IntegrityError.code
+                else f"{self.recipe} is not warm: what {first.remote} has for key {self.key[:16]} is damaged",
+                cause=first.reason,
+                hint=first.hint,
+            )
         if self.untrusted and not self.flaw:
             return UntrustedError(
                 f"{self.recipe} is not warm: key {self.key[:16]} has no record that may be used",
@@ -163,7 +196,7 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
     return Planned(
         recipe=prepared.recipe.name,
         source=prepared.source,
-        status="hit" if plan.hit else "miss",
+        status=plan.status,
         key=prepared.key,
         compiler=fingerprint.compiler,
         directory=fingerprint.directory,
@@ -191,6 +224,10 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         flaw=plan.flaw,
         untrusted=plan.untrusted,
         unasked=plan.unasked,
+        unanswered=tuple(
+            Unanswered(name, error.code, ": ".join(filter(None, [error.message, error.cause])), error.hint)
+            for name, error in plan.problems.items()
+        ),
         ingredients=prepared.ingredients,
     )
 

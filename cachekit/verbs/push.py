@@ -65,7 +65,9 @@ def push_records(
             tells[remote.name] = tuple(leaks_of(session.store, records))
             session.journal.emit("push.tells", remote=remote.name, leaks=tells[remote.name])
     store, remotes = session.store, session.remotes
-    done = push(store, remotes, records, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck)
+    done = push(
+        store, remotes, records, public=public, replaces=replaces, dry_run=dry_run, recheck=recheck, by_hand=True
+    )
     reports = []
     for one, remote in zip(done, session.remotes.writable, strict=True):
         leaks = tells.get(remote.name, ())

@@ -16,7 +16,7 @@ from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
 from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedError
+from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.command import CommandLine
 from cachekit.recipe.price import Price
@@ -71,7 +71,7 @@ class Ran(Answer, frozen=True, kw_only=True):
     command: list[str]
     exit_code: int
     key: str
-    status: Literal["hit", "miss"]
+    status: Literal["hit", "miss", "unknown"]
     remote: str
     seed: str
     compiled: int
@@ -119,8 +119,7 @@ def run(
     found = plan(prepared, session.store, session.remotes, anew=True)
     if require_warm and not ready(found):
         raise not_warm(found)
-    status = "hit" if found.hit else "miss"
-    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=status, remote=found.remote)
+    session.journal.emit("plan", recipe=command.name, key=prepared.key, status=found.status, remote=found.remote)
     tell(session, found, recache=recache)
     with entered(session, found, require_warm=require_warm, recache=recache) as (cache_dir, record, seed):
         given = record or seed
@@ -193,7 +192,7 @@ def told(
         command=shown(command),
         exit_code=code,
         key=plan.prepared.key,
-        status="hit" if plan.hit else "miss",
+        status=plan.status,
         remote=plan.remote,
         seed=seed.key if seed else "",
         compiled=seen.compiled,
@@ -226,7 +225,7 @@ def foreseen(plan: Plan, price: Price | None = None) -> Planned:
     return structs.replace(answer, flaw=flaw, expected_seconds=None, dollars=None)
 
 
-def not_warm(plan: Plan) -> MissError | UntrustedError:
+def not_warm(plan: Plan) -> CachekitError:
     """What `--require-warm` answers."""
     error = foreseen(plan).miss()
     assert error is not None
@@ -266,7 +265,7 @@ def entered(
     prepared = plan.prepared
     record = None if recache else fetch_planned(session, plan)
     if record is None and require_warm:
-        raise miss_error(unfetched(plan))
+        raise miss_error(unfetched(plan, session.remotes))
     seed = None if record or recache else seed_of(plan)
 
     def again(error: IntegrityError) -> Record | None:

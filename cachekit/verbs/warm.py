@@ -12,10 +12,18 @@ from msgspec import UNSET, Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
-from cachekit.errors import CachekitError, CompileError, IntegrityError, StoreError, TrainingError
+from cachekit.errors import (
+    AuthError,
+    CachekitError,
+    CompileError,
+    IntegrityError,
+    RemoteError,
+    StoreError,
+    TrainingError,
+)
 from cachekit.events import bypass, bypassed
 from cachekit.recipe.model_folder import check_package
-from cachekit.remotes.nearest import Nearest
+from cachekit.remotes.nearest import Nearest, to_fetch
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
 from cachekit.store.notes import forget_attempt
@@ -97,8 +105,9 @@ def warm(
     check_data(prepared.recipe)
     reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
     planned = planned or plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
-    status = "hit" if planned.hit else "miss"
-    session.journal.emit("plan", recipe=prepared.recipe.name, key=prepared.key, status=status, remote=planned.remote)
+    session.journal.emit(
+        "plan", recipe=prepared.recipe.name, key=prepared.key, status=planned.status, remote=planned.remote
+    )
     tell(session, planned, recache=recache)
     if not recache and (record := fetch_planned(session, planned)):
         if not planned.found:  # a warm made before there was a remote, or while that was away
@@ -134,17 +143,18 @@ def warm(
             meanwhile = session.store.lookup(place)
             if meanwhile is not None and (not recache or meanwhile != planned.record):
                 return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-        with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared, planned) as mine:
+        with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared) as mine:
             if mine.found and (record := session.fetch(mine.found)):
                 done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
             else:
                 remote = ""
-                done = _compile(session, prepared, planned, mine, replaces=recache)
+                with session.until_notice(mine):
+                    done = _compile(session, prepared, planned, mine, replaces=recache)
         seconds = time.monotonic() - start
         return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
 
 
-def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractContextManager[Lease[Found]]:
+def _lease(session: Session, prepared: Prepared) -> AbstractContextManager[Lease[Found]]:
     from cachekit.remotes.lease.fleet import fleet_lease
 
     return fleet_lease(
@@ -154,7 +164,6 @@ def _lease(session: Session, prepared: Prepared, planned: Plan) -> AbstractConte
         prepared.recipe.name,
         wait=session.config.wait_seconds,
         seconds=session.config.lease_seconds,
-        expected=planned.expected_seconds,
     )
 
 
@@ -245,7 +254,15 @@ def _fetched(session: Session, planned: Plan) -> Nearest | None:
     near = planned.reuse
     if near is None:
         return None
-    record = session.fetch(near.found) if near.found is not None else session.store.lookup(near.known.place)
+    if near.remote is None:
+        record = session.store.lookup(near.known.place)
+    else:
+        try:
+            found = to_fetch(near, session.store, session.config.reuse_bytes)
+        except (RemoteError, AuthError) as error:
+            session.remotes.failed(near.remote, error)
+            return None
+        record = session.fetch(found) if found is not None else None
     return structs.replace(near, record=record) if record is not None else None
 
 

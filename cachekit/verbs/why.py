@@ -19,7 +19,8 @@ from cachekit.files import opened
 from cachekit.key.canonical import difference, key_of
 from cachekit.key.words import Told, told
 from cachekit.recipe import zoo
-from cachekit.remotes.nearest import Known, Looked, Nearest, Wanted, search
+from cachekit.remotes.index import Known
+from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.nearest_on import by_key
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import LARGEST, DamagedRecordError, Record, parse
@@ -65,7 +66,7 @@ class Why(Answer, frozen=True, kw_only=True):
 
     recipe: str
     source: str
-    status: Literal["hit", "miss"]
+    status: Literal["hit", "miss", "unknown"]
     key: str
     directory: str
     remote: str
@@ -87,7 +88,7 @@ def why(session: Session, prepared: Prepared) -> Why:
     return Why(
         recipe=prepared.recipe.name,
         source=prepared.source,
-        status="hit" if planned.hit else "miss",
+        status=planned.status,
         key=prepared.key,
         directory=prepared.fingerprint.directory,
         remote=planned.remote,

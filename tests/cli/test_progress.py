@@ -186,6 +186,31 @@ def test_a_wait_is_told_at_once_and_then_rarely(clock):
     assert lines[1:] == [f"  still waiting for {holder}"] * 2
 
 
+def test_a_wait_for_another_machine_says_all_that_is_known_of_it_in_80_columns(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=False)
+    holder = "process 4711 of ann@ip-10-0-3-17 (trn1.32xlarge), since 2026-11-23 18:30:02 UTC by its clock"
+    known = {
+        "holder": holder, "host": "ip-10-0-3-17", "user": "ann", "last_sign": "2026-11-23T18:35:32+00:00",
+        "last_sign_seconds": None, "takes_over_seconds": 347.9,
+    }  # fmt: skip
+    shown.event({"event": "lock.wait", "key": "0", **known})
+    shown.event({"event": "lock.waiting", "waited": 1.0, **known})
+    clock.now += EVERY
+    shown.event({"event": "lock.waiting", "waited": 30.0, **known})
+    clock.now += EVERY
+    known |= {"last_sign_seconds": 21.5, "takes_over_seconds": 326.5}
+    shown.event({"event": "lock.waiting", "waited": 60.0, **known})
+    assert lines == [
+        "waiting: the same key is being compiled by process 4711 of ann@ip-10-0-3-17",
+        "         (trn1.32xlarge), since 2026-11-23 18:30:02 UTC by its clock",
+        "  waiting for ann@ip-10-0-3-17: sign of life at 18:35:32, takeover in 5 min 48 s",
+        "  waiting for ann@ip-10-0-3-17: sign of life 22 s ago, takeover in 5 min 26 s",
+    ]
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_surprise_in_a_training_is_a_warning(clock, capsys):
     plain([*TRAIN[:5], {"event": "worker.graphs", "found": 3, "compiled": 1, "phase": "evaluation or saving"}])
     assert capsys.readouterr().err == "warning: a graph compiled in: evaluation or saving\n"

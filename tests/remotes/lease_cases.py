@@ -58,7 +58,7 @@ def never():
     return None
 
 
-def silent(holder, waited):
+def silent(waiting):
     pass
 
 

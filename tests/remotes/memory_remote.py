@@ -8,7 +8,7 @@ import threading
 
 from cachekit.errors import ConflictError, TooLargeError
 from cachekit.remotes.layout import check
-from cachekit.remotes.port import ABSENT, Document, Entry
+from cachekit.remotes.port import ABSENT, Change, Document, Entry
 
 
 class MemoryRemote:
@@ -26,7 +26,7 @@ class MemoryRemote:
 
     def __init__(self, *, compares: bool = True, scarce: bool = False) -> None:
         self.name = "memory"
-        self.compares, self.scarce, self.batch = compares, scarce, 1000 if scarce else 1
+        self.compares, self.scarce, self.batch, self.lines = compares, scarce, 1000 if scarce else 1, 1
         self._lock = threading.Lock()
         self._files: dict[str, tuple[bytes, str]] = {}  # and what names this state
         self._numbers = itertools.count(1)
@@ -59,11 +59,11 @@ class MemoryRemote:
             raise TooLargeError(f"{path} is too large", token=token)
         return Document(data, token) if token != ABSENT else None
 
-    def chunks(self, path, revision, start=0):
+    def chunks(self, path, revision, start=0, end=None):
         check([path])
         if path not in self._files:
             raise FileNotFoundError(path)
-        data = self._files[path][0][start:]
+        data = self._files[path][0][start:end]
         yield from (data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
 
     def upload(self, files, revision, tell):
@@ -92,5 +92,6 @@ class MemoryRemote:
             self._titles.append(change.title)
             return str(len(self._titles)) if self.scarce else ""
 
-    def happened(self, title):
-        return str(self._titles.index(title) + 1) if title in self._titles else ""
+    def latest(self, revision=""):
+        last = int(revision) if revision else len(self._titles)
+        return [Change(str(number), self._titles[number - 1]) for number in range(last, 0, -1) if self.scarce]

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from cachekit.remotes.budget import Retry
 from cachekit.remotes.lease import lease
 from tests.remotes.lease_cases import SORTS
 from tests.remotes.memory_remote import MemoryRemote
@@ -17,12 +16,6 @@ from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
 # For what the kind of remote makes no difference to.
 ANY_KIND = pytest.mark.parametrize("make", ["folder"], indirect=True)
-
-
-@pytest.fixture
-def at_once(monkeypatch):
-    """What a remote could not give is asked for again without a pause."""
-    monkeypatch.setattr("cachekit.remotes.fetch_files.RETRY", Retry(60.0, 0.001, 1.0, 0.001, tries=4))
 
 
 @pytest.fixture(params=["folder", "side-by-side", "scarce"])

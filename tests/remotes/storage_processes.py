@@ -97,7 +97,7 @@ def swap(storage, path, change):
                     Commit(what, writes=[Write(path, data, document.token if document else ABSENT)]), revision
                 )
             except UncertainError:
-                if not storage.happened(what):
+                if what not in [change.title for change in storage.latest()]:
                     continue
         except (ConflictError, BusyError) as error:
             time.sleep(min(getattr(error, "wait", 0.0), 2.0) + random.uniform(0, 0.05))

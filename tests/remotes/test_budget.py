@@ -48,7 +48,7 @@ def test_a_panic_of_a_client_is_an_error_like_others():
 def test_a_call_that_hangs_is_left_behind():
     with pytest.raises(RemoteError, match="s3://team: look: no answer") as caught:
         CALLS.run(NEVER.wait, 0.05, "look")
-    assert caught.value.cause == "nothing came for 0.05 s"
+    assert caught.value.cause == "nothing, or less than 4 kB a second, came for 0.05 s"
 
 
 def test_progress_moves_the_deadline():

@@ -7,6 +7,7 @@ real time: `test_sharing_campaign`.
 import json
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,10 +22,13 @@ from cachekit.errors import (
     UncertainError,
     WaitedTooLongError,
 )
+from cachekit.remotes.lease.fleet import SCARCE_LEASE
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.jumping_clock import OfMachine
 from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, wanting  # noqa: F401 - fixtures
+from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import title, write
+from tests.remotes.watched_storages import Counted
 
 
 @dataclass
@@ -129,10 +133,9 @@ class TestFleet:
     @pytest.mark.feature("C3")
     @pytest.mark.parametrize("off", [3600.0, -3600.0])
     def test_clocks_that_are_off(self, fleet, off):
-        seconds = 300.0 if fleet.remote.scarce else 60.0  # longer than the compile, where nobody may renew it
-        fleet.machine("first", clock=OfMachine(fleet.clock, off=off), compiles=200.0, seconds=seconds)
+        fleet.machine("first", clock=OfMachine(fleet.clock, off=off), compiles=200.0)
         fleet.clock.sleep(5.0)
-        fleet.machine("second", clock=OfMachine(fleet.clock, off=-off), seconds=seconds)
+        fleet.machine("second", clock=OfMachine(fleet.clock, off=-off))
         fleet.ended()
         assert fleet.noted("compiles") == fleet.noted("held") == ["first"]
 
@@ -153,8 +156,8 @@ class TestHolder:
     def test_the_holder_is_named_to_those_who_wait(self, remote, wanting):
         told = []
 
-        def enough(holder, waited):
-            told.append(holder)
+        def enough(waiting):
+            told.append(waiting)
             raise InterruptedRunError("enough")
 
         with (
@@ -164,10 +167,13 @@ class TestHolder:
         ):
             pytest.fail("two hold one lease")
         assert lease.trouble is None
-        assert told[0].owner.pid == os.getpid()
-        assert told[0].recipe == "recipes/bert.yaml"
+        holder = told[0].holder
+        assert holder.owner.pid == os.getpid()
+        assert holder.recipe == "recipes/bert.yaml"
         assert str(told[0]).startswith(f"process {os.getpid()} of ")
         assert "since 20" in str(told[0])
+        assert told[0].sign is None, "none came since it waits"
+        assert told[0].left == 60.0
 
     @pytest.mark.feature("C3")
     @pytest.mark.parametrize("wait", [0.0, 100.0])
@@ -220,19 +226,21 @@ class TestHolder:
             clock.sleep(25.0)
             assert lease.held
             assert len(holders(remote, key)) == 1
-            assert remote.scarce or holders(remote, key)[0]["beat"] > 0
+            assert holders(remote, key)[0]["beat"] > 0
 
     def test_a_failed_compile_leaves_nothing(self, remote, key, wanting):
         with pytest.raises(RuntimeError), wanting(remote):
             raise RuntimeError
         assert holders(remote, key) == []
 
-    def test_signs_of_life_where_commits_are_many(self, remote, key, clock, wanting):
+    def test_signs_of_life(self, remote, key, clock, wanting):
         with wanting(remote, seconds=30.0) as lease:
-            first = holders(remote, key)[0]["beat"]
+            first = holders(remote, key)[0]
             clock.sleep(29.0)
             assert lease.held
-            assert (holders(remote, key)[0]["beat"] > first) is not remote.scarce
+            last = holders(remote, key)[0]
+            assert last["beat"] > first["beat"]
+            assert last["sign"] > first["sign"] >= first["since"] == last["since"]
         assert holders(remote, key) == []
 
     def test_threads_end_with_the_lease(self, remote, wanting):
@@ -240,8 +248,74 @@ class TestHolder:
             return [thread for thread in threading.enumerate() if thread.name == "cachekit-lease"]
 
         with wanting(remote):
-            assert bool(hearts()) is not remote.scarce
+            assert hearts()
         assert not hearts()
+
+
+@pytest.mark.feature("C3")
+class TestScarceCommits:
+    """What a lease costs on a Hub repo, whose commits are few, and how long a dead holder is waited for there."""
+
+    @pytest.fixture
+    def remote(self):
+        return Cut(MemoryRemote(scarce=True))
+
+    @pytest.mark.parametrize(("compiles", "at_most"), [(300.0, 2), (3600.0, 12), (3 * 3600.0, 36)])
+    def test_commits_of_a_holder(self, remote, clock, wanting, compiles, at_most):
+        """Beside what takes the lease and gives it back, a short compile makes none."""
+        with wanting(remote, seconds=SCARCE_LEASE) as lease:
+            clock.sleep(compiles)
+            assert lease.held
+        assert remote.commits <= at_most
+
+    @pytest.mark.parametrize("lived", [1.0, 329.0, 331.0, 1000.0, 5000.0])
+    @pytest.mark.parametrize("comes", [-1e9, 0.0, 30.0, 340.0])
+    def test_a_dead_holder_holds_nobody_up_for_more_than_six_minutes(self, remote, clock, wanting, lived, comes):
+        """However long it lived, and whether the other one waits already, or comes so long after its death."""
+        taken = []
+
+        def heir():
+            with wanting(remote, seconds=SCARCE_LEASE, wait=1e5) as lease:
+                assert lease.state == "held"
+                taken.append(clock.now())
+
+        mortal = Cut(remote)
+        with wanting(mortal, seconds=SCARCE_LEASE):
+            died = clock.now() + lived
+            waits = [clock.start(heir, "heir")] if comes < 0 else []
+            clock.sleep(lived)
+            mortal.error = RemoteError("dead")
+            clock.sleep(comes)
+            clock.join(waits or [clock.start(heir, "heir")])
+        assert 0 < taken[0] - max(died, died + comes) <= 360.0
+
+    def test_a_sign_is_given_in_spite_of_what_others_commit(self, remote, clock, key, wanting):
+        """A commit that loses the race against another one is tried again before the lease is taken for dead."""
+        races = iter([True, True])
+
+        def commit(change, revision):
+            if "renews" in change.title and next(races, False):
+                there = remote.read("other.json", "", 99)
+                write(remote, "other.json", b"%d" % remote.commits, there.token if there else ABSENT)
+            return Cut.commit(remote, change, revision)
+
+        with wanting(remote, seconds=SCARCE_LEASE) as lease:
+            remote.commit = commit
+            clock.sleep(345.0)
+            assert lease.held
+            assert holders(remote, key)[0]["beat"] == 1
+
+    def test_who_waits_asks_for_the_revision_only_while_nothing_changes(self, remote, clock, wanting):
+        asked, done = Counted(remote), []
+        with wanting(remote, seconds=SCARCE_LEASE):
+            with (
+                suppress(WaitedTooLongError),
+                wanting(asked, seconds=SCARCE_LEASE, wait=300.0, done=lambda: done.append(1)),
+            ):
+                pytest.fail("two hold one lease")
+            assert asked.calls.count("read") == 1
+            assert len(done) == 1
+            assert 30 <= asked.calls.count("revision") <= 62
 
 
 def test_a_lease_of_a_process_that_is_dead_on_this_machine_is_taken_at_once(remote, key, clock, wanting):

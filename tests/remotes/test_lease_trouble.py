@@ -41,7 +41,7 @@ def test_a_remote_that_takes_no_lease(remote, key, wanting, error):
 def test_a_remote_that_dies_while_one_waits(remote, clock, wanting):
     cut = Cut(remote)
 
-    def dies(holder, waited):
+    def dies(waiting):
         cut.error = RemoteError("dead")
 
     with wanting(remote, seconds=600.0), wanting(cut, wait=500.0, told=dies) as lease:
@@ -123,7 +123,7 @@ def test_an_answer_that_was_lost(remote, key, wanting):
 def test_a_lease_that_nobody_can_read(swapped, key, wanting, data):
     write(swapped, lease_path(key), data, ABSENT)
     told = []
-    with wanting(swapped, wait=100.0, told=lambda holder, _: told.append(holder)) as lease:
+    with wanting(swapped, wait=100.0, told=lambda waiting: told.append(waiting.holder)) as lease:
         assert lease.held
         assert 60.0 <= lease.waited < 70.0
     assert set(told) == {None}

@@ -11,7 +11,8 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.nearest import Budget, Wanted, search
+from cachekit.remotes.index import Budget
+from cachekit.remotes.nearest import Wanted, search, to_fetch
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import COMMAND, IMPORTED
@@ -128,7 +129,7 @@ def test_the_near_one_of_a_hundred_is_found_on_a_shared_cache_by_an_empty_store(
         (storage.name, 21, 21, "")
     ]
     assert storage.calls.count("list") == 1
-    assert storage.calls.count("read") == 21
+    assert storage.calls.count("read") == 22  # an index, too, which is not there
     assert "stat" not in storage.calls
 
 
@@ -152,7 +153,8 @@ def test_what_is_found_can_be_fetched(tmp_path, make):
     me = Watched(tmp_path / "me", shared=[(make(), "r")])
     reuse = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes).reuse
     assert reuse.fetch == near[0].size
-    assert me.session.fetch(reuse.found) == near[0]
+    assert to_fetch(reuse, me.store, near[0].size - 1) is None, "it is too large"
+    assert me.session.fetch(to_fetch(reuse, me.store, near[0].size)) == near[0]
     here = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes).reuse
     assert (here.place, here.record) == ("local", near[0])
 
@@ -232,7 +234,7 @@ def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     fill(shared(), others(wanted, 9))
     found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=4))
     (looked,) = found.looked
-    assert (looked.records, looked.compared, storage.calls.count("read")) == (9, 4, 4)
+    assert (looked.records, looked.compared, storage.calls.count("read")) == (9, 4, 1 + 4)
     assert looked.problem == "it has more records than are read for one search"
     # What was read is remembered: the next search goes on with the others.
     found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=5))
@@ -321,7 +323,7 @@ def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
     spoilt = [path for path in me.store.layout.remotes.rglob("*.json") if path.is_file()]
     for path in spoilt:
         path.write_bytes(path.read_bytes().replace(b"64", b"65"))
-    assert len(spoilt) >= 2
+    assert spoilt
     found = search(wish(wanted), me.store, me.session.remotes)
     assert names(found.nearest) == ["training.max_seq_length"]
     assert found.nearest.changes[0].old == 64

@@ -170,6 +170,19 @@ class TestReading:
             assert content(storage, f"{home}/f", revision, start) == data[start:]
         assert content(storage, f"{home}/empty", revision) == b""
 
+    def test_chunks_end_anywhere(self, storage, home):
+        data = bytes(range(256)) * 40
+        revision = put(storage, {f"{home}/f": data})
+        for start, end in (
+            (0, 1),
+            (0, len(data)),
+            (1, 5000),
+            (5000, 5001),
+            (len(data) - 1, len(data)),
+            (9, len(data) + 9),
+        ):
+            assert b"".join(storage.chunks(f"{home}/f", revision, start, end)) == data[start:end]
+
     def test_chunks_may_be_left(self, storage, home):
         revision = put(storage, {f"{home}/f": b"x" * 10_000_000})
         pieces = storage.chunks(f"{home}/f", revision)
@@ -307,12 +320,12 @@ class TestCommit:
         swap(one, path, lambda data: data + b" one")
         assert read(two, path).data == b"two one"
 
-    def test_happened(self, storage, make, home):
-        did, never = title("was done"), title("was not done")
+    def test_the_last_changes(self, storage, make, home):
+        did = title("was done")
         storage.commit(Commit(did, writes=[Write(f"{home}/x.json", b"x", ABSENT)]), storage.revision())
         # A remote without a history answers nothing; whoever asks looks for what was written.
-        assert bool(make().happened(did)) == isinstance(storage, HubStorage)
-        assert not make().happened(never)
+        told = [change.title for change in make().latest()]
+        assert told[:1] == ([did] if isinstance(storage, HubStorage) else [])
 
     @pytest.mark.usefixtures("_processes")
     @pytest.mark.feature("R3")

@@ -23,7 +23,6 @@ from tests.remotes.peer_repo import (  # noqa: F401 - some are fixtures
     put,
     repo,
 )
-from tests.remotes.sharing_cases import at_once  # noqa: F401 - a fixture
 from tests.support.standins import Watched
 
 
@@ -143,7 +142,7 @@ def test_hostile_paths_on_a_cache_go_nowhere(join, repo, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"server", "root", "bob", "cachekit-home"}
 
 
-def test_an_interrupted_run_is_gone_on_with(join, repo, hub, tmp_path, at_once):
+def test_an_interrupted_run_is_gone_on_with(join, repo, hub, tmp_path):
     names = [entry(tmp_path / "root", seed=number) for number in range(12)]
     as_the_peer(repo, tree(tmp_path / "root"))
     bob = join("bob")

@@ -2,10 +2,12 @@
 
 import pytest
 
+from cachekit.remotes.lease.fleet import leases_on
 from cachekit.remotes.push import push
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
+from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import ANY_KIND, log, make, member  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import serve
 from tests.remotes.watched_storages import Counted
@@ -30,6 +32,22 @@ def test_what_one_member_warmed_the_others_find(member, log):
     # From now on it needs nobody.
     alone = Watched(bob.store.layout.home)
     assert plan(alone.prepare(), alone.store).record == made.record
+
+
+@pytest.mark.feature("C2")
+@pytest.mark.parametrize("beside", ["folder", "side-by-side"])
+@pytest.mark.parametrize("repo_first", [True, False])
+def test_beside_a_folder_or_a_bucket_a_lease_costs_the_repo_no_commit(tmp_path, log, beside, repo_first):
+    """Whatever their order, so that all who name the same remotes choose the same."""
+    repo, other = Counted(MemoryRemote(scarce=True)), Counted(MemoryRemote(compares=beside == "folder"))
+    repo._storage.name = "the repo"
+    ann = Watched(tmp_path / "ann", shared=[(one, "rw") for one in ((repo, other) if repo_first else (other, repo))])
+    assert leases_on(ann.session.remotes).storage is other
+    assert warm(ann.session, ann.prepare()).compiled == 3
+    assert repo.calls.count("commit") == 1, "the record"
+    assert other.calls.count("commit") > 1
+    alone = Watched(tmp_path / "bob", shared=[(other, "r"), (repo, "rw")])
+    assert leases_on(alone.session.remotes).storage is repo, "nobody can take a lease where he may only read"
 
 
 @ANY_KIND

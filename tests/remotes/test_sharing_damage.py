@@ -42,9 +42,9 @@ def serving(storage, path, raw):
     """Make the remote serve other bytes for one path, as a broken disk or a stranger would."""
 
     class Lying(Counted):
-        def chunks(self, asked, revision, start=0):
+        def chunks(self, asked, revision, start=0, end=None):
             if asked != path:
-                yield from storage.chunks(asked, revision, start)
+                yield from storage.chunks(asked, revision, start, end)
             else:
                 yield from (raw[at : at + 1000] for at in range(start, len(raw), 1000))
 
@@ -162,7 +162,6 @@ def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
 def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
     one, two = make_record(1)[0], make_record(2)[0]
     page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
-    assert card.total(page) == 1
     assert one.key[:16] in card.update(page, [two], 2).decode()
 
 

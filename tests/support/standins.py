@@ -31,6 +31,7 @@ from cachekit.recipe.schema import Data, Model
 from cachekit.recipe.schema import Training as TrainingPart
 from cachekit.remotes.fetch import pull
 from cachekit.remotes.judging import Trust
+from cachekit.remotes.patience import Patience
 from cachekit.remotes.remote import Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
@@ -196,13 +197,14 @@ class Watched:
         shared: Remotes, nearest first: (remote, "r", "w" or "rw").
         lease: Seconds of a lease on a remote.
         push: Seconds that a push may take.
+        patience: Seconds for which what fails is asked again.
         trust_all: As `--trust-all`.
         trust: What is asked of records: a `remotes.judging.Trust`.
     """
 
     def __init__(
         self, home, *, cache_dirs=None, compiler=None, inline=True, wait=60.0, journal=None, shared=(), lease=2,
-        push=20, trust_all=False, trust=None,
+        push=20, patience=0.0, trust_all=False, trust=None,
     ):  # fmt: skip
         self.events = []
         self.journal = journal or Journal(None, "test")
@@ -219,11 +221,12 @@ class Watched:
         settings = config.load(flags, environ={}, cwd=HERE)
         settings = structs.replace(settings, trust_all=trust.everything, trust=trust.table)
         launcher = InlineLauncher() if inline else ProcessLauncher(WORKER)
-        memory = self.store.layout.remotes
+        memory, run = self.store.layout.remotes, Patience(patience)
         remotes = [
-            Remote(storage, memory, readable="r" in may, writable="w" in may, trust=trust) for storage, may in shared
+            Remote(storage, memory, readable="r" in may, writable="w" in may, trust=trust, patience=run)
+            for storage, may in shared
         ]
-        ordered = Remotes(remotes, self.journal, trust=trust, push_seconds=push)
+        ordered = Remotes(remotes, self.journal, trust=trust, push_seconds=push, patience=run)
         self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
 
     def gc(self, keep, *, dry_run=False):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, nki, presence, remembered
+from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, nki, presence, remembered, vllm
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
@@ -40,9 +40,8 @@ def packages(config: Config) -> Iterator[Finding]:
     wrong = host.fault(required)
     if wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
-        doubt = host.never_released(found)
-        if doubt:
-            yield Finding("problem", doubt, "another environment:", install.apart(host.chip(), "neuron-native").run)
+        if doubt := host.doubt(found):
+            yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is host.NATIVE else names)
     elif error := _devices_in_vain(config):
@@ -261,6 +260,23 @@ def native(_: Config) -> Iterator[Finding]:
         yield Finding("ok", f"{found.path} ({found.origin}): {len(names)} compiled graphs")
 
 
+def serving(_: Config) -> Iterator[Finding]:
+    """vLLM-Neuron's cache: the mark of an entry is all that vLLM asks for."""
+    found = vllm.folders()
+    if not found:
+        yield Finding("ok", "no cache of vLLM-Neuron's on this host")
+    for folder in found:
+        entries = [*vllm.entries(folder)]
+        damaged = [one for one in entries if one.damage]
+        for one in damaged[:3]:
+            said = f"{one.path}: {one.damage}; vLLM takes it for a hit"
+            yield Finding("problem", said, run=f"rm -r {shlex.quote(str(one.path))}")
+        if not damaged:
+            whole = sum(one.marked for one in entries)
+            left = f", and {len(entries) - whole} unfinished, which vLLM compiles again" if whole < len(entries) else ""
+            yield Finding("ok", f"{folder}: {whole} compiled graphs{left}")
+
+
 def _entries() -> Sequence[CacheEntry]:
     place = resolve().path
     return scan_if_there(place).entries if place else ()
@@ -281,4 +297,5 @@ CHECKS = (
     Check("neuron-locks", stale),
     Check("neuron-failures", failures),
     Check("torchneuron-cache", native),
+    Check("vllm-cache", serving),
 )

@@ -62,19 +62,24 @@ PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages of which no environment holds both: from these on, before these (empty is any), why, and what
 # to install; empty where they are of two stacks, and one of them needs an environment of its own.
 TWO_STACKS = "these are of two stacks, and no environment holds both"
-NOT_TOGETHER = (
+Part = tuple[str, str, str]
+Pair = tuple[Part, Part, str, str]
+NOT_TOGETHER: tuple[Pair, ...] = (
     (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS, ""),
     (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS, ""),  # 3.x may be JAX's
     (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS, ""),
     (
-        ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
-        "every graph of a transformer was reported to fail (NCC_ISMP902, 2026-09), and AWS's page of 2.33 pins 2.26",
-        "neuronx-cc==2.26.6360.0",
-    ),
-    (
         ("torch-neuronx", "2.9", "2.10"), ("libneuronxla", "3", ""),
         "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody was seen to train with both",
         "libneuronxla==2.2.17544.0",
+    ),
+)  # fmt: skip
+# Likewise, of versions that load, and that somebody saw fail: they are used, with a warning.
+REPORTED: tuple[Pair, ...] = (
+    (
+        ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
+        "every graph of a transformer ended in NCC_ISMP902 (2026-09); AWS's page of 2.32 has the two, that of 2.33 not",
+        "neuronx-cc==2.26.6360.0",
     ),
 )  # fmt: skip
 # A container gets them so, from a shell of the machine that has them.
@@ -220,6 +225,13 @@ NATIVE_BESIDE = (
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
 NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
+# Graphs are compiled for what TARGET_OVERRIDE names, and never run. AWS names such a mode, and a fork of vLLM's has it
+# with 2.12.3; whether all of it loads without the runtime, and a training step comes to its end, is not known.
+NATIVE_COMPILE_ONLY = "TORCH_NEURONX_COMPILE_ONLY"
+NATIVE_WITHOUT_DEVICE = (
+    f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "
+    "another key, and its warm begins with what this one compiled"
+)
 # NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
 # earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
 NKI_NO_TRACE_CACHE = {"NKI_ENABLE_TRACE_CACHE": "0", "NKI_DISABLE_TRACE_CACHE": "1"}
@@ -251,6 +263,16 @@ NATIVE_GRAPH_VARIABLES = frozenset(
     NKI_DEBUG_INFO NKI_COMPILE_CACHE_URL XLA_IR_DEBUG XLA_HLO_DEBUG
     """.split()
 )
+
+# --- the cache of vLLM-Neuron on libtorch-neuronx-lite ----------------------------------------------------------------
+# <root>/neuron/compile_cache/<MD5>/graph_<hash>.neff; what else is there is what it was compiled from. The mark comes
+# last, `completed:<time>`, `neff_size:<bytes>`, and is all that makes a hit [SDK: vllm-neuron; a third party's code, on
+# 0.21 and 0.24]. Later releases may have a folder for each rank.
+VLLM_ROOTS = {"VLLM_CACHE_ROOT": "~/.cache/vllm", "NEURON_LIBTORCH_CACHE_ROOT": "~/.cache/neuron_libtorch"}
+VLLM_FOLDER = "neuron/compile_cache"
+VLLM_ENTRY = re.compile(r"[0-9a-f]{32}")
+VLLM_MARK, VLLM_GRAPH = ".compilation_complete", "graph_*.neff"
+VLLM_SIZE = re.compile(r"^neff_size:(?P<size>\d{1,15})$", re.MULTILINE)
 
 # --- flags --------------------------------------------------------------------------------------------------------
 # Of an MD5 over the flags' JSON with the target in front, from SDK 2.20.1 on [DERIVED; 6 published keys]; before, over

@@ -23,7 +23,7 @@ from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Restored, Run
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
-from cachekit.errors import CompileError, RecipeError
+from cachekit.errors import CompileError, CompilerUnavailableError, RecipeError
 from cachekit.private import private_folder
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, watched_variables
@@ -34,7 +34,7 @@ from cachekit.store.record import Module
 OURS = frozenset(
     {
         facts.CC_FLAGS, facts.NATIVE_ROOT_VARIABLE, facts.NATIVE_LOCAL, facts.NATIVE_NO_FALLBACK,
-        facts.NKI_COMPILE_CACHE, *facts.NKI_NO_TRACE_CACHE, *facts.NATIVE_DISABLE,
+        facts.NATIVE_COMPILE_ONLY, facts.NKI_COMPILE_CACHE, *facts.NKI_NO_TRACE_CACHE, *facts.NATIVE_DISABLE,
     }
 )  # fmt: skip
 LOCKS = "locks"  # beside a run's tree, for what TorchNeuron locks while it compiles
@@ -81,7 +81,12 @@ class NeuronNative(TreeCompiler, OnNeuron):
             toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
             soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
             known_variables=facts.NATIVE_GRAPH_VARIABLES,
-            lacks={"evidence": facts.NATIVE_EXPERIMENTAL, **_unreleased(self.machine), **_unpredictable(self.machine)},
+            lacks={
+                "evidence": facts.NATIVE_EXPERIMENTAL,
+                **({"device": facts.NATIVE_WITHOUT_DEVICE} if self._without_device else {}),
+                **found.lacks,
+                **_unpredictable(self.machine),
+            },
         )
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
@@ -93,7 +98,15 @@ class NeuronNative(TreeCompiler, OnNeuron):
             "flags": self.flags(recipe),
             "options": self.settings(recipe),
             "environment": watched_variables(recipe, _shapes) if self.machine.here else {},
+            # Nobody has shown that what compiles then is what a device asks for: a plan for a device promises no hit.
+            **({"without_device": True} if self._without_device else {}),
         }
+
+    @property
+    def _without_device(self) -> bool:
+        """Whether this host compiles only: it has no device, or none that can be reached."""
+        machine = self.machine
+        return machine.here and (not machine.cores or host.without_nodes() is not None)
 
     def _check_layout(self, recipe: Recipe) -> None:
         if field := split.asked(recipe):
@@ -104,9 +117,19 @@ class NeuronNative(TreeCompiler, OnNeuron):
         split.check(recipe, self.machine)
 
     def watch(self, run: Run) -> NativeWatch:
-        """A trial is a few steps on the device: TorchNeuron compiles what it meets."""
+        """A trial is a few steps on the device: TorchNeuron compiles what it meets.
+
+        Raises:
+            CompilerUnavailableError: It is a training, and there is no device.
+        """
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
+        if run.kind == "train" and self._without_device:
+            raise CompilerUnavailableError(
+                "there is no Neuron device here to train on",
+                cause=f"{facts.TARGET_OVERRIDE} says what to compile for; the graphs are kept",
+                hint="`cachekit push` shares what is warm; train where the devices are",
+            )
         self.check_node(run.recipe)
         command = RunCommand(run, self.machine, self._node)
         theirs = {
@@ -132,11 +155,18 @@ class NeuronNative(TreeCompiler, OnNeuron):
             facts.NATIVE_LOCAL: str(locks),
             facts.NATIVE_METRICS: "1",
             facts.NATIVE_NO_FALLBACK: "1",
+            **self._compile_only(run),
             facts.NKI_COMPILE_CACHE: str(kernels),
             **facts.NKI_NO_TRACE_CACHE,
             **{name: str(locks / name) for name in facts.NATIVE_BESIDE if name not in os.environ},
             **dict.fromkeys(facts.NATIVE_DISABLE),
         }
+
+    def _compile_only(self, run: Run) -> dict[str, str | None]:
+        """A user's own command has what its user says; all else is executed where there is a device."""
+        if run.kind == "command":
+            return {}
+        return {facts.NATIVE_COMPILE_ONLY: "1" if self._without_device else None}
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         return structs.asdict(options.read(recipe, options.NativeOptions))
@@ -177,11 +207,6 @@ class NeuronNative(TreeCompiler, OnNeuron):
         return Restored(size=size)
 
 
-def _unreleased(machine: host.NeuronHost) -> dict[str, str]:
-    said = host.never_released(machine.packages)
-    return {"release": said} if said else {}
-
-
 def _unpredictable(machine: host.NeuronHost) -> dict[str, str]:
     if not machine.open:
         return {}
@@ -190,6 +215,8 @@ def _unpredictable(machine: host.NeuronHost) -> dict[str, str]:
 
 
 def _shapes(name: str) -> bool:
-    """Whether a variable may reach a graph."""
+    """Whether a variable may reach a graph; the target is an ingredient by itself."""
+    if name == facts.TARGET_OVERRIDE:
+        return False
     ours = name.startswith(facts.NATIVE_PREFIX) and name not in facts.NATIVE_QUIET
     return ours or name in facts.NATIVE_GRAPH_VARIABLES

@@ -195,12 +195,12 @@ class FolderStorage(Storage):
         document = Generations(self._root, steps_of(path))
         return self._do(lambda: document.read(limit))
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes of a file."""
         steps = steps_of(path)
 
         def more() -> bytes:
-            return os.pread(handle, _PIECE, start)
+            return os.pread(handle, _PIECE if end is None else min(_PIECE, end - start), start)
 
         try:
             handle = self._do(partial(self._root.opened, steps), absent=True)
@@ -361,9 +361,11 @@ class FolderStorage(Storage):
         except OSError as error:
             if absent and is_absent(error):
                 raise FileNotFoundError(errno.ENOENT, "no such file") from None
-            kind = AuthError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else RemoteError
+            message, cause = f"the shared folder {self.name} cannot be used", cause_of(error)
             hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
-            raise kind(f"the shared folder {self.name} cannot be used", cause=cause_of(error), hint=hint) from error
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise AuthError(message, cause=cause, hint=hint) from error
+            raise RemoteError(message, cause=cause, hint=hint, lasting=error.errno in _HINTS) from error
 
     def _sweep(self) -> None:
         """Remove what killed writers left: after a remote's first change, and now and then."""

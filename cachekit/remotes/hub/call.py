@@ -12,6 +12,7 @@ import contextvars
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -159,10 +160,10 @@ def run(calls: Calls, call: Call, function: Callable[[], T], *, seconds: float |
         LostError: It took too long; the thread is left behind, and its next request fails.
         Exception: Whatever the function raised.
     """
-    progress = CallProgress() if seconds is not None else call
+    progress, begun = CallProgress() if seconds is not None else call, time.monotonic()
     try:
         with entered(call):
             return calls.run(function, seconds or call.limits.commit, progress=progress, late=_LateError)
     except _LateError:
         call.over = True
-        raise LostError(f"nothing happened for {seconds or call.limits.commit:.0f} s", sent=True) from None
+        raise LostError(f"no answer after {time.monotonic() - begun:.0f} s", sent=True) from None

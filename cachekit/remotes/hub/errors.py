@@ -8,6 +8,8 @@ progress, a 429 with `RateLimit: "api";r=0;t=55` where the window is used up, an
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from cachekit import redact
@@ -16,9 +18,9 @@ from cachekit.remotes.hub.call import Call, LostError
 
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
 QUOTA_WAIT = 600.0  # seconds; about 128 commits an hour are allowed, and nothing says when the next one is
-UNKNOWN_WAIT = 30.0
 BUSY_WAIT = 5.0  # another commit takes a few seconds, 60 at most
 TEXT_LIMIT = 300
+_PASSING = frozenset({408, 409, 412, 425})  # of a question: another one soon may be answered
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _USER = re.compile(r"(https?://)[^/@\s]*@")
 _XET_REFUSED = re.compile(r"(401 Unauthorized|403 Forbidden).*xet-write-token")  # hf_xet has no class for it
@@ -64,7 +66,7 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     cause = clean(str(lost) if lost else f"{type(error).__name__}: {error}", token)
     names = {cls.__name__ for e in chain for cls in type(e).__mro__}
     if "OfflineModeIsEnabled" in names:
-        return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE")
+        return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE", lasting=True)
     if "LocalTokenNotFoundError" in names:
         return AuthError(f"no token for {place}", hint=LOGIN)
     if _XET_REFUSED.search(cause):
@@ -92,7 +94,8 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
     if status == 429:  # noqa: PLR2004
         return BusyError(f"{place} takes no more requests for now", cause=cause, wait=_wait(headers, said))
     if code == "RevisionNotFound":
-        return RemoteError(f"{place} has no such revision", cause=cause, hint="its history may have been squashed")
+        hint = "its history may have been squashed"
+        return RemoteError(f"{place} has no such revision", cause=cause, hint=hint, lasting=True)
     if call.committing:
         if status == 412 or code == "EntryNotFound":  # noqa: PLR2004 - what is to be deleted is gone
             return ConflictError(f"somebody else wrote to {place} in the meantime", cause=cause)
@@ -100,14 +103,21 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
             return BusyError(f"another commit to {place} is in progress", cause=cause, wait=BUSY_WAIT)
         if status >= 500 or status == 408:  # noqa: PLR2004
             return UncertainError(f"a commit to {place} failed, or its answer was lost", cause=cause)
-    return RemoteError(f"{place} answers with an error", cause=cause)
+    lasting = status < 500 and status not in _PASSING  # noqa: PLR2004
+    return RemoteError(f"{place} answers with an error", cause=cause, wait=_wait(headers, said), lasting=lasting)
 
 
 def _wait(headers: Any, said: str) -> float:
+    """Seconds after which the Hub wants to be asked again; 0 where it does not say."""
     window = _WINDOW.search(headers.get("RateLimit") or "")
     if window and int(window[1]) == 0:
         return float(window[2]) + 1
     if "repository commits" in said:
         return QUOTA_WAIT
     after = (headers.get("Retry-After") or "").strip()
-    return float(after) if after.isdigit() else UNKNOWN_WAIT
+    if after.isdigit():
+        return float(after)
+    with suppress(ValueError, TypeError):  # a date, by the server's clock, which it says as well
+        now = parsedate_to_datetime(headers.get("Date") or "")
+        return max(0.0, (parsedate_to_datetime(after) - now).total_seconds())
+    return 0.0

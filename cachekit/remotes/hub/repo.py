@@ -20,9 +20,21 @@ from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.account import login
-from cachekit.remotes.hub.client import STAGING, Client
+from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.hub.create import place_of
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, git_digest
+from cachekit.remotes.port import (
+    ABSENT,
+    Change,
+    Commit,
+    Document,
+    Entry,
+    Limits,
+    Storage,
+    Tell,
+    Upload,
+    Write,
+    git_digest,
+)
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
@@ -54,6 +66,7 @@ class HubStorage(Storage):
     compares = True
     scarce = True
     batch = STAT_BATCH
+    lines = LINES
     staging = STAGING
 
     def __init__(
@@ -156,9 +169,9 @@ class HubStorage(Storage):
         self._learn(revision, {path: entry})
         return Document(data, _token(entry))
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
-        """A file's bytes; two requests."""
-        yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start)
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """A file's bytes; two requests, and one for each further range of a file that the Hub has elsewhere."""
+        yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start, end)
 
     def _address(self, path: str, revision: str) -> str:
         from huggingface_hub import hf_hub_url
@@ -219,14 +232,14 @@ class HubStorage(Storage):
             raise UncertainError(f"{self.name} did not name a commit in its answer", cause=made[:100])
         return made
 
-    def happened(self, title: str) -> str:
-        """The commit with this title, of the last ones; one request."""
+    def latest(self, revision: str = "") -> Sequence[Change]:
+        """The last commits; one request."""
 
-        def latest(api: Any) -> str:
-            commits = islice(api.list_repo_commits(revision=self._branch, **self._repo), LATEST)
-            return next((str(commit.commit_id) for commit in commits if commit.title.strip() == title.strip()), "")
+        def commits(api: Any) -> list[Change]:
+            found = islice(api.list_repo_commits(revision=revision or self._branch, **self._repo), LATEST)
+            return [Change(str(commit.commit_id), commit.title.strip()) for commit in found]
 
-        return self._client.ask(latest)
+        return self._client.ask(commits)
 
     def _check_branch(self) -> None:
         """Refuse to write to a tag or a commit; a branch other than the main one is looked up once."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,10 +17,14 @@ from cachekit import redact
 from cachekit.errors import ConflictError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
-from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LONGEST, LeaseDocument, Owner, decode, encode
+from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LONGEST, LeaseDocument, Owner, decode, encode, utc
 from cachekit.remotes.port import ABSENT, Commit, Storage, Write
 
 _MANY = 64  # documents of one key that are looked at
+# Where commits are scarce, seconds between two signs of life: with the two that take the lease and give it back, a
+# holder makes at most 12 commits an hour.
+SCARCE_SIGN = 330.0
+SCARCE_LATE = 18.0  # seconds that a sign may come late there: others commit, and a commit takes its time
 
 
 class WantedLease(Struct, frozen=True):
@@ -43,11 +48,17 @@ class WantedLease(Struct, frozen=True):
     owner: Owner
     clock: Clock
 
+    @property
+    def sign(self) -> float:
+        """Seconds between two signs of life: a third of the lease, longer where commits are scarce."""
+        third = self.seconds / 3
+        return max(third, min(SCARCE_SIGN, self.seconds - SCARCE_LATE)) if self.remote.scarce else third
+
     def document(self, generation: int = 1, *, held: bool = True) -> LeaseDocument:
         """What is to stand in the lease."""
-        seconds, since = min(self.seconds, LONGEST), self.clock.wall()
+        seconds, now = min(self.seconds, LONGEST), self.clock.wall()
         what = redact.printed(self.what)[:256]
-        return LeaseDocument(self.key, self.owner, generation, 0, seconds, since, what, held)
+        return LeaseDocument(self.key, self.owner, generation, 0, seconds, now, what, held, sign=now)
 
     def commit(self, doing: str, writes: Sequence[Write], revision: str) -> str:
         """Change leases, under a title that no other change has; returns the new revision."""
@@ -103,6 +114,38 @@ class LeasesSeen(Struct, frozen=True):
     others: Mapping[str, HeldLease]
 
 
+class Waiting(Struct, frozen=True):
+    """For whom a process waits, and how long it will.
+
+    Attributes:
+        holder: The lease of the one that compiles; None where it cannot be read.
+        waited: Seconds so far.
+        sign: Seconds since this process saw the last sign of life; None where it saw none since it waits.
+        left: Seconds after which this process takes over, if no further sign comes.
+    """
+
+    holder: LeaseDocument | None
+    waited: float
+    sign: float | None
+    left: float
+
+    def __str__(self) -> str:
+        return str(self.holder or "an unknown machine")
+
+    def fields(self) -> dict[str, Any]:
+        """For the journal; `since` and `last_sign` are times by the holder's clock, and compared with no other one."""
+        one = self.holder
+        said = {
+            "host": one.owner.host, "machine": one.owner.machine, "user": one.owner.user, "pid": one.owner.pid,
+            "recipe": one.recipe, "since": utc(one.since), "last_sign": utc(one.sign),
+        } if one is not None else {}  # fmt: skip
+        seen = None if self.sign is None else round(self.sign, 1)
+        return {
+            "holder": str(self), "waited": round(self.waited, 1), **said,
+            "last_sign_seconds": seen, "takes_over_seconds": round(self.left, 1),
+        }  # fmt: skip
+
+
 class LeaseWatch:
     """Since when each lease has not changed, on the own clock that only goes forward.
 
@@ -113,6 +156,14 @@ class LeaseWatch:
     def __init__(self, wanted: WantedLease) -> None:
         self._wanted = wanted
         self._since: dict[str, tuple[bytes, float]] = {}
+        self._signs: dict[str, float] = {}  # when each was seen to change
+
+    def waiting(self, seen: LeasesSeen, left: Mapping[str, float], waited: float) -> Waiting:
+        """For whom to wait: of those that are to be believed one that holds, the one that is believed longest."""
+        live = [path for path in left if left[path] > 0]
+        path = max(live, key=lambda path: (seen.others[path].counts, left[path]))
+        sign = self._wanted.clock.now() - self._signs[path] if path in self._signs else None
+        return Waiting(seen.others[path].document, waited, sign, left[path])
 
     def left(self, seen: LeasesSeen) -> dict[str, float]:
         """Seconds that each lease of somebody else is still to be believed; 0 or less where its holder is dead."""
@@ -120,8 +171,8 @@ class LeaseWatch:
         left = {}
         for path, held in seen.others.items():
             mark, since = self._since.get(path, (None, now))
-            if mark != held.mark:
-                since = now
+            if mark is not None and mark != held.mark:
+                since = self._signs[path] = now
             self._since[path] = (held.mark, since)
             left[path] = since + (held.document.seconds if held.document else self._wanted.seconds) - now
             if held.document is not None and held.document.owner.is_dead():
@@ -135,16 +186,18 @@ class Swapped:
     def __init__(self, wanted: WantedLease) -> None:
         self._wanted = wanted
         self._path = lease_path(wanted.key)
+        self._seen = LeasesSeen("", None, {})
 
     def look(self, revision: str = "") -> LeasesSeen:
-        """Look at the remote, at its present state or at a revision: one document."""
+        """Look at the remote, at its present state or at a revision: one document; what has not changed is not read."""
         revision = revision or self._wanted.remote.revision()
-        held = self._wanted.read(self._path, revision)
-        if held is None:
-            return LeasesSeen(revision, None, {})
-        if held.document is not None and held.document.owner.id == self._wanted.owner.id:
-            return LeasesSeen(revision, held, {})
-        return LeasesSeen(revision, None, {self._path: held})
+        seen = self._seen
+        if not revision or revision != seen.revision:
+            held = self._wanted.read(self._path, revision)
+            mine = held is not None and held.document is not None and held.document.owner.id == self._wanted.owner.id
+            others = {self._path: held} if held is not None and not mine else {}
+            self._seen = seen = LeasesSeen(revision, held if mine else None, others)
+        return seen
 
     def take(self, seen: LeasesSeen, watch: LeaseWatch) -> HeldLease | None:
         """Try to take the lease, all others of which are dead; None where somebody else was faster.
@@ -163,7 +216,9 @@ class Swapped:
         if held.document is None:
             return None
         try:
-            return self._write("renews", held.document.next(), held.token, self._wanted.remote.revision())
+            return self._write(
+                "renews", held.document.next(self._wanted.clock.wall()), held.token, self._wanted.remote.revision()
+            )
         except (ConflictError, UncertainError):
             return self.look().mine
 
@@ -197,7 +252,7 @@ class SideBySide:
             self._step_back()
             return None
         self._written = self._wanted.clock.now()
-        self._write("takes", mine.next(held=True))
+        self._write("takes", mine.next(self._wanted.clock.wall(), held=True))
         if self._is_beaten(watch, held=True):
             self._step_back()
             return None
@@ -230,7 +285,7 @@ class SideBySide:
         mine = self.look().mine
         if mine is None or mine.document is None or held.document is None:
             return None
-        renewed = Write(self._path, encode(held.document.next()), mine.token)
+        renewed = Write(self._path, encode(held.document.next(self._wanted.clock.wall())), mine.token)
         self._wanted.commit("renews", [renewed], self._remote.revision())
         if self._wanted.clock.now() - self._written > self._wanted.seconds:
             self._step_back()

@@ -1,6 +1,7 @@
 """The document of a lease: who compiles a key, and how long that is to be believed.
 
-Nobody compares clocks. `since` is for people to read; what counts is that the document changes while its writer lives.
+Nobody compares clocks. `since` and `sign` are for people to read; what counts is that the document changes while its
+writer lives.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from cachekit import process
+from cachekit import host, process
 
 SCHEMA = 1
 LARGEST = 16 << 10  # bytes
@@ -25,7 +26,9 @@ Text = Annotated[str, Meta(max_length=256)]
 
 
 class Owner(Struct, frozen=True):
-    """A process that compiles; `id` is random, for numbers and names come again; for the rest see `process.is_dead`."""
+    """A process that compiles; `id` is random, for numbers and names come again; `machine` is the type of its host, as
+    `host.product` has it; for the rest see `process.is_dead`.
+    """
 
     host: Text
     user: Text
@@ -33,6 +36,10 @@ class Owner(Struct, frozen=True):
     id: Annotated[str, Meta(min_length=1, max_length=64)]
     place: Annotated[str, Meta(max_length=64)] = ""
     began: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
+    machine: Annotated[str, Meta(max_length=64)] = ""
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user}@{self.host}" + (f" ({self.machine})" if self.machine else "")
 
     def is_dead(self) -> bool:
         """Whether that is certain, which only processes of the same machine can know."""
@@ -48,9 +55,10 @@ class LeaseDocument(Struct, frozen=True):
         generation: Goes up by one with each owner that takes the lease of one that died.
         beat: Goes up with each sign of life.
         seconds: How long the lease may stay unchanged before others take it.
-        since: Seconds since the epoch by the owner's clock.
+        since: Since when, in seconds since the epoch by the owner's clock.
         recipe: What is compiled.
         held: On remotes without compare-and-swap: it has won against the others.
+        sign: When the last sign of life was given, as `since`; 0 by a cachekit that did not say.
     """
 
     key: Text
@@ -62,24 +70,30 @@ class LeaseDocument(Struct, frozen=True):
     recipe: Text = ""
     held: bool = True
     schema: int = SCHEMA
+    sign: float = 0.0
 
     def __str__(self) -> str:
-        owner = self.owner
-        try:
-            since = f", since {datetime.fromtimestamp(self.since, timezone.utc):%Y-%m-%d %H:%M:%S} UTC by its clock"
-        except (ValueError, OverflowError, OSError):
-            since = ""
-        return f"process {owner.pid} of {owner.user}@{owner.host}{since}"
+        since = utc(self.since)[:19].replace("T", " ")
+        return f"{self.owner}, since {since} UTC by its clock" if since else str(self.owner)
 
-    def next(self, **changes: object) -> LeaseDocument:
+    def next(self, now: float, **changes: object) -> LeaseDocument:
         """The same lease, one beat later."""
-        return structs.replace(self, beat=self.beat + 1, **changes)
+        return structs.replace(self, beat=self.beat + 1, sign=now, **changes)
+
+
+def utc(stamp: float) -> str:
+    """Seconds since the epoch as an ISO 8601 time; empty where they are none."""
+    try:
+        return datetime.fromtimestamp(stamp, timezone.utc).isoformat(timespec="seconds") if stamp else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def myself() -> Owner:
     """This process, under an id that nobody else has."""
     pid, user = os.getpid(), process.user_name()
-    return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, process.namespace(), process.began(pid))
+    place, began, machine = process.namespace(), process.began(pid), host.product()[:64]
+    return Owner(socket.gethostname()[:256], user[:256], pid, uuid.uuid4().hex, place, began, machine)
 
 
 # Made once, where no other thread is: msgspec learns a type at its first use.

@@ -7,40 +7,32 @@ from contextlib import contextmanager
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.events import Journal
-from cachekit.remotes.lease.document import LeaseDocument
+from cachekit.remotes.lease.backends import Waiting
 from cachekit.remotes.lease.lease import Lease, lease
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
-LEASE = 60.0  # seconds; a holder that lives says so every third of it
-# Where commits are too scarce for signs of life, a lease must be longer than the whole warm:
-SCARCE_LEASE = 1800.0  # where nobody knows how long that takes
-SCARCE_EXTRA = 300.0  # beyond twice the expected compile: loading, data, other machines' hours, the push
+LEASE = 60.0  # seconds that a machine which has gone silent is believed to live
+SCARCE_LEASE = (
+    348.0  # the same where commits are too scarce for more than a few signs of life: with a poll, six minutes
+)
 
 
 @contextmanager
 def fleet_lease(
-    remotes: Remotes,
-    journal: Journal,
-    place: Place,
-    what: str,
-    *,
-    wait: float,
-    seconds: float = 0.0,
-    expected: float | None = None,
+    remotes: Remotes, journal: Journal, place: Place, what: str, *, wait: float, seconds: float = 0.0
 ) -> Iterator[Lease[Found]]:
     """Wait until nobody else of the fleet compiles this key; without a remote that is at once.
 
     Args:
-        remotes: The remotes; the lease lies on the first that is read and written.
+        remotes: The remotes; for where the lease lies, see `leases_on`.
         journal: Told for whom this process waits.
         place: Of the record that is to be compiled.
         what: What is compiled, for those who wait.
         wait: Seconds to wait for another machine.
         seconds: Length of the lease; 0 chooses.
-        expected: Seconds that the compile takes, where that is known.
 
     Yields:
         The lease; `found` is what another machine published meanwhile.
@@ -48,21 +40,19 @@ def fleet_lease(
     Raises:
         WaitedTooLongError: Another machine compiles it beyond the deadline.
     """
-    remote = next((one for one in remotes.writable if one.readable and one.usable()), None)
-    if remote is None or not _is_private(remotes, remote):
+    remote = leases_on(remotes)
+    if remote is None:
         yield Lease()
         return
-    if remote.storage.scarce and not seconds:
-        seconds = SCARCE_LEASE if expected is None else 2 * expected + SCARCE_EXTRA
     told = ""
 
-    def waiting(holder: LeaseDocument | None, waited: float) -> None:
+    def waiting(waits: Waiting) -> None:
         nonlocal told
-        name = str(holder or "an unknown machine")
-        if holder is not None and holder.owner.id != told:
-            told = holder.owner.id
-            journal.emit("lock.wait", key=place.key, holder=name)
-        journal.show("lock.waiting", holder=name, waited=waited)
+        fields = waits.fields()
+        if waits.holder is not None and waits.holder.owner.id != told:
+            told = waits.holder.owner.id
+            journal.emit("lock.wait", key=place.key, **fields)
+        journal.show("lock.waiting", **fields)
 
     def published() -> Found | None:
         remote.refresh()
@@ -71,10 +61,22 @@ def fleet_lease(
         except (DamagedRecordError, UntrustedError):
             return None
 
-    with lease(remote.storage, place.key, what, seconds or LEASE, wait=wait, told=waiting, done=published) as mine:
+    seconds = seconds or (SCARCE_LEASE if remote.storage.scarce else LEASE)
+    with lease(remote.storage, place.key, what, seconds, wait=wait, told=waiting, done=published) as mine:
         if isinstance(mine.trouble, RemoteError | AuthError):
             remotes.failed(remote, mine.trouble)
         yield mine
+
+
+def leases_on(remotes: Remotes) -> Remote | None:
+    """The remote that leases of this run lie on; None where there is none.
+
+    Of those that are read and written, the first on which a sign of life costs no commit, else the first: whoever
+    names the same remotes in the same order chooses the same.
+    """
+    both = [one for one in remotes.writable if one.readable and one.usable()]
+    ordered = sorted(both, key=lambda one: one.storage.scarce)
+    return next((one for one in ordered if _is_private(remotes, one)), None)
 
 
 def _is_private(remotes: Remotes, remote: Remote) -> bool:

@@ -3,9 +3,9 @@
 A lease lies on the remote that the machines share. It saves work and guards nothing: two compiles of one key publish
 the same record twice, which is harmless, so whenever a lease cannot be taken or kept the compile goes on without it.
 
-Clocks of machines are never compared. A holder that lives changes its lease every third of its length; whoever has
-seen one unchanged for its whole length, by the own clock that only goes forward, takes it. On remotes whose commits
-are scarce there are no signs of life: there a lease must be longer than the compile.
+Clocks of machines are never compared. A holder that lives changes its lease before its length has passed
+(`WantedLease.sign`); whoever has seen one unchanged for its whole length, by the own clock that only goes forward,
+takes it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Literal, TypeVar
 
+from cachekit.calls import ending
 from cachekit.errors import (
     AuthError,
     BusyError,
@@ -33,19 +34,21 @@ from cachekit.remotes.lease.backends import (
     LeaseWatch,
     SideBySide,
     Swapped,
+    Waiting,
     WantedLease,
 )
-from cachekit.remotes.lease.document import LeaseDocument, myself
+from cachekit.remotes.lease.document import myself
 from cachekit.remotes.port import Storage, Write
 
 T = TypeVar("T")
 SETTLE = 2.0  # seconds until all see a new document, on remotes without compare-and-swap
-SCARCE_POLL = 20.0  # seconds between two looks where requests are counted
+SCARCE_POLL = 10.0  # seconds between two looks where requests are counted; one request, while nothing has changed
 PATIENCE = 60.0  # seconds that a remote may be busy, or away while one waits for somebody
+TAKING = 20.0  # seconds that taking it may take: a compile waits for that
 _BRIEFLY = 5.0  # seconds that it may fail to take a lease
 _RELEASE = Retry(seconds=10.0, first=0.05, factor=2.0, most=5.0)
 
-Told = Callable[["LeaseDocument | None", float], None]
+Told = Callable[[Waiting], None]
 
 
 @contextmanager
@@ -69,10 +72,9 @@ def lease(
         remote: Where it lies.
         key: The key.
         what: What this process works on, for those who wait.
-        seconds: How long others must see the lease unchanged before they take it: three signs of life and more; where
-            commits are scarce, more than the compile takes.
+        seconds: How long others must see the lease unchanged before they take it.
         wait: Seconds to wait for another holder; 0 does not wait.
-        told: Called while waiting, with the holder (None where its lease cannot be read) and the seconds waited so far.
+        told: Called while waiting, with what is known of the holder.
         done: Asked at each look: what somebody has published that this process would compile; None where there is no
             such thing. Errors of the remote count as None.
         poll: Seconds between two looks; 0 chooses.
@@ -119,6 +121,7 @@ class Lease(Generic[T]):
         self._held: HeldLease | None = None
         self._alive = 0.0  # when it was last taken or renewed, or a moment before
         self._maybe = False  # it may lie there although nobody said so
+        self._done_at = ""  # the revision at which `done` answered last
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
         if wanted is not None:
@@ -185,9 +188,10 @@ class Lease(Generic[T]):
         began, attempt = self._clock.now(), 0
         while True:
             try:
-                seen = self._backend.look()
-                if seen.mine is not None:
-                    self._wanted.commit("releases", [seen.mine.removal], seen.revision)
+                with ending(_RELEASE.seconds):
+                    seen = self._backend.look()
+                    if seen.mine is not None:
+                        self._wanted.commit("releases", [seen.mine.removal], seen.revision)
             except (ConflictError, BusyError, UncertainError) as error:
                 attempt += 1
                 pause = _RELEASE.pause(error, attempt, self._clock.now() - began)
@@ -217,7 +221,7 @@ class Lease(Generic[T]):
                 seen = self._backend.look()
                 left = watch.left(seen)
                 waiting = max(left.values(), default=0.0) > 0
-                if self._is_finished(done) or (not waiting and self._take(seen, watch, began, done)):
+                if self._is_finished(done, seen.revision) or (not waiting and self._take(seen, watch, began, done)):
                     return
             except (AuthError, IntegrityError) as error:  # asking again would not help
                 self.trouble = error
@@ -237,7 +241,7 @@ class Lease(Generic[T]):
             pause = random.uniform(0.5, 1.0) * poll  # noqa: S311 - spreads, guards nothing
             if waiting:
                 well, attempt = began, 0
-                self._tell(seen, left, wait, told)
+                self._tell(watch.waiting(seen, left, self.waited), wait, told)
                 pause = min(pause, max(left.values()) + 0.01, max(0.0, wait - self.waited))
             self._clock.sleep(pause)
 
@@ -256,7 +260,8 @@ class Lease(Generic[T]):
         if held is None or not held.counts:
             before, self._maybe = self._maybe, True  # also when this is interrupted
             try:
-                held = self._backend.take(seen, watch)
+                with ending(TAKING):
+                    held = self._backend.take(seen, watch)
             except UncertainError:
                 raise
             except RemoteError:
@@ -272,43 +277,47 @@ class Lease(Generic[T]):
             self.release()
         return True
 
-    def _is_finished(self, done: Callable[[], T | None]) -> bool:
+    def _is_finished(self, done: Callable[[], T | None], revision: str = "") -> bool:
+        """Whether there is nothing to compile any more; at a revision that was asked before, the answer is the same."""
+        if revision and revision == self._done_at:
+            return False
         try:
             self.found = done()
         except (RemoteError, AuthError, IntegrityError):  # not known
             return False
+        self._done_at = revision
         if self.found is not None:
             self.state = "finished"
         return self.found is not None
 
-    def _tell(self, seen: LeasesSeen, left: dict[str, float], wait: float, told: Told) -> None:
-        live = [path for path in left if left[path] > 0]
-        holder = seen.others[max(live, key=lambda path: (seen.others[path].counts, left[path]))].document
+    def _tell(self, waiting: Waiting, wait: float, told: Told) -> None:
         if self.waited >= wait:
-            raise WaitedTooLongError.of("machine", self._wanted.what, holder, self.waited)
-        told(holder, self.waited)
+            raise WaitedTooLongError.of("machine", self._wanted.what, waiting, self.waited)
+        told(waiting)
 
     # Signs of life.
 
     def _begin_heart(self) -> None:
-        if not self._wanted.remote.scarce:
-            stop = self._stop
-            self._heart = self._clock.start(lambda: self._beat(stop), "cachekit-lease")
+        stop = self._stop
+        self._heart = self._clock.start(lambda: self._beat(stop), "cachekit-lease")
 
     def _beat(self, stop: threading.Event) -> None:
-        seconds = self._wanted.seconds
-        pause = max(0.0, self._alive + seconds / 3 - self._clock.now())
-        while not self._clock.wait(stop, pause) and self._held is not None:
+        pause = self._alive + self._wanted.sign - self._clock.now()
+        while not self._clock.wait(stop, max(0.0, pause)) and self._held is not None:
             began = self._clock.now()
+            asked = 0.0
             try:
                 held = self._backend.renew(self._held)
-            except CachekitError:  # cut off: tried again sooner, and meanwhile `held` runs out
-                pause = seconds / 6
-                continue
-            self._held, self._alive, pause = held, began, seconds / 3
+            except CachekitError as error:  # cut off, say
+                held, asked = self._held, getattr(error, "wait", 0.0)
             if held is None:  # lost
-                self._maybe = False
+                self._held, self._maybe = None, False
                 return
+            if held.mark != self._held.mark:
+                self._held, self._alive, pause = held, began, self._wanted.sign
+            else:  # no sign: another one soon, as long as others still believe the last one
+                left = self._alive + self._wanted.seconds - self._clock.now()
+                pause = max(asked, left / 6, self._wanted.seconds / (100 if left > 0 else 6))
 
     def _end_heart(self) -> None:
         self._stop.set()

@@ -23,6 +23,7 @@ LONGEST = timedelta(days=1)  # for a whole request where its pieces are watched 
 UNREACHED = "it cannot be reached"  # the cause where nothing was sent
 _DENIED = {401, 403}
 _BUSY = {429, 503}
+_PASSING = {408, 409, 412}  # of a question: another one soon may be answered
 # By which variable each class of obstore sends no credentials. The memory of this process asks for none.
 _UNSIGNED = {
     "S3Store": "AWS_SKIP_SIGNATURE",
@@ -37,7 +38,7 @@ class Stores(Struct, frozen=True):
     """The same bucket with different time limits and retries.
 
     Attributes:
-        asks: For small answers: tries again by itself, a little.
+        asks: For small answers: one try, as `patience` repeats questions.
         reads: The same for bytes: an answer has to begin in time, its body may take long.
         sends: For artifacts, whose writing may be repeated: tries again, a request may take long.
         writes: For documents: one try, as a second one could not tell its own first success from a conflict.
@@ -165,8 +166,8 @@ class ObjectService:
         seconds = timedelta(seconds=limits.connect + limits.read)
         whole = timedelta(seconds=limits.connect + limits.commit)
         return Stores(
-            asks=store(limits.read, seconds, 3),
-            reads=store(limits.read, LONGEST, 3),
+            asks=store(limits.read, seconds, 0),
+            reads=store(limits.read, LONGEST, 0),
             sends=store(limits.commit, whole, 3),
             writes=store(limits.read, seconds, 0),
             server=str(settings.get("endpoint", "")),
@@ -242,7 +243,8 @@ def translated(kind: ObjectService, error: BaseException, remote: str, what: str
     if status in _BUSY:
         return BusyError(f"{message}: the service asks for fewer requests", cause=answer)
     if answer:
-        return RemoteError(f"{message}: the request failed", cause=answer)
+        lasting = status < 500 and status not in _PASSING  # noqa: PLR2004
+        return RemoteError(f"{message}: the request failed", cause=answer, lasting=lasting)
     failure = re.search(r"kind: (Connect|Timeout|Request|Decode|Interrupted|Unknown)\b", str(error))
     cause = _KINDS_OF_FAILURE.get(failure[1], "the line was cut") if failure else type(error).__name__
     return RemoteError(f"{message}: the request failed", cause=cause, hint=kind.check if cause == UNREACHED else "")

@@ -70,7 +70,7 @@ class ObjectReader:
         self._stores = kind.connect(bucket, prefix, options, limits)
         # obstore ends what hangs by itself, a little later; so none of it is refused.
         self._calls = Calls(self.name, hanging=1000)
-        # Seconds that a small answer may take, with the tries that begin within `Limits.connect`.
+        # Seconds that a small answer may take, with a little for the client itself to give up first.
         self._soon = 2 * self._limits.connect + self._limits.read
         self._seen = False  # the bucket is there
 
@@ -186,7 +186,7 @@ class ObjectReader:
             data = bytearray()
             for chunk in result.stream(min_chunk_size=_CHUNK):
                 data += chunk
-                progress()
+                progress(len(chunk))
             return Document(bytes(data), token)
 
         try:
@@ -194,14 +194,18 @@ class ObjectReader:
         except FileNotFoundError:
             return None
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """A file's bytes; one request."""
         import obstore
 
         check([path])
 
         def get() -> Iterator[bytes]:
-            result = obstore.get(self._stores.reads, path, options={"range": {"offset": start}} if start else None)
+            if end is not None and end <= start:
+                return
+            wanted: Any = {"offset": start} if end is None else (start, end)
+            options: Any = {"range": wanted} if start or end is not None else None
+            result = obstore.get(self._stores.reads, path, options=options)
             for chunk in map(bytes, result.stream(min_chunk_size=_CHUNK)):
                 yield from (chunk[at : at + PART] for at in range(0, len(chunk), PART))
 

@@ -4,7 +4,8 @@
 
 Follows what is known of TorchNeuron's cache (`facts`): `<root>/ab/cd/<32 hex>.neff` under a name that lacks the
 compiler's version, written as `.tmp.XXXXXX` and renamed; a lock of the kernel's in the local folder; counters once they
-are switched on. Invented: a NEFF of another compiler is refused as it is loaded, so that mixing is found out.
+are switched on; where only compiling is asked for, nothing is loaded. Invented: a NEFF of another
+compiler is refused as it is loaded, so that mixing is found out.
 
 NATIVE_WORKER names a JSON file: `graphs` of every rank, those of one rank by its number, `train` for those that a
 training needs beyond its trial; `many` is how many more there are; `silent` has no counters; `linger` is how long a
@@ -32,7 +33,7 @@ COUNTERS = {"found": 0, "compiled": 0}
 
 def name_of(graph):
     """A graph's file, relative to the root."""
-    text = [graph, os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", ""), os.environ.get("NEURON_CC_FLAGS", "")]
+    text = [graph, os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2"), os.environ.get("NEURON_CC_FLAGS", "")]
     key = hashlib.md5(repr(text).encode()).hexdigest()
     return f"{key[:2]}/{key[2:4]}/{key}.neff"
 
@@ -48,6 +49,10 @@ def write(path, data):
 
 def load(raw, graph, version):
     """As the runtime does, and more strictly than it."""
+    if os.environ.get("TORCH_NEURONX_COMPILE_ONLY") == "1":
+        return
+    if knobs.read().get("devices", 1) == 0:
+        sys.exit("no Neuron device found")
     neff.check(raw, graph.encode())
     if f'"tool_version": "{version}"'.encode() not in neff.members(raw)["info.json"]:
         raise neff.InvalidNeffError("this NEFF is another compiler's")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.compilers.machine import machine
+from cachekit.compilers.neuron import vllm
 from cachekit.config import load
 from cachekit.errors import UsageError
 from cachekit.verbs.export_cache import export_cache
@@ -151,3 +152,29 @@ def test_env_says_where_it_is_and_doctor_what_is_wrong_with_it(tmp_path, monkeyp
     assert str(path) in problem["said"]
     os.system(problem["run"])
     assert not path.exists()
+
+
+@pytest.mark.feature("U1")
+def test_doctor_knows_which_entries_of_vllms_own_cache_are_finished(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))
+    monkeypatch.setenv("NEURON_LIBTORCH_CACHE_ROOT", str(tmp_path / "none"))
+    assert findings("vllm-cache")[0]["said"] == "no cache of vLLM-Neuron's on this host"
+    folder = tmp_path / "neuron" / "compile_cache"
+    (folder / "nki").mkdir(parents=True)  # results of kernels
+    for number in range(3):
+        entry = folder / f"{number:032x}"
+        entry.mkdir()
+        (entry / "graph.hlo").write_bytes(b"hlo")
+        (entry / "graph_1a.neff").write_bytes(b"neff")
+        if number:
+            (entry / ".compilation_complete").write_text("completed:1790000000.0\nneff_size:4\n")
+    (found,) = findings("vllm-cache")
+    assert (found["state"], found["said"]) == (
+        "ok", f"{folder}: 2 compiled graphs, and 1 unfinished, which vLLM compiles again"
+    )  # fmt: skip
+    (entry / "graph_1a.neff").write_bytes(b"nef")
+    problem = the_problem("vllm-cache")
+    assert "its graph has 3 bytes, and its mark says 4; vLLM takes it for a hit" in problem["said"]
+    os.system(problem["run"])
+    assert not entry.exists()
+    assert [one.marked for one in vllm.entries(folder)] == [False, True]

@@ -81,6 +81,28 @@ def test_two_compilers_never_share_a_graph(machine):
     assert compiles(machine) == 0
 
 
+@pytest.mark.feature("W4")
+def test_a_host_without_a_device_compiles_and_promises_nothing_to_one_that_has_it(machine, tmp_path):
+    laptop = NativeMachine(tmp_path / "laptop")
+    laptop.host.knobs(devices=0)
+    laptop.graphs("forward", "backward")
+    refused = laptop("warm", "tiny.yaml", code=1)["error"]
+    assert "set NEURON_PLATFORM_TARGET_OVERRIDE" in refused["hint"]
+    laptop.environment["NEURON_PLATFORM_TARGET_OVERRIDE"] = "trn2"
+    assert "TORCH_NEURONX_COMPILE_ONLY=1, experimental" in laptop("plan", "tiny.yaml")["lacks"]["device"]
+    warmed = laptop("warm", "tiny.yaml")
+    assert (warmed["compiled"], warmed["next"], laptop.host.events("loaded")) == (2, "cachekit push", [])
+    assert "no Neuron device here to train on" in laptop("train", "tiny.yaml", code=1)["error"]["message"]
+
+    shutil.copytree(laptop.home, machine.home)
+    planned = machine("plan", "tiny.yaml")
+    assert (planned["status"], "device" in planned["lacks"]) == ("miss", False)
+    assert "compiler.without_device" in {change["name"] for change in planned["nearest"]["changes"]}
+    again = machine("warm", "tiny.yaml")
+    assert (again["compiled"], again["reused"]["graphs"]) == (1, 2)
+    assert len(machine.host.events("loaded")) == 5
+
+
 @pytest.mark.feature("M3")
 def test_what_a_training_compiles_beyond_its_record_is_told_stopped_and_added(machine):
     machine("warm", "tiny.yaml")

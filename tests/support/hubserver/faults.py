@@ -11,12 +11,12 @@ faults are asked for is invented.
 
 | kind | what happens |
 |---|---|
-| a status: a key of REFUSALS, `429-window`, `502`, `504` | that answer; `landed=True`: after the request was done |
+| a status: a key of REFUSALS, `429-window`, `502`, `504` | that answer, with `headers`; `landed=True`: once done |
 | `black-hole` | the request is taken and never answered, until the client goes or the server stops |
 | `drop` | the connection is closed without an answer; `landed=True` as above |
 | `cut-request` | the connection is closed after `at` bytes of the request's body |
 | `cut` | the answer's body ends after `at` bytes (half, if not given) by closing the connection |
-| `slow` | the body comes with `rate` bytes a second |
+| `slow` | the body comes with `rate` bytes a second; `shared=True`: all of its bodies together do, as over one line |
 | `endless` | the body has no length and never ends |
 | `wrong-bytes` | the body has its size, with `count` bytes changed at random places |
 | `wrong-size` | the body is `extra` bytes longer, or shorter where that is negative, and says so |
@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -58,6 +59,7 @@ REFUSALS: dict[str, tuple[str, str]] = {  # kind: (message, error code)
     "429-commits": (QUOTA.format(limit=128), ""),
     "500": ("Internal Error - We're working hard to fix this as soon as possible!", ""),
     "503": ("Service unavailable", ""),
+    "507": ("Insufficient storage", ""),
 }
 BODIES = {"cut", "slow", "endless", "wrong-bytes", "wrong-size", "rewrite"}
 OTHERS = {"black-hole", "drop", "cut-request", "lag", "latency", "429-window", "502", "504"}
@@ -76,6 +78,7 @@ class Fault:
     landed: bool = False
     at: int | None = None
     rate: float = 1024.0
+    shared: bool = False
     seconds: float = 1.0
     count: int = 1
     extra: int = 1
@@ -87,6 +90,8 @@ class Fault:
     seen: int = 0
     hits: int = 0
     random: random.Random = field(init=False, repr=False)
+    _free: float = field(default=0.0, init=False, repr=False)  # when the shared line takes the next bytes
+    _line: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in REFUSALS and self.kind not in BODIES | OTHERS:
@@ -105,6 +110,15 @@ class Fault:
         self.hits += 1
         return True
 
+    def seconds_for(self, size: int) -> float:
+        """How long to wait after so many bytes of a slow body."""
+        if not self.shared:
+            return size / self.rate
+        with self._line:
+            now = time.monotonic()
+            self._free = max(self._free, now) + size / self.rate
+            return self._free - now
+
     @property
     def is_answer(self) -> bool:
         return self.kind in REFUSALS or self.kind in {"429-window", "502", "504"}
@@ -119,7 +133,7 @@ class Fault:
             return HubError(429, "Too many requests", headers=headers).response()
         message, code = REFUSALS[self.kind]
         headers = {"RateLimit": '"api";r=900;t=200'} if self.kind == "429-commits" else {}
-        return HubError(int(self.kind[:3]), message, code, headers).response()
+        return HubError(int(self.kind[:3]), message, code, headers | self.headers).response()
 
     def damage(self, response: Response) -> Response:
         """The answer with other bytes; only for the kinds that change them."""

@@ -1,0 +1,430 @@
+"""The index of a remote: what each of its records says, all but the modules, in one small file beside the records.
+
+    cachekit/v1/index.json  {"schema": 1, "change": "…", "unread": 0, "rows": "<base64 of zlib of JSON columns>"}
+
+The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
+stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
+no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey`). The next
+writer puts that in the place of the index.
+
+Anybody who may write there may have written it. A key is the digest of its ingredients, so no row can lie about these;
+all else that it says is shown to people, and whatever is used is read and judged first.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import compress, takewhile
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from cachekit.errors import TooLargeError
+from cachekit.key.canonical import ABSENT, canonical_json, key_of
+from cachekit.key.nearest import Distances, Folder
+from cachekit.remotes import document, layout
+from cachekit.remotes.budget import each
+from cachekit.remotes.port import ABSENT as NOTHING
+from cachekit.remotes.port import Change, Entry, Storage
+from cachekit.store.layout import Place, Placed
+from cachekit.store.record import Record, names_folder
+
+SCHEMA = 1
+LARGEST = 32 << 20  # bytes of the document; 30,000 records are 1.5 MB
+LARGEST_ROWS = 64 << 20  # bytes of the columns
+MOST = 1_000_000  # rows
+LANES = 16  # records that are read at once
+DIGITS = 16  # of a key: which record it is; the ingredients give the others
+_DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
+_HARD = "hard."  # begins the names of columns that are ingredients
+_KEY = "key"
+_FOLDERS = ("directory", "model_type")  # with the key, where a record lies
+# Titles of changes that change no record.
+_BESIDE = re.compile(r"cachekit: (?:[a-z ]+ the lease of [0-9a-f]{16}|a lease) \[[0-9a-f]+\]")
+
+
+class Known(Struct, Placed, frozen=True):
+    """What is known of a record, all but its modules.
+
+    Attributes:
+        size: Bytes of its files.
+        by: Who made it.
+        instance: The machine type that it was made on, where that is known.
+        signers: Whose signatures lie beside it on the remote, as far as somebody looked: fingerprints of their keys.
+    """
+
+    key: str
+    directory: str
+    model_type: str
+    recipe: str
+    compiler: str
+    hard: dict[str, Any]
+    graphs: int
+    size: int
+    compile_seconds: float
+    cold_seconds: float
+    created: str
+    by: str
+    instance: str = ""
+    signers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: Record, signers: Iterable[str] = ()) -> Known:
+        """What of a record is remembered."""
+        made = record.provenance
+        return cls(
+            record.key,
+            record.directory,
+            record.model_type,
+            record.recipe,
+            record.compiler,
+            record.hard,
+            record.graphs,
+            record.size,
+            record.compile_seconds,
+            record.cold_seconds,
+            made.created,
+            f"{made.user}@{made.host}",
+            made.instance,
+            tuple(sorted(signers)),
+        )
+
+
+_SAID = tuple(name for name in Known.__struct_fields__ if name not in {"key", "hard"})
+
+
+class Column(Struct, frozen=True, array_like=True):
+    """What the rows say of one thing.
+
+    Attributes:
+        values: What they say.
+        rows: Which of these each row says, -1 for none; empty where each row has its own.
+    """
+
+    values: list[Any]
+    rows: list[int] = []
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Which value each row has; -1 for none."""
+        return self.rows or range(len(self.values))
+
+    def of(self, row: int) -> Any:
+        """What a row says; ABSENT where it says nothing."""
+        number = self.numbers[row]
+        return self.values[number] if number >= 0 else ABSENT
+
+    def fits(self, count: int) -> bool:
+        """Whether it speaks of so many rows, in values that can be told apart."""
+        numbers = self.numbers
+        if len(numbers) != count or not all(-1 <= number < len(self.values) for number in numbers):
+            return False
+        for value in self.values:
+            if isinstance(value, (list, dict)):
+                _text(value)
+        return True
+
+    def only(self, stays: Sequence[bool]) -> Column:
+        """For some of the rows."""
+        numbers = list(compress(self.numbers, stays))
+        used = {number: place for place, number in enumerate(sorted({*numbers} - {-1}))}
+        return Column([self.values[number] for number in used], [used.get(number, -1) for number in numbers])
+
+    def with_(self, more: Iterable[Any]) -> Column:
+        """With more rows, and each value once."""
+        numbered: dict[str, int] = {}
+        values: list[Any] = []
+
+        def number(value: Any) -> int:
+            if value is ABSENT:
+                return -1
+            text = _text(value)
+            if text not in numbered:
+                numbered[text] = len(values)
+                values.append(value)
+            return numbered[text]
+
+        again = [number(value) for value in self.values]
+        numbers = [again[one] if one >= 0 else -1 for one in self.numbers]
+        return Column(values, numbers + [number(value) for value in more])
+
+    def packed(self) -> Column:
+        """As it is written: where most rows have a value of their own, without numbers."""
+        if len(self.values) * 2 <= len(self.rows) or -1 in self.rows:
+            return self
+        return Column([self.values[number] for number in self.numbers])
+
+
+class Index(Struct, frozen=True, dict=True):
+    """What is known of the records of a remote, or of a part of them.
+
+    Attributes:
+        columns: By name: the first digits of the key, what `Known` has, and each ingredient.
+        change: The mark of the change that it was written with.
+        unread: How many other records there were of which nothing is known.
+    """
+
+    columns: Mapping[str, Column] = field(default_factory=lambda: {_KEY: Column([])})
+    change: str = ""
+    unread: int = 0
+
+    def __len__(self) -> int:
+        """How many records are known."""
+        return len(self.columns[_KEY].numbers)
+
+    @cached_property
+    def in_order(self) -> list[str]:
+        """What each row tells of the path of its record; see `short_path`."""
+        told = [self.columns[name] for name in (*_FOLDERS, _KEY) if name in self.columns]
+        return ["/".join(str(column.of(row)) for column in told) for row in range(len(self))]
+
+    @cached_property
+    def paths(self) -> dict[str, int]:
+        """The rows, by what they tell of the paths of their records."""
+        return {path: row for row, path in enumerate(self.in_order)}
+
+    def covers(self, changes: Iterable[Change]) -> bool:
+        """Whether all records are known, going by the last changes of the remote, newest first."""
+        if self.unread or not self.change:
+            return False
+        for change in changes:
+            if change.title.endswith(f"[{self.change}]"):
+                return True
+            if not _BESIDE.fullmatch(change.title):
+                return False
+        return False
+
+    def known(self, row: int) -> Known | None:
+        """What a row says; None where that cannot be."""
+        hard = {
+            name.removeprefix(_HARD): value
+            for name, column in self.columns.items()
+            if name.startswith(_HARD) and (value := column.of(row)) is not ABSENT
+        }
+        said = {name: self.columns[name].of(row) for name in _SAID if name in self.columns}
+        try:
+            known = msgspec.convert({"key": key_of(hard), "hard": hard, **said}, Known)
+        except (msgspec.ValidationError, ValueError, TypeError, RecursionError):
+            return None
+        return known if known.key.startswith(self.columns[_KEY].of(row)) else None
+
+    def rows(self) -> Iterator[Known]:
+        """What all rows say that can be."""
+        return filter(None, map(self.known, range(len(self))))
+
+    def nearest(self, hard: Mapping[str, Any]) -> Iterator[int]:
+        """The rows by their distance from some hard ingredients, nearest first; see `key.nearest`."""
+        parts: dict[int, dict[str, str]] = {-1: {}}
+        numbers = []
+        for name, column in self.columns.items():
+            if name.startswith(_HARD):
+                first = len(parts)
+                parts |= {
+                    number: {name.removeprefix(_HARD): _text(value)}
+                    for number, value in enumerate(column.values, first)
+                }
+                numbers.append([first + number if number >= 0 else -1 for number in column.numbers])
+        keys = self.columns[_KEY]
+
+        def records(_: int) -> list[tuple[int, str, list[int]]]:
+            return [(row, keys.of(row), list(made_of)) for row, made_of in enumerate(zip(*numbers, strict=True))]
+
+        def some(wanted: Iterable[int]) -> dict[int, dict[str, str]]:
+            return {number: parts[number] for number in wanted}
+
+        return (row for row, _ in Distances(hard).search([Folder(0, {})], records, some))
+
+    def only(self, paths: Collection[str]) -> Index:
+        """Without the rows of records at other paths than these; see `short_path`."""
+        rows = {row for path, row in self.paths.items() if path in paths}
+        if len(rows) == len(self):
+            return self
+        stays = [row in rows for row in range(len(self))]
+        return structs.replace(self, columns={name: column.only(stays) for name, column in self.columns.items()})
+
+    def with_(self, known: Iterable[Known]) -> Index:
+        """With rows of some records, in the place of those that they have."""
+        fresh = {short_path(one.place): one for one in known}
+        fresh = {path: one for path, one in fresh.items() if path not in self.paths or self._row(path) != one}
+        if not fresh:
+            return self
+        kept = self.only(self.paths.keys() - fresh.keys())
+        rows = [_row(one) for one in fresh.values()]
+        columns = {}
+        for name in dict.fromkeys([*kept.columns, *(name for row in rows for name in row)]):
+            column = kept.columns.get(name) or Column([], [-1] * len(kept))
+            columns[name] = column.with_(row.get(name, ABSENT) for row in rows)
+        return structs.replace(self, columns=columns)
+
+    def _row(self, path: str) -> Known | None:
+        return self.known(self.paths[path])
+
+
+def _row(known: Known) -> dict[str, Any]:
+    said = {name: getattr(known, name) for name in _SAID}
+    return {_KEY: known.key[:DIGITS], **said, **{_HARD + name: value for name, value in known.hard.items()}}
+
+
+def _text(value: Any) -> str:
+    return canonical_json(value).decode()
+
+
+def short_path(place: Place) -> str:
+    """What an index tells of the path of a record: of its key the first digits."""
+    return f"{place.directory}/{place.model_type}/{place.key[:DIGITS]}"
+
+
+# The document
+
+
+class _Document(Struct, frozen=True):
+    schema: int
+    change: str
+    unread: int
+    rows: bytes
+
+
+class DamagedIndexError(ValueError):
+    """A document that is not an index."""
+
+
+def encode(index: Index) -> bytes:
+    """The document: text, so that git itself can hold it."""
+    columns = {name: column.packed() for name, column in index.columns.items()}
+    rows = zlib.compress(msgspec.json.encode(columns), 6)
+    return msgspec.json.encode(_Document(SCHEMA, index.change, index.unread, rows)) + b"\n"
+
+
+def decode(raw: bytes) -> Index | None:
+    """Read a document back, which anybody may have written; None where a later cachekit did.
+
+    Raises:
+        DamagedIndexError: It is not an index.
+    """
+    try:
+        document = msgspec.json.decode(raw, type=_Document)
+        if document.schema != SCHEMA:
+            return None
+        unpacking = zlib.decompressobj()
+        rows = unpacking.decompress(document.rows, LARGEST_ROWS)
+        columns = msgspec.json.decode(rows, type=dict[str, Column])
+        keys = columns[_KEY]
+        fits = unpacking.eof and len(keys.numbers) <= MOST and -1 not in keys.rows
+        fits = fits and all(column.fits(len(keys.numbers)) for column in columns.values())
+        fits = fits and all(isinstance(key, str) and _DIGITS.fullmatch(key) for key in keys.values)
+        folders = [columns[name] for name in _FOLDERS if len(keys.numbers)]
+        fits = fits and all(names_folder(name) for column in folders for name in column.values)
+        fits = fits and not any(-1 in column.rows for column in folders)
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
+        raise DamagedIndexError(f"not an index: {error}") from error
+    if not fits:
+        raise DamagedIndexError("not an index: its columns do not fit together")
+    return Index(columns, document.change, max(0, document.unread))
+
+
+def read(storage: Storage, revision: str) -> tuple[Index | None, str]:
+    """The index that lies on a remote, and the token to write another one; an empty index where it cannot be used.
+
+    None is a later cachekit's index, which is left alone.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    try:
+        found = storage.read(layout.INDEX, revision, LARGEST)
+        return (decode(found.data), found.token) if found else (Index(), NOTHING)
+    except TooLargeError as error:
+        return Index(), error.token
+    except DamagedIndexError:
+        return Index(), found.token if found else NOTHING
+
+
+# What lies there and is in no index
+
+
+class Budget(Struct, frozen=True):
+    """What it may cost to read the records of which nothing is known.
+
+    Attributes:
+        listed: Entries of one listing.
+        read: Records.
+        size: Bytes of all of them.
+        largest: Bytes of one: a larger one is left out.
+        seconds: After that no other read is begun.
+    """
+
+    listed: int = 4000
+    read: int = 256
+    size: int = 32 << 20
+    largest: int = 8 << 20
+    seconds: float = 10.0
+
+
+class Survey:
+    """Finds out what there is to know of the records that a remote lists.
+
+    Args:
+        storage: The remote.
+        revision: Its state.
+        budget: What reading records may cost.
+        known: What was known before.
+
+    Attributes:
+        known: What is known now, also where an error came in the middle.
+        budget: What is left of it.
+    """
+
+    def __init__(self, storage: Storage, revision: str, budget: Budget, known: Index) -> None:
+        self._storage, self._revision = storage, revision
+        self.budget, self.known = budget, known
+
+    def read(self, listing: Iterable[Entry]) -> Index:
+        """Forget the records that are not listed, and read those of which nothing is known.
+
+        Args:
+            listing: The files there; those first that are to be read first.
+
+        Raises:
+            RemoteError, AuthError: The remote cannot be asked.
+        """
+        budget = self.budget
+        listed = {short_path(place): entry for entry in listing if (place := layout.record_place(entry.path))}
+        known = self.known.only(listed.keys())
+        unknown = [entry for path, entry in listed.items() if path not in known.paths and entry.size <= budget.largest]
+        chosen = list(takewhile(_room(budget), unknown))
+        left = budget.read - len(chosen), budget.size - sum(entry.size for entry in chosen)
+        self.budget = structs.replace(budget, read=left[0], size=left[1])
+        deadline = time.monotonic() + budget.seconds
+        found: list[Known] = []
+        late: list[Entry] = []
+
+        def one(entry: Entry) -> None:
+            if time.monotonic() > deadline:
+                late.append(entry)
+            elif shared := document.listed(self._storage, entry.path, self._revision, budget.largest):
+                found.append(Known.of(shared.record))
+
+        try:
+            if chosen:
+                each([partial(one, entry) for entry in chosen], LANES)
+        finally:
+            unread = len(unknown) - len(chosen) + len(late)
+            self.known = structs.replace(known.with_(found), change="", unread=unread)
+        return self.known
+
+
+def _room(budget: Budget) -> Callable[[Entry], bool]:
+    """Whether another record may be read."""
+    number, size = budget.read, budget.size
+
+    def fits(entry: Entry) -> bool:
+        nonlocal number, size
+        number, size = number - 1, size - entry.size
+        return number >= 0 and size >= 0
+
+    return fits

@@ -1,0 +1,244 @@
+"""The index of a remote: few questions however many records there are, and nothing that depends on its being right."""
+
+import threading
+import zlib
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from cachekit.key.canonical import key_of
+from cachekit.remotes import index, layout
+from cachekit.remotes.index import Index, Known
+from cachekit.remotes.nearest import search, to_fetch
+from cachekit.remotes.port import Change, Commit, Write
+from cachekit.remotes.push import push
+from tests.remotes.memory_remote import MemoryRemote
+from tests.remotes.storage_processes import KINDS, serve, title
+from tests.remotes.test_nearest import fill, fill_whole, made_from, names, others, wish
+from tests.remotes.watched_storages import Counted
+from tests.support.standins import Watched, publish
+
+
+@pytest.fixture(params=KINDS)
+def make(request, tmp_path):
+    """Opens the same remote anew, as another machine would."""
+    with serve(request.param, tmp_path / "server") as opened:
+        yield opened
+
+
+@pytest.fixture
+def memory():
+    """A remote with commits, as a Hub repo."""
+    return MemoryRemote(scarce=True)
+
+
+@pytest.fixture
+def wanted(tmp_path):
+    return Watched(tmp_path / "any").prepare()
+
+
+def near_one(wanted):
+    return made_from(wanted, **{"training.max_seq_length": 64})
+
+
+def there(storage):
+    """What the index on a remote says."""
+    found, _ = index.read(storage, storage.revision())
+    return found
+
+
+def keys(found):
+    return sorted(path.rpartition("/")[2] for path in found.paths)
+
+
+def firsts(made):
+    return sorted(record.key[: index.DIGITS] for record, _ in made)
+
+
+def plant(storage, document):
+    """Put a document in the place of the index, as anybody may who can write there."""
+    _, token = index.read(storage, storage.revision())
+    write = Write(layout.INDEX, document, token)
+    storage.commit(Commit(f"cachekit: x [{'a' * 12}]", writes=[write]), storage.revision())
+
+
+def test_a_miss_asks_for_the_index_and_for_the_last_changes(tmp_path, wanted, memory):
+    made = [*others(wanted, 30), near_one(wanted)]
+    fill_whole(tmp_path / "ann", memory, made)
+    me = Watched(tmp_path / "me", shared=[(storage := Counted(memory), "r")])
+    found = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes)
+    assert found.nearest.known == Known.of(made[-1][0])
+    assert found.reuse.known == found.nearest.known
+    assert [(one.records, one.compared, one.problem) for one in found.looked] == [(31, 31, "")]
+    assert sorted(set(storage.calls)) == ["latest", "read", "revision", "stranger"]
+    assert (storage.calls.count("read"), storage.calls.count("latest")) == (1, 1)
+
+
+def test_a_push_writes_it_with_the_records(tmp_path, wanted, make):
+    made = others(wanted, 5)
+    fill_whole(tmp_path / "ann", make(), made[:2])
+    fill_whole(tmp_path / "bob", make(), made[2:])
+    assert keys(there(make())) == firsts(made)
+    assert [one.recipe for one in there(make()).rows()] == [record.recipe for record, _ in made]
+    storage = make()
+    if storage.scarce:  # one commit has both
+        assert there(storage).covers(storage.latest())
+        assert there(storage).change in storage.latest()[0].title
+
+
+def test_leases_change_no_record(wanted):
+    lease = Change("2", f"cachekit: renews the lease of {wanted.key[:16]} [{'b' * 32}]")
+    mine, other = Change("1", f"cachekit: bert [{'a' * 12}]"), Change("0", f"cachekit: bert [{'c' * 12}]")
+    found = Index(change="a" * 12)
+    assert found.covers([mine, other])
+    assert found.covers([lease, lease, mine, other])
+    assert not found.covers([lease, other, mine]), "another one pushed after it"
+    assert not found.covers([lease]), "nobody knows"
+    assert not structs.replace(found, unread=1).covers([mine])
+
+
+def test_records_that_an_older_cachekit_pushed_are_found_and_the_next_push_adds_them(tmp_path, wanted, make):
+    fill_whole(tmp_path / "ann", make(), others(wanted, 2))
+    fill(make(), [near := near_one(wanted)])
+    me = Watched(tmp_path / "me", shared=[(make(), "r")])
+    found = search(wish(wanted), me.store, me.session.remotes)
+    assert names(found.nearest) == ["training.max_seq_length"]
+    fill_whole(tmp_path / "bob", make(), [more := made_from(wanted, **{"training.max_seq_length": 65})])
+    assert keys(there(make())) == firsts([*others(wanted, 2), near, more])
+
+
+def test_a_record_that_somebody_removed_goes_from_it_with_the_next_push(tmp_path, wanted, make):
+    made = others(wanted, 3)
+    fill_whole(tmp_path / "ann", make(), made[:2])
+    storage, path = make(), layout.record_path(made[0][0].place)
+    found = storage.read(path, storage.revision(), 1 << 20)
+    storage.commit(Commit(title(), writes=[Write(path, None, found.token)]), storage.revision())
+    fill_whole(tmp_path / "bob", make(), made[2:])
+    assert keys(there(make())) == firsts(made[1:])
+
+
+def test_a_remote_with_more_records_than_a_push_reads_is_indexed_by_several(wanted, memory):
+    made = others(wanted, 6)
+    fill(memory, made[:4])
+    small = index.Survey(memory, memory.revision(), index.Budget(read=3), Index())
+    part = small.read(memory.list(layout.RECORDS, ""))
+    assert (len(part), part.unread, part.covers(memory.latest())) == (3, 1, False)
+    whole = index.Survey(memory, memory.revision(), index.Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
+    assert (len(whole), whole.unread) == (4, 0)
+
+
+def rows_of(columns):
+    return zlib.compress(msgspec.json.encode(columns))
+
+
+def hostile(wanted):
+    """Documents that are no index, or one that lies."""
+    near = Known.of(near_one(wanted)[0])
+    good = Index().with_([near])
+    columns = {name: [column.values, column.rows] for name, column in good.columns.items()}
+    deep = b"[" * 100_000 + b"]" * 100_000
+
+    def document(rows, **more):
+        return msgspec.json.encode({"schema": 1, "change": "a" * 12, "unread": 0, "rows": rows, **more})
+
+    def changed(name, values, rows=()):
+        return document(rows_of({**columns, name: [values, list(rows)]}))
+
+    return {
+        "no JSON": b"\xff\x00",
+        "empty": b"",
+        "deep": deep,
+        "deep rows": document(zlib.compress(b'{"key": ' + deep + b"}")),
+        "a bomb": document(zlib.compress(b" " * (index.LARGEST_ROWS + 1))),
+        "cut off": document(rows_of(columns)[:-9]),
+        "no key": changed("key", ["../../../../etc"]),
+        "too few": changed("recipe", []),
+        "out of range": changed("recipe", ["a"], [7]),
+        "another key's ingredients": changed("hard.training.max_seq_length", [77]),
+        "up": changed("directory", ["../../.."]),
+        "control characters": changed("model_type", ["bert\x1b[2J"]),
+        "numbers as text": changed("size", ["many"]),
+        "deep ingredients": changed("hard.x", [msgspec.Raw(b"[" * 900 + b"]" * 900)]),
+        "a later schema": document(b"", schema=99),
+    }
+
+
+KINDS_OF_SPOILT = [
+    "no JSON", "empty", "deep", "deep rows", "a bomb", "cut off", "no key", "too few", "out of range",
+    "another key's ingredients", "up", "control characters", "numbers as text", "deep ingredients", "a later schema",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_SPOILT)
+def test_one_that_somebody_spoilt_leads_nowhere_and_the_next_push_replaces_it(tmp_path, wanted, memory, kind):
+    fill(memory, made := others(wanted, 2))
+    plant(memory, hostile(wanted)[kind])
+    me = Watched(tmp_path / "me", shared=[(memory, "r")])
+    found = search(wish(wanted), me.store, me.session.remotes)
+    assert found.nearest.known.key in {record.key for record, _ in made}
+    before = memory.read(layout.INDEX, "", 1 << 40).data
+    fill_whole(tmp_path / "bob", memory, [near := near_one(wanted)])
+    if kind == "a later schema":
+        assert memory.read(layout.INDEX, "", 1 << 40).data == before, "that is left alone"
+    else:
+        assert keys(there(memory)) == firsts([*made, near])
+        again = Watched(tmp_path / "you", shared=[(memory, "r")])
+        assert search(wish(wanted), again.store, again.session.remotes).nearest.known.key == near[0].key
+
+
+def test_one_that_is_too_large_is_not_read(tmp_path, wanted, memory, monkeypatch):
+    monkeypatch.setattr(index, "LARGEST", 1000)
+    fill(memory, made := others(wanted, 2))
+    plant(memory, b"x" * 5000)
+    me = Watched(tmp_path / "me", shared=[(memory, "r")])
+    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key in {one.key for one, _ in made}
+    monkeypatch.undo()
+    fill_whole(tmp_path / "bob", memory, others(wanted, 3)[2:])
+    assert len(there(memory)) == 3
+
+
+def test_a_record_of_which_it_lies_is_not_used(tmp_path, wanted, memory):
+    """It says that a record is there, small, and made by somebody; what is used is read."""
+    fill(memory, others(wanted, 1))
+    liar = structs.replace(Known.of(near_one(wanted)[0]), size=1, by="you@home")
+    plant(memory, index.encode(structs.replace(Index().with_([liar]), change="a" * 12)))
+    me = Watched(tmp_path / "me", shared=[(memory, "r")])
+    reuse = search(wish(wanted, reuse_bytes=100), me.store, me.session.remotes).reuse
+    assert reuse.known.by == "you@home"
+    assert to_fetch(reuse, me.store, 100) is None
+
+
+def test_what_is_written_is_what_was_known(wanted):
+    known = [Known.of(record) for record, _ in others(wanted, 40)]
+    hard = {**known[0].hard, "training.optim": None, "x": [1, {"y": True}], "one": 1, "true": True}
+    known.append(structs.replace(known[0], hard=hard, key=key_of(hard), signers=("SHA256:a", "SHA256:b"), recipe="é\n"))
+    made = structs.replace(Index().with_(known), change="c" * 12)
+    read = index.decode(index.encode(made))
+    assert list(read.rows()) == known
+    assert read.change == made.change
+    # A record is named once, by what was said last.
+    renamed = structs.replace(known[3], recipe="renamed")
+    again = index.decode(index.encode(read.with_([renamed])))
+    assert sorted(one.recipe for one in again.rows()) == sorted(one.recipe for one in [*known[:3], renamed, *known[4:]])
+    assert read.with_(known) is read, "nothing new"
+    assert list(read.only({index.short_path(known[-1].place)}).rows()) == [known[-1]]
+
+
+def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory):
+    """Threads here; processes with homes of their own in `test_index_campaign`."""
+    made = others(wanted, 12)
+
+    def work(number):
+        member = Watched(tmp_path / f"home-{number}", shared=[(memory, "rw")])
+        for one in made[number::4]:
+            (done,) = push(member.store, member.session.remotes, [publish(member.store, one)])
+            assert done.error is None
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert keys(there(memory)) == firsts(made)
+    assert there(memory).covers(memory.latest())
