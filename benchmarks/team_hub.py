@@ -44,11 +44,19 @@ class Hub:
     def __init__(self, endpoint: str, token: str, folder: Path) -> None:
         self.endpoint, self.token, self.folder = endpoint, token, folder
 
-    def slow(self, seconds: float) -> None:
-        """Let so much time pass before each answer, from now on."""
+    def slow(self, seconds: float, line: float = 0.0, connection: float = 0.0) -> None:
+        """Put the Hub far away, from now on.
+
+        Args:
+            seconds: That pass before each answer.
+            line: Bytes a second that all bodies have together.
+            connection: Bytes a second that each body has; in the place of `line`.
+        """
         self._control("DELETE", "faults")
         if seconds:
             self._control("POST", "faults", {"kind": "latency", "seconds": seconds, "times": None})
+        if rate := line or connection:
+            self._control("POST", "faults", {"kind": "slow", "rate": rate, "shared": bool(line), "times": None})
 
     def clear(self) -> None:
         """Count from now on."""

@@ -8,7 +8,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,19 +41,15 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     return document
 
 
-def read_toml(path: Path, owners: Collection[int] = ()) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a file.
-
-    Args:
-        path: The file.
-        owners: Whose it may be, besides this user's and root's.
 
     Raises:
         UsageError: It is not TOML, cannot be read, or another user of the machine can have written it.
     """
     try:
         with files.opened(path) as source:
-            _check_writers(path, os.fstat(source.fileno()), {0, os.geteuid(), *owners})
+            check_writers(path, os.fstat(source.fileno()), _WHY)
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"
@@ -77,11 +73,11 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
         own = folder / "cachekit.toml"
         if is_there(own):
             _check_place(own)
-            return own, read_toml(own, _owner(folder))
+            return own, read_toml(own)
         shared = folder / "pyproject.toml"
         # Reading every pyproject.toml as TOML costs; most don't have a table of ours, however it is written.
         if is_there(shared) and re.search(_OURS, _glance(shared)):
-            tool = read_toml(shared, _owner(folder)).get("tool")
+            tool = read_toml(shared).get("tool")
             table = tool.get("cachekit") if isinstance(tool, dict) else None
             if isinstance(table, dict):
                 _check_place(shared)
@@ -89,35 +85,54 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def _owner(folder: Path) -> tuple[int, ...]:
-    """Whose a folder is: a project's file may be of whoever owns the project."""
-    try:
-        return (folder.stat().st_uid,)
-    except OSError:  # which reading a file in it tells of
-        return ()
-
-
-def _check_writers(path: Path, state: os.stat_result, owners: Collection[int]) -> None:
+def check_writers(path: Path, state: os.stat_result, why: str) -> None:
     """See that a file is of those who may say whose code runs: `/tmp` is above much.
 
+    That is this user, root, whoever owns the folder that it lies in, or a member of the group that shares this folder;
+    the user's own settings may be of the first two alone.
+
     Args:
-        path: Its name. It may be a link, which whoever owns it can have lead anywhere.
+        path: Its name. It may be a link, which whoever owns it can have lead anywhere. A folder on a relative one may
+            be another user's, but not where everybody can make folders: the name may have been meant for something
+            else.
         state: Of the file that is open: the name may lead elsewhere by now.
-        owners: Whose it may be.
+        why: It matters, for people.
+
+    Raises:
+        UsageError: It is somebody else's, or everybody can write to it.
+        OSError: It is gone.
     """
-    strangers = {path.lstat().st_uid, state.st_uid} - set(owners)
-    if strangers:
-        mine = "this user's" if path == user_file() else f"of whoever owns {path.parent}"
-        cause = f"it belongs to another user ({min(strangers)}), and should be {mine}"
-        hint = "remove it, or work in a folder that is not below that one"
-        if path == user_file():
+    folder, own = path.parent, path == user_file()
+    on_the_way = () if path.is_absolute() else path.parents[:-1]
+    planted = next((one for one in on_the_way if _planted(one)), None)
+    owners = {0, os.geteuid()} if own or planted else {0, os.geteuid(), folder.stat().st_uid}
+    strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
+    if strangers and (own or not whose.shared_with(strangers, folder)):
+        cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder}"
+        hint = "look at what it says; then remove it, take a copy of your own, or work in another folder"
+        if planted:
+            cause = f"it belongs to another user ({strangers[0]}), who made {planted} where everybody can"
+        if own:
+            cause = f"it belongs to another user ({strangers[0]}), and should be this user's"
             hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
     elif state.st_mode & stat.S_IWOTH:
         cause = f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
         hint = f"look at what it says, and then: chmod o-w {shlex.quote(str(path))}"
+        if _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:  # a checkout with umask 0000
+            within = shlex.quote(str(folder))
+            hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
     else:
         return
-    raise UsageError(f"{path} is not read: {_WHY}", cause=cause, hint=hint)
+    raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
+
+
+def _planted(folder: Path) -> bool:
+    """Whether another user made a folder or a link where everybody can make one."""
+    return _open_to_all(folder.parent) and folder.lstat().st_uid not in {0, os.geteuid(), folder.parent.stat().st_uid}
+
+
+def _open_to_all(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def _check_place(path: Path) -> None:

@@ -28,7 +28,7 @@ import stat
 import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -183,6 +183,12 @@ def wrote(handle: int) -> bool:
     with suppress(OSError):
         return not outsider(handle, Path())
     return False
+
+
+def shared_with(users: Iterable[int], folder: Path) -> bool:
+    """Whether a group of this user shares a folder, and all these users are in it."""
+    groups = standing(folder).groups
+    return all(_member(user, groups) for user in users)
 
 
 def _below(folder: Path, depth: int) -> Iterator[PathStep]:

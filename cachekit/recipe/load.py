@@ -12,9 +12,10 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from cachekit import files
+from cachekit.config_files import check_writers
 from cachekit.disk import named
 from cachekit.errors import RecipeError, UsageError
-from cachekit.recipe import placeholder, yaml_text
+from cachekit.recipe import placeholder, yaml_text, zoo
 from cachekit.recipe.checks import check
 from cachekit.recipe.explain import Places, explained
 from cachekit.recipe.schema import Recipe
@@ -39,15 +40,18 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
 
     Raises:
         RecipeError: It is missing, unreadable, a folder, a pipe or a device, too large, or not UTF-8.
+        UsageError: Another user of the machine can have written it: what it sets in the environment runs.
     """
     try:
         if path.is_dir():
             raise RecipeError(f"{path} is a folder, not a {what}", hint="name the YAML file")
         with files.opened(path) as source:
+            if not zoo.comes_along(path):
+                check_writers(path, os.fstat(source.fileno()), f"a {what} says what runs here")
             raw = source.read(most + 1)
     except FileNotFoundError as error:
-        zoo = "`cachekit zoo` lists the recipes that come with cachekit"
-        hint = zoo if what == "recipe" else f"correct the path of the {what}"
+        listed = "`cachekit zoo` lists the recipes that come with cachekit"
+        hint = listed if what == "recipe" else f"correct the path of the {what}"
         raise RecipeError(f"{path} does not exist", hint=hint) from error
     except (OSError, ValueError) as error:
         raise RecipeError(

@@ -181,6 +181,11 @@ def recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted((_root() / "recipes").glob("*.yaml"), key=lambda path: path.stem)}
 
 
+def comes_along(path: Path) -> bool:
+    """Whether a file is part of the package, as its code is."""
+    return path.parent == _root() / "recipes"
+
+
 def tiny() -> Path:
     """The folder of the rows and the tokenizer that `--tiny` takes, a folder for each task."""
     return _root() / "recipes" / "tiny"
@@ -189,25 +194,28 @@ def tiny() -> Path:
 def recipe_path(name: str) -> Path:
     """The file of a recipe given as a path or as a name of the zoo.
 
+    A name of the zoo means that recipe, whatever lies in the working directory: somebody else may have put it there.
+    `./NAME` is a file there.
+
     Raises:
         UnknownNameError: It is neither.
     """
     known = recipes()
+    if name in known:
+        return known[name]
     try:
         path = named(name)
-        is_file, is_there = path.is_file(), bool(name) and path.exists()
+        is_there = bool(name) and path.exists()
     except (OSError, ValueError) as error:
         raise UnknownNameError(
             f"{name[:80]!r} is not a path", cause=str(error)[:200], hint="give a path, or see `cachekit zoo`"
         ) from error
-    explicit = len(path.parts) > 1 or name.startswith(".")
-    if path.suffix in {".yaml", ".yml"} or is_file or explicit or (name not in known and is_there):
-        # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.
-        if not path.exists() and path.parts[:1] == ("recipes",) and path.stem in known:
-            return known[path.stem]
+    explicit = path.suffix in {".yaml", ".yml"} or len(path.parts) > 1 or name.startswith(".")
+    # `recipes/bert.yaml` should work after a pip install as well, where there is no such folder.
+    if not is_there and path.parts[:1] == ("recipes",) and path.stem in known:
+        return known[path.stem]
+    if explicit or is_there:
         return path
-    if name in known:
-        return known[name]
     near = get_close_matches(name, known, n=1) or [other for other in known if name and other.startswith(name)][:1]
     raise UnknownNameError(
         f"there is no recipe named {name!r}",

@@ -16,6 +16,7 @@ from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
 from cachekit.files import create
 from cachekit.remotes.budget import lanes
 from cachekit.remotes.port import Storage
+from cachekit.remotes.ranges import RANGE, in_order
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
 
@@ -94,7 +95,7 @@ class Fetch:
         self._storage = storage
         self._revision = revision
         self._spoiled = set() if spoiled is None else spoiled
-        self._total = 0
+        self._total, self._lines = 0, 1
         self._lock = threading.Lock()
         self._done = 0
         self._worth = worth
@@ -118,6 +119,8 @@ class Fetch:
         if not wanted:
             return {}
         self._total = sum(file.size for file in wanted)
+        large = sum(file.size >= 2 * RANGE for file in wanted)
+        self._lines = min(self._storage.lines, LANES // max(1, large))  # many files fill the line by themselves
         found: dict[str, Fetched] = {}
         with lanes([partial(self._one, file) for file in wanted], LANES, self._stop) as futures:
             names = {future: file.name for future, file in zip(futures, wanted, strict=True)}
@@ -156,8 +159,8 @@ class Fetch:
         """Fetch the rest of a file; None where size or digest are wrong."""
         try:
             # One that is here already is not asked for: a server answers a range of nothing with an error.
-            rest = self._storage.chunks(file.path, self._revision, part.size) if part.size < file.size else iter(())
-            for data in rest:
+            chunks = partial(self._storage.chunks, file.path, self._revision)
+            for data in in_order(chunks, part.size, file.size, self._lines) if part.size < file.size else ():
                 if self._stop.is_set():
                     raise InterruptedRunError("stopped")
                 if part.size + len(data) > file.size:

@@ -24,7 +24,7 @@ SHARE = 0.1  # of the compile time at stake
 LEAST = 20.0  # seconds; also where nobody knows what is at stake
 MOST = 180.0
 AGAIN = Retry(seconds=math.inf, first=0.3, factor=2.0, most=5.0)
-QUESTIONS = frozenset({"revision", "stranger", "place", "check", "stat", "read", "happened"})
+QUESTIONS = frozenset({"revision", "stranger", "place", "check", "stat", "read", "latest"})
 Told = Callable[[str, RemoteError, float], None]
 
 
@@ -180,11 +180,11 @@ class _Patient:
             else:
                 return
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         tries = _Tries(self._patience, self._storage.name)
         while True:
             try:
-                for data in self._storage.chunks(path, revision, start):
+                for data in self._storage.chunks(path, revision, start, end):
                     start += len(data)
                     yield data
                     tries.moved(len(data))

@@ -203,6 +203,7 @@ class Storage(Protocol):
         scarce: Commits are few (a Hub repo takes about 128 an hour): leases lie elsewhere where they can, signs of life
             are few, and everything is in one commit.
         batch: Paths that one request of `stat` takes; 1 where each costs one.
+        lines: Ranges of one large file that are worth fetching at once: connections to a server far away.
         public: Anybody can read it, as far as `revision` found out.
         staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.
         untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
@@ -213,6 +214,7 @@ class Storage(Protocol):
     compares: bool
     scarce: bool = False
     batch: int = 1
+    lines: int = 1
     public: bool = False
     staging: str = ""
     untold: str = ""
@@ -261,10 +263,16 @@ class Storage(Protocol):
         """
 
     @abstractmethod
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes of a file from `start` on, as they come in, in pieces of at most a few MB.
 
         Whoever reads compares the whole with its digest, and goes on with a new call after an error.
+
+        Args:
+            path: The file.
+            revision: The state of the remote.
+            start: The first byte.
+            end: The byte after the last one; its end where None. A file that is shorter ends before that.
 
         Raises:
             RemoteError: The line was cut, too, or nothing came for `Limits.read` seconds.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 from msgspec import Struct, field, structs
 
 from cachekit import config as settings
+from cachekit import spot
+from cachekit.calls import ending
 from cachekit.errors import (
     AuthError,
     CachekitError,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
 # The switches of the Hub's client; workers inherit them.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+LAST_PUSH = 20.0  # seconds for the push that a run was ended in; schedulers kill after 30, docker after 10
 # Verbs whose runs have a journal.
 WRITING = frozenset({"warm", "train", "run", "import", "pull", "push", "gc", "rm", "verify"})
 
@@ -101,7 +104,39 @@ class Session(Struct, frozen=True):
             return
         from cachekit.remotes.push import push
 
-        push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
+        try:
+            push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
+        except KeyboardInterrupt:  # asked to end while hours of work are on their way; what was sent is not sent again
+            self.journal.emit("push.last", key=record.key, seconds=LAST_PUSH)
+            with ending(LAST_PUSH):
+                push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
+            raise
+
+    @contextmanager
+    def until_notice(self, lease: Lease[Found] | None = None) -> Iterator[None]:
+        """While the block compiles or trains: if EC2 takes this Spot instance away, let go of what others may have.
+
+        The lease is given back, so that another machine begins at once, and what could not be pushed before is pushed.
+        The work itself goes on: it may be done in time.
+        """
+
+        def gone(notice: spot.Notice) -> None:
+            self.journal.emit("spot.notice", action=notice.action, at=notice.time)
+            if lease is not None:
+                lease.release()
+            store = Store(self.config.home, self.journal, self.remotes.trust.asked)  # an index is one thread's
+            kept = {key for remote in self.remotes.writable for key in remote.pending()}
+            records = list(store.records(lambda one: one.key in kept)) if kept else []
+            if records:
+                from cachekit.remotes.push import push
+
+                for remote in self.remotes.writable:
+                    remote.retry()  # there is no later
+                with suppress(CachekitError):  # a file of theirs is damaged, say: they stay pending
+                    push(store, self.remotes, records)
+
+        with spot.watching(gone):
+            yield
 
     def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool) -> tuple[Record | None, str]:
         """Keep what a run compiled, and push it; never fails that run, which has worked.

@@ -149,19 +149,20 @@ def train(
         record = restored or record
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
-        result, seen = run_job(
-            session.launcher(),
-            session.compiler,
-            prepared,
-            cache_dir,
-            "train",
-            store=session.store,
-            log=session.log,
-            output_dir=output_dir,
-            resume=resume,
-            found=True,
-            strict=require_warm,
-        )
+        with session.until_notice():
+            result, seen = run_job(
+                session.launcher(),
+                session.compiler,
+                prepared,
+                cache_dir,
+                "train",
+                store=session.store,
+                log=session.log,
+                output_dir=output_dir,
+                resume=resume,
+                found=True,
+                strict=require_warm,
+            )
         mark = time.monotonic()
         record, built = _add(session, prepared, record, cache_dir, seen)
     overhead += time.monotonic() - mark

@@ -148,7 +148,8 @@ def warm(
                 done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
             else:
                 remote = ""
-                done = _compile(session, prepared, planned, mine, replaces=recache)
+                with session.until_notice(mine):
+                    done = _compile(session, prepared, planned, mine, replaces=recache)
         seconds = time.monotonic() - start
         return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
 

@@ -103,7 +103,9 @@ def test_ones_own_recipe_wins_over_the_zoos(tmp_path, monkeypatch):
     edit(own, "num_train_epochs: 3", "num_train_epochs: 7")
     monkeypatch.chdir(tmp_path)
     assert load(zoo.recipe_path("recipes/bert.yaml")).training.num_train_epochs == 7
+    shutil.copy(own, "bert")
     assert load(zoo.recipe_path("bert")).training.num_train_epochs == 3
+    assert load(zoo.recipe_path("./bert")).training.num_train_epochs == 7
 
 
 def test_a_path_outside_the_zoo_stays_a_path():

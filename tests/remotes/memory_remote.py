@@ -26,7 +26,7 @@ class MemoryRemote:
 
     def __init__(self, *, compares: bool = True, scarce: bool = False) -> None:
         self.name = "memory"
-        self.compares, self.scarce, self.batch = compares, scarce, 1000 if scarce else 1
+        self.compares, self.scarce, self.batch, self.lines = compares, scarce, 1000 if scarce else 1, 1
         self._lock = threading.Lock()
         self._files: dict[str, tuple[bytes, str]] = {}  # and what names this state
         self._numbers = itertools.count(1)
@@ -59,11 +59,11 @@ class MemoryRemote:
             raise TooLargeError(f"{path} is too large", token=token)
         return Document(data, token) if token != ABSENT else None
 
-    def chunks(self, path, revision, start=0):
+    def chunks(self, path, revision, start=0, end=None):
         check([path])
         if path not in self._files:
             raise FileNotFoundError(path)
-        data = self._files[path][0][start:]
+        data = self._files[path][0][start:end]
         yield from (data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20))
 
     def upload(self, files, revision, tell):

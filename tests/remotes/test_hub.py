@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import subprocess
@@ -12,8 +13,10 @@ import huggingface_hub.constants
 import pytest
 
 from cachekit.errors import AuthError, ConflictError, RemoteError
+from cachekit.remotes import ranges
 from cachekit.remotes.hub import HubStorage
 from cachekit.remotes.port import ABSENT, Change, Commit, Write
+from cachekit.remotes.ranges import in_order
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
     DOC,
@@ -78,6 +81,23 @@ def test_a_server_without_ranges(storage, hub, repo):
         "rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"}
     )
     assert b"".join(storage.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
+
+
+def test_the_hub_is_asked_once_where_a_large_file_is(storage, hub, repo, monkeypatch):
+    monkeypatch.setattr(ranges, "RANGE", 1000)
+    data = random.Random(2).randbytes(10_500)
+    repo.plant({"m/large": data}, lfs=True)
+    chunks = functools.partial(storage.chunks, "m/large", storage.revision())
+    hub.log.clear()
+    assert b"".join(in_order(chunks, 0, len(data), 2)) == data
+    kinds = asked(hub)
+    assert kinds.count("GET cdn 206") == 11
+    assert kinds.count("GET resolve 302") <= 2  # the first question of each connection
+    hub.fault("403", "GET /cdn/*")  # the signed address is too old
+    assert b"".join(in_order(chunks, 0, len(data), 2)) == data
+    kinds = asked(hub)
+    assert kinds.count("GET cdn 403") == 1
+    assert kinds.count("GET resolve 302") <= 2
 
 
 def test_a_large_body_that_is_cut_goes_on_where_it_ended(storage, hub, repo):

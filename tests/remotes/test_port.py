@@ -170,6 +170,19 @@ class TestReading:
             assert content(storage, f"{home}/f", revision, start) == data[start:]
         assert content(storage, f"{home}/empty", revision) == b""
 
+    def test_chunks_end_anywhere(self, storage, home):
+        data = bytes(range(256)) * 40
+        revision = put(storage, {f"{home}/f": data})
+        for start, end in (
+            (0, 1),
+            (0, len(data)),
+            (1, 5000),
+            (5000, 5001),
+            (len(data) - 1, len(data)),
+            (9, len(data) + 9),
+        ):
+            assert b"".join(storage.chunks(f"{home}/f", revision, start, end)) == data[start:end]
+
     def test_chunks_may_be_left(self, storage, home):
         revision = put(storage, {f"{home}/f": b"x" * 10_000_000})
         pieces = storage.chunks(f"{home}/f", revision)

@@ -55,7 +55,7 @@ class Evil:
             return found
         return Document(self._records(found.data), found.token)
 
-    def chunks(self, path, revision, start=0):
+    def chunks(self, path, revision, start=0, end=None):
         data = b"".join(self._storage.chunks(path, revision))
         data = self._files(data) if self._files else data
         return iter([data[start:]] if data[start:] else [])

@@ -42,9 +42,9 @@ def serving(storage, path, raw):
     """Make the remote serve other bytes for one path, as a broken disk or a stranger would."""
 
     class Lying(Counted):
-        def chunks(self, asked, revision, start=0):
+        def chunks(self, asked, revision, start=0, end=None):
             if asked != path:
-                yield from storage.chunks(asked, revision, start)
+                yield from storage.chunks(asked, revision, start, end)
             else:
                 yield from (raw[at : at + 1000] for at in range(start, len(raw), 1000))
 

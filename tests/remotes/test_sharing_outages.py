@@ -134,8 +134,8 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     push(ann.store, ann.session.remotes, [made[0]])
 
     class Cut(Counted):
-        def chunks(self, path, revision, start=0):
-            for number, data in enumerate(self._storage.chunks(path, revision, start)):
+        def chunks(self, path, revision, start=0, end=None):
+            for number, data in enumerate(self._storage.chunks(path, revision, start, end)):
                 yield data[:1000]
                 if number == 0:
                     raise KeyboardInterrupt
@@ -148,7 +148,7 @@ def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
     again = Watched(tmp_path / "bob", shared=[(storage, "r")])
     starts = []
     whole = storage.chunks
-    storage.chunks = lambda path, revision, start=0: starts.append(start) or whole(path, revision, start)
+    storage.chunks = lambda path, revision, start=0, end=None: starts.append(start) or whole(path, revision, start)
     again.pull(again.session.remotes.find(place))
     assert starts == [1000]
     assert served(again.store, find(again.store, made[0])) == expected(made)
@@ -163,18 +163,18 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
     place = made[0].place
 
     class Overtaken(Counted):
-        def chunks(self, path, revision, start=0):
+        def chunks(self, path, revision, start=0, end=None):
             if second.sha256 in path or path.endswith(second.path):
                 arrived = bob.store.layout.partial / first.sha256
-                end = time.monotonic() + 20
+                latest = time.monotonic() + 20
                 while (handle := hold(arrived, os.O_RDWR | os.O_CREAT)) is None or arrived.stat().st_size < first.size:
-                    assert time.monotonic() < end
+                    assert time.monotonic() < latest
                     if handle is not None:
                         os.close(handle)
                     time.sleep(0.01)
                 os.close(handle)
                 other.pull(other.session.remotes.find(place))
-            yield from self._storage.chunks(path, revision, start)
+            yield from self._storage.chunks(path, revision, start, end)
 
     other = Watched(tmp_path / "bob", shared=[(FolderStorage(shared), "r")])
     bob = Watched(tmp_path / "bob", shared=[(Overtaken(FolderStorage(shared)), "r")])

@@ -109,7 +109,10 @@ class OnNeuron(Compiler):
             elsewhere=not machine.here,
             soft_variables=facts.RUNTIME_VARIABLES,
             known_variables=facts.GRAPH_VARIABLES | facts.SPLIT_VARIABLES,
-            lacks=split.LACKS if recipe is not None and split.asked(recipe) else {},
+            lacks={
+                **({"release": f"{doubt.message}: {doubt.cause}"} if (doubt := host.doubt(found)) else {}),
+                **(split.LACKS if recipe is not None and split.asked(recipe) else {}),
+            },
         )
 
     def flags(self, recipe: Recipe) -> list[str]:

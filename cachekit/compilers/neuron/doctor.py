@@ -40,9 +40,8 @@ def packages(config: Config) -> Iterator[Finding]:
     wrong = host.fault(required)
     if wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
-        doubt = host.never_released(found)
-        if doubt:
-            yield Finding("problem", doubt, "another environment:", install.apart(host.chip(), "neuron-native").run)
+        if doubt := host.doubt(found):
+            yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is host.NATIVE else names)
     elif error := _devices_in_vain(config):

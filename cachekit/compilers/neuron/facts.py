@@ -62,19 +62,24 @@ PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages of which no environment holds both: from these on, before these (empty is any), why, and what
 # to install; empty where they are of two stacks, and one of them needs an environment of its own.
 TWO_STACKS = "these are of two stacks, and no environment holds both"
-NOT_TOGETHER = (
+Part = tuple[str, str, str]
+Pair = tuple[Part, Part, str, str]
+NOT_TOGETHER: tuple[Pair, ...] = (
     (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS, ""),
     (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS, ""),  # 3.x may be JAX's
     (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS, ""),
     (
-        ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
-        "every graph of a transformer was reported to fail (NCC_ISMP902, 2026-09), and AWS's page of 2.33 pins 2.26",
-        "neuronx-cc==2.26.6360.0",
-    ),
-    (
         ("torch-neuronx", "2.9", "2.10"), ("libneuronxla", "3", ""),
         "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody was seen to train with both",
         "libneuronxla==2.2.17544.0",
+    ),
+)  # fmt: skip
+# Likewise, of versions that load, and that somebody saw fail: they are used, with a warning.
+REPORTED: tuple[Pair, ...] = (
+    (
+        ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
+        "every graph of a transformer ended in NCC_ISMP902 (2026-09); AWS's page of 2.32 has the two, that of 2.33 not",
+        "neuronx-cc==2.26.6360.0",
     ),
 )  # fmt: skip
 # A container gets them so, from a shell of the machine that has them.

@@ -132,7 +132,12 @@ class Fault(Struct, frozen=True):
 
 def fault(required: Sequence[str]) -> Fault | None:
     """What is wrong with these packages at least; None where nothing is."""
-    return _twice() or _lacking(required) or _not_together(versions()) or _of_another_chip(versions())
+    return (
+        _twice()
+        or _lacking(required)
+        or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
+        or _of_another_chip(versions())
+    )
 
 
 def _lacking(required: Sequence[str]) -> Fault | None:
@@ -211,13 +216,13 @@ def installed_twice() -> dict[str, list[str]]:
     return found
 
 
-def _not_together(found: Mapping[str, str]) -> Fault | None:
-    """Packages of which each is sound, and which are of two stacks, or are reported to fail together."""
-    for one, other, why, wanted in facts.NOT_TOGETHER:
+def _together(found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str) -> Fault | None:
+    """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together."""
+    for one, other, why, wanted in rows:
         if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
             said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
             install_it = install.Way(f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}")
-            return _fault(f"{said} cannot be used", why, install_it if wanted else install.apart(chip()))
+            return _fault(f"{said} {verdict}", why, install_it if wanted else install.apart(chip()))
     return None
 
 
@@ -235,18 +240,24 @@ def _of_another_chip(found: Mapping[str, str]) -> Fault | None:
     return None
 
 
-def never_released(found: Mapping[str, str]) -> str:
-    """What is said of TorchNeuron with a compiler from before it was released; empty where there is nothing to say."""
+def doubt(found: Mapping[str, str]) -> Fault | None:
+    """Packages that can be used together, and had better not be; None where nobody says so."""
+    return _together(found, facts.REPORTED, "are reported to fail together") or _never_released(found)
+
+
+def _never_released(found: Mapping[str, str]) -> Fault | None:
+    """TorchNeuron with a compiler from before it was released."""
     compiler, framework = facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
     native = {name: one.packages[compiler] for name, one in zoo.toolchains().items() if one.compiler == "neuron-native"}
     if not is_native(found) or not native:
-        return ""
+        return None
     first = min(native, key=lambda name: release(native[name]))
     if release(found[compiler])[:2] >= release(native[first])[:2]:
-        return ""
-    return (
-        f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}: TorchNeuron "
-        f"comes with {compiler} from {native[first]} on ({first})"
+        return None
+    return Fault(
+        f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}",
+        f"TorchNeuron comes with {compiler} from {native[first]} on ({first})",
+        install.apart(chip(), "neuron-native").run,
     )
 
 

@@ -84,7 +84,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
             lacks={
                 "evidence": facts.NATIVE_EXPERIMENTAL,
                 **({"device": facts.NATIVE_WITHOUT_DEVICE} if self._without_device else {}),
-                **_unreleased(self.machine),
+                **found.lacks,
                 **_unpredictable(self.machine),
             },
         )
@@ -205,11 +205,6 @@ class NeuronNative(TreeCompiler, OnNeuron):
         tree = self.tree(cache_dir)
         size = native.restore(module, blob.location, tree, self._version, check=self._check, read=blob.through)
         return Restored(size=size)
-
-
-def _unreleased(machine: host.NeuronHost) -> dict[str, str]:
-    said = host.never_released(machine.packages)
-    return {"release": said} if said else {}
 
 
 def _unpredictable(machine: host.NeuronHost) -> dict[str, str]:

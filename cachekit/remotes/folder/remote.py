@@ -195,12 +195,12 @@ class FolderStorage(Storage):
         document = Generations(self._root, steps_of(path))
         return self._do(lambda: document.read(limit))
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes of a file."""
         steps = steps_of(path)
 
         def more() -> bytes:
-            return os.pread(handle, _PIECE, start)
+            return os.pread(handle, _PIECE if end is None else min(_PIECE, end - start), start)
 
         try:
             handle = self._do(partial(self._root.opened, steps), absent=True)

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from cachekit import redact
 from cachekit.errors import ConflictError, IntegrityError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes.hub.account import login
-from cachekit.remotes.hub.client import STAGING, Client
+from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.layout import check, is_good
 from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, reads_as
 
@@ -50,6 +50,7 @@ class BucketStorage(Storage):
 
     compares = False
     batch = BATCH
+    lines = LINES
     staging = STAGING
 
     def __init__(
@@ -127,9 +128,9 @@ class BucketStorage(Storage):
         token = token or self._token(path)
         return Document(data, token) if token else None
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
-        """A file's bytes; two requests."""
-        yield from self._client.chunks(self._address(path), self._client.call(streams=True, missing=True), start)
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """A file's bytes; two requests, and one for each further range."""
+        yield from self._client.chunks(self._address(path), self._client.call(streams=True, missing=True), start, end)
 
     def _address(self, path: str) -> str:
         check([path])

@@ -26,6 +26,7 @@ from cachekit.remotes.hub.session import bound_session
 from cachekit.remotes.port import Limits, Tell
 
 T = TypeVar("T")
+LINES = 8  # connections for one large file
 STAGING = "HF_HOME (~/.cache/huggingface)"  # where the client keeps what it sends
 SLOW = 1 << 20  # bytes a second that a document may take
 
@@ -58,6 +59,7 @@ class Client:
         self.place, self.limits = place, limits
         self._endpoint, self._token = address.rstrip("/") or None, token
         self._made: Any = None
+        self._elsewhere: dict[str, str] = {}  # signed addresses of large files, by their addresses here
         self._calls = Calls(place, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
 
     @property
@@ -151,25 +153,22 @@ class Client:
             FileNotFoundError: The Hub says that there is no such file or folder.
         """
         call = call or self.call()
-        with self._failing(call):
-            items: Iterator[T] | None = None
-            while True:
-                with entered(call):
-                    items = items if items is not None else iter(question(self._bound()))
-                    try:
-                        item = next(items)
-                    except StopIteration:
-                        return
-                yield item
 
-    def chunks(self, url: str, call: Call, start: int = 0) -> Iterator[bytes]:
-        """The bytes of a file from `start` to its end.
+        def items() -> Iterator[T]:
+            with entered(call):
+                yield from question(self._bound())
+
+        with self._failing(call):
+            yield from self._calls.stream(items, self.limits.connect + 2 * self.limits.read, "list")
+
+    def chunks(self, url: str, call: Call, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes of a file from `start` to before `end`, or to its end.
 
         Raises:
             CachekitError: Of the port.
             FileNotFoundError: The Hub says that there is no such file.
         """
-        with self._failing(call), closing(self._opened(url, call, start)) as body:
+        with self._failing(call), closing(self._opened(url, call, start, end)) as body:
             yield from body.chunks()
 
     def document(self, url: str, path: str, limit: int, call: Call) -> tuple[bytes, str]:
@@ -193,9 +192,23 @@ class Client:
 
         return self.ask(whole, call, self.limits.connect + 2 * self.limits.read + limit / SLOW)
 
-    def _opened(self, url: str, call: Call, start: int) -> Body:
-        seconds = self.limits.connect + 2 * self.limits.read
-        return run(self._calls, call, lambda: Body(url, self._headers(), call, start), seconds=seconds)
+    def _opened(self, url: str, call: Call, start: int, end: int | None) -> Body:
+        """A file, or a range of it: by the address that the Hub gave for an earlier range, as long as that serves."""
+
+        def opened() -> Body:
+            headers = self._headers()
+            if elsewhere := self._elsewhere.get(url):
+                bare = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+                try:
+                    return Body(elsewhere, bare, call, start, end)
+                except Exception:  # noqa: BLE001 - whatever it is, the Hub gives another one
+                    self._elsewhere.pop(url, None)
+            body = Body(url, headers, call, start, end)
+            if end is not None and body.elsewhere:
+                self._elsewhere[url] = body.elsewhere
+            return body
+
+        return run(self._calls, call, opened, seconds=self.limits.connect + 2 * self.limits.read)
 
     def _headers(self) -> dict[str, str]:
         """What a request of ours needs: the token, and who asks."""

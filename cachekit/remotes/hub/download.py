@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from cachekit.calls import paced
 from cachekit.errors import RemoteError
@@ -26,20 +27,25 @@ class Body:
         url: Of the file on the Hub.
         headers: The token, and who asks.
         call: Which bounds it.
-        start: From which byte on it is wanted.
+        start: The first byte that is wanted.
+        end: The byte after the last one; None is the end of the file.
 
     Attributes:
         named: What the Hub calls the file's contents: a Xet hash, or an ETag; empty where it says nothing.
+        elsewhere: The signed address that the Hub sent us to, which serves other ranges for a while, and without the
+            token; empty where the Hub itself answered.
 
     Raises:
         Exception: Whatever the client raises.
     """
 
-    def __init__(self, url: str, headers: dict[str, str], call: Call, start: int = 0) -> None:
+    def __init__(self, url: str, headers: dict[str, str], call: Call, start: int = 0, end: int | None = None) -> None:
         from huggingface_hub.utils import hf_raise_for_status
 
-        self._call, self._start = call, start
-        headers = {**headers, "Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        self._call, self._start, self._end = call, start, end
+        headers = {**headers, "Accept-Encoding": "identity"}
+        if start or end is not None:
+            headers["Range"] = f"bytes={start}-" + ("" if end is None else f"{end - 1}")
         with entered(call):
             session = bound_session()
             if hasattr(session, "build_request"):  # httpx, httpx2
@@ -54,25 +60,28 @@ class Body:
                 self.close()
                 raise
         self.named = self._said("X-Xet-Hash") or self._said("X-Linked-Etag").strip('"')
+        self.elsewhere = str(self._response.url) if self._response.history else ""
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes from `start` to the end of the file, or an error.
+        """The bytes that are wanted, or an error.
 
         Raises:
             RemoteError: It is shorter than was announced, or than `start`; it is packed; the range is another one.
             Exception: Whatever the client raises.
         """
-        at, end = self._bounds()
+        at, size = self._bounds()
         if at is None:
             return
         for piece in paced(self._pieces(), self._call.limits.read):
-            at += len(piece)
-            if end is not None and at > end:
-                raise RemoteError(f"a file has more than the {end} bytes that were announced")
-            if at > self._start:
-                yield piece[max(0, len(piece) - (at - self._start)) :]
-        if at < (self._start if end is None else end):
-            raise RemoteError(f"a file ended after {at} bytes" + (f" of {end}" if end is not None else ""))
+            first, at = at, at + len(piece)
+            if size is not None and at > size:
+                raise RemoteError(f"a file has more than the {size} bytes that were announced")
+            if wanted := piece[max(0, self._start - first) : None if self._end is None else max(0, self._end - first)]:
+                yield wanted
+            if self._end is not None and at >= self._end:
+                return
+        if at < (self._start if size is None else size):
+            raise RemoteError(f"a file ended after {at} bytes" + (f" of {size}" if size is not None else ""))
 
     def close(self) -> None:
         """Give the connection back."""
@@ -84,7 +93,7 @@ class Body:
         return next((hop.headers[header] for hop in hops if hop.headers.get(header)), "")
 
     def _bounds(self) -> tuple[int | None, int | None]:
-        """Where the body begins and ends in the file; None for the beginning where nothing is to come."""
+        """Where the body begins in the file, and ends at the latest; no beginning where nothing is to come."""
         status, headers = self._response.status_code, self._response.headers
         if status == 416:  # noqa: PLR2004
             past = _PAST_END.fullmatch(headers.get("Content-Range") or "")
@@ -101,16 +110,18 @@ class Body:
             at = int(given[1])
             end = int(given[3]) if given[3].isdigit() else int(given[2]) + 1
         linked = self._said("X-Linked-Size")
-        return at, int(linked) if linked.isdigit() else end
+        end = int(linked) if linked.isdigit() else end
+        return at, end if end is None or self._end is None or status == 200 else min(end, self._end)  # noqa: PLR2004
 
     def _pieces(self) -> Iterator[bytes]:
         """The body as it was sent, piece by piece."""
         if self._response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise RemoteError("the server compressed a file that was asked for uncompressed")
-        is_httpx = hasattr(self._response, "iter_raw")
-        body: Iterator[bytes] = (
-            self._response.iter_raw() if is_httpx else self._response.raw.stream(PIECE, decode_content=False)
-        )
+        if hasattr(self._response, "iter_raw"):  # httpx
+            body: Iterator[bytes] = self._response.iter_raw()
+        else:  # what has come: `stream` waits for a whole piece, however slowly that comes
+            read = partial(self._response.raw.read1, PIECE, decode_content=False)
+            body = iter(read, b"")
         while True:
             with entered(self._call):
                 piece = next(body, None)

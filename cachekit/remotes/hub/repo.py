@@ -20,7 +20,7 @@ from cachekit.errors import AuthError, ConflictError, RemoteError, TooLargeError
 from cachekit.remotes import layout
 from cachekit.remotes.hub import send
 from cachekit.remotes.hub.account import login
-from cachekit.remotes.hub.client import STAGING, Client
+from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.hub.create import place_of
 from cachekit.remotes.port import (
     ABSENT,
@@ -66,6 +66,7 @@ class HubStorage(Storage):
     compares = True
     scarce = True
     batch = STAT_BATCH
+    lines = LINES
     staging = STAGING
 
     def __init__(
@@ -168,9 +169,9 @@ class HubStorage(Storage):
         self._learn(revision, {path: entry})
         return Document(data, _token(entry))
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
-        """A file's bytes; two requests."""
-        yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start)
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """A file's bytes; two requests, and one for each further range of a file that the Hub has elsewhere."""
+        yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start, end)
 
     def _address(self, path: str, revision: str) -> str:
         from huggingface_hub import hf_hub_url

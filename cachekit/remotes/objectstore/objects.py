@@ -194,14 +194,18 @@ class ObjectReader:
         except FileNotFoundError:
             return None
 
-    def chunks(self, path: str, revision: str, start: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """A file's bytes; one request."""
         import obstore
 
         check([path])
 
         def get() -> Iterator[bytes]:
-            result = obstore.get(self._stores.reads, path, options={"range": {"offset": start}} if start else None)
+            if end is not None and end <= start:
+                return
+            wanted: Any = {"offset": start} if end is None else (start, end)
+            options: Any = {"range": wanted} if start or end is not None else None
+            result = obstore.get(self._stores.reads, path, options=options)
             for chunk in map(bytes, result.stream(min_chunk_size=_CHUNK)):
                 yield from (chunk[at : at + PART] for at in range(0, len(chunk), PART))
 

@@ -44,6 +44,7 @@ class ObjectStorage(ObjectReader, Storage):
     """A bucket, or what lies below a prefix in it."""
 
     compares = True
+    lines = 8
     untold = "who may write to a bucket cannot be asked"
 
     def __init__(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.compilers.neuron.neuron_cases import _once, age, ask, entry, machine, name, place, recorded, warmed  # noqa: F401 - fixtures
-from tests.compilers.neuron.neuron_machine import Machine
+from tests.compilers.neuron.neuron_machine import RECIPE, Machine
 
 
 def poison(machine: Machine, graph: object, text: str) -> Path:
@@ -38,6 +38,14 @@ def test_a_graph_that_cannot_compile_is_named_and_remembered_and_the_others_are_
     assert f"{name(2)} failed before (device-oom); trying again" in machine.said
     assert (done["compiled"], machine.host.compiles) == (1, 1), "only the rest compiles"
     assert recorded(machine) == [name(1), name(2), name(3)]
+
+
+@pytest.mark.feature("N2")
+def test_graphs_for_another_chip_leave_no_record_that_a_plan_would_hit(machine):
+    machine.recipe(f"{RECIPE}compiler: {{name: neuron, flags: [--target=trn2]}}\n")
+    error = machine("warm", "tiny.yaml", code=6)["error"]
+    assert "its NEFF cannot be used: it was compiled for trn2, and this machine has trn1" in error["cause"]
+    assert machine("plan", "tiny.yaml")["status"] == "miss"
 
 
 @pytest.mark.feature("N2", "N3")

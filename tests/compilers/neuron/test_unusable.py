@@ -433,7 +433,6 @@ def test_the_drivers_line_is_that_of_the_system(tmp_path, monkeypatch, system, l
 @pytest.mark.parametrize(
     "versions, said",
     [
-        ({"neuronx-cc": "2.27.5334.0"}, "NCC_ISMP902"),
         ({"libneuronxla": "3.0.5356.0"}, "3.x is JAX's"),
         ({}, ""),
         ({"torch-neuronx": "2.14.3.0", "neuronx-cc": "2.28.7631.0", "libneuronxla": "3.0.10135.0"}, ""),
@@ -460,6 +459,17 @@ def test_packages_that_are_reported_to_fail_together_are_refused_in_doctors_word
         assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
         assert found["run"] in raised.value.hint
     assert (MESSAGE in found["said"]) == devices
+
+
+@pytest.mark.usefixtures("whole", "machine")
+def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe, command, monkeypatch):
+    """One of AWS's pages has the two."""
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
+    monkeypatch.setattr(host, "versions", lambda: WHOLE | {"neuronx-cc": "2.27.5334.0"})
+    found = the_problem("neuron-packages")
+    assert "are reported to fail together: every graph of a transformer ended in NCC_ISMP902" in found["said"]
+    assert found["run"].endswith(" neuronx-cc==2.26.6360.0")
+    assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
 
 
 @pytest.mark.usefixtures("whole")

@@ -132,8 +132,7 @@ class Handler(BaseHTTPRequestHandler):
         limit = response.length
         if fault and fault.kind == "cut":
             limit = min(limit, response.length // 2 if fault.at is None else fault.at)
-        rate = fault.rate if fault and fault.kind == "slow" else 0.0
-        self._send_body(response, limit, rate, entry)
+        self._send_body(response, limit, fault if fault and fault.kind == "slow" else None, entry)
         if endless:
             while not self.server.hub.stopping.wait(0.001):
                 self._write(b"\0" * 4096, entry)
@@ -141,21 +140,22 @@ class Handler(BaseHTTPRequestHandler):
         if limit < response.length:
             self.close_connection = True
 
-    def _send_body(self, response: Response, limit: int, rate: float, entry: Entry | None) -> None:
-        if isinstance(response.body, FileBody) and not rate:
+    def _send_body(self, response: Response, limit: int, slow: Fault | None, entry: Entry | None) -> None:
+        if isinstance(response.body, FileBody) and slow is None:
             self.wfile.flush()
             with response.body.path.open("rb") as file:
                 sent = self.connection.sendfile(file, response.body.start, limit) if limit else 0
             if entry:
                 entry.sent += sent
             return
-        step = max(1, int(rate / 20)) if rate else CHUNK
+        step = min(CHUNK, max(1, int(slow.rate / 20))) if slow else CHUNK
         data = response.data()[:limit]
         for at in range(0, len(data), step):
-            self._write(data[at : at + step], entry)
-            if rate:
+            piece = data[at : at + step]
+            self._write(piece, entry)
+            if slow:
                 self.wfile.flush()
-                if self.server.hub.stopping.wait(step / rate):
+                if self.server.hub.stopping.wait(slow.seconds_for(len(piece))):
                     self.close_connection = True
                     return
 

@@ -16,7 +16,7 @@ faults are asked for is invented.
 | `drop` | the connection is closed without an answer; `landed=True` as above |
 | `cut-request` | the connection is closed after `at` bytes of the request's body |
 | `cut` | the answer's body ends after `at` bytes (half, if not given) by closing the connection |
-| `slow` | the body comes with `rate` bytes a second |
+| `slow` | the body comes with `rate` bytes a second; `shared=True`: all of its bodies together do, as over one line |
 | `endless` | the body has no length and never ends |
 | `wrong-bytes` | the body has its size, with `count` bytes changed at random places |
 | `wrong-size` | the body is `extra` bytes longer, or shorter where that is negative, and says so |
@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -77,6 +78,7 @@ class Fault:
     landed: bool = False
     at: int | None = None
     rate: float = 1024.0
+    shared: bool = False
     seconds: float = 1.0
     count: int = 1
     extra: int = 1
@@ -88,6 +90,8 @@ class Fault:
     seen: int = 0
     hits: int = 0
     random: random.Random = field(init=False, repr=False)
+    _free: float = field(default=0.0, init=False, repr=False)  # when the shared line takes the next bytes
+    _line: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in REFUSALS and self.kind not in BODIES | OTHERS:
@@ -105,6 +109,15 @@ class Fault:
             return False
         self.hits += 1
         return True
+
+    def seconds_for(self, size: int) -> float:
+        """How long to wait after so many bytes of a slow body."""
+        if not self.shared:
+            return size / self.rate
+        with self._line:
+            now = time.monotonic()
+            self._free = max(self._free, now) + size / self.rate
+            return self._free - now
 
     @property
     def is_answer(self) -> bool:
