@@ -76,7 +76,7 @@ def ls(
 
     Who signed a record is what the remote's index says; a record is judged when it is used.
 
-    Example:  cachekit hub ls --cache local:rw,hf://team/neuron-cache --recipe bert
+    Example:  cachekit hub ls --cache local:rw,team:r --recipe bert
     """
     return Shown(cache.remote_contents(recipe=recipe, compiled_with=compiler), _listed, _lines)
 
