@@ -156,16 +156,13 @@ class Client:
             FileNotFoundError: The Hub says that there is no such file or folder.
         """
         call = call or self.call()
+
+        def items() -> Iterator[T]:
+            with entered(call):
+                yield from question(self._bound())
+
         with self._failing(call):
-            items: Iterator[T] | None = None
-            while True:
-                with entered(call):
-                    items = items if items is not None else iter(question(self._bound()))
-                    try:
-                        item = next(items)
-                    except StopIteration:
-                        return
-                yield item
+            yield from self._calls.stream(items, self.limits.connect + 2 * self.limits.read, "list")
 
     def chunks(self, url: str, call: Call, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes of a file from `start` to before `end`, or to its end.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -160,10 +161,11 @@ class Body:
         """The body as it was sent, piece by piece."""
         if self._response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise RemoteError("the server compressed a file that was asked for uncompressed")
-        is_httpx = hasattr(self._response, "iter_raw")
-        body: Iterator[bytes] = (
-            self._response.iter_raw() if is_httpx else self._response.raw.stream(PIECE, decode_content=False)
-        )
+        if hasattr(self._response, "iter_raw"):  # httpx
+            body: Iterator[bytes] = self._response.iter_raw()
+        else:  # what has come: `stream` waits for a whole piece, however slowly that comes
+            read = partial(self._response.raw.read1, PIECE, decode_content=False)
+            body = iter(read, b"")
         while True:
             with entered(self._call):
                 piece = next(body, None)
