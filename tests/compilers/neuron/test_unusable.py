@@ -464,6 +464,7 @@ def test_packages_that_are_reported_to_fail_together_are_refused_in_doctors_word
 @pytest.mark.usefixtures("whole", "machine")
 def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe, command, monkeypatch):
     """One of AWS's pages has the two."""
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
     monkeypatch.setattr(host, "versions", lambda: WHOLE | {"neuronx-cc": "2.27.5334.0"})
     found = the_problem("neuron-packages")
     assert "are reported to fail together: every graph of a transformer ended in NCC_ISMP902" in found["said"]
