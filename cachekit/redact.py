@@ -183,6 +183,9 @@ _IDLE = (
     r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
 )
 
+# A digest and a moment: each record has its own, and no secret has their forms.
+_OF_RECORDS = r"[0-9a-f]{64}|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?"
+
 
 # By name
 
@@ -370,6 +373,8 @@ def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
     for secret in sought:
         if secret in text:
             text = text.replace(secret, hidden)
+    if re.fullmatch(_OF_RECORDS, text):
+        return text
     text = _without_addresses(_without_forms(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
@@ -565,15 +570,23 @@ def document(value: Any, others: Iterable[str] = ()) -> Any:
 def _document(value: Any, sought: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return _printed(value, sought)
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, Mapping):
         shown = {}
         for name, one in value.items():
-            named = isinstance(name, str) and is_secret(name, one)
-            shown[_document(name, sought)] = HIDDEN if named else _document(one, sought)
+            named, tells = _name(name, sought) if isinstance(name, str) else (name, False)
+            shown[named] = HIDDEN if tells and is_secret(name, one) else _document(one, sought)
         return shown
     if isinstance(value, list | tuple):
         return [_document(one, sought) for one in value]
     return value
+
+
+@lru_cache(4096)
+def _name(name: str, sought: tuple[str, ...]) -> tuple[str, bool]:
+    """A name as it may be shown, and whether it may be a secret's."""
+    return _printed(name, sought), names_secret(name) or name.endswith("tokens")
 
 
 def places(value: Any) -> list[str]:

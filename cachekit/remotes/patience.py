@@ -24,7 +24,7 @@ SHARE = 0.1  # of the compile time at stake
 LEAST = 20.0  # seconds; also where nobody knows what is at stake
 MOST = 180.0
 AGAIN = Retry(seconds=math.inf, first=0.3, factor=2.0, most=5.0)
-QUESTIONS = frozenset({"revision", "stranger", "place", "check", "stat", "read", "happened"})
+QUESTIONS = frozenset({"revision", "stranger", "place", "check", "stat", "read", "latest"})
 Told = Callable[[str, RemoteError, float], None]
 
 

@@ -133,30 +133,40 @@ READ = {  # fault: what `--require-warm` exits with; the others do not keep a re
     "wrong-bytes": 5,
 }
 SENT = {**READ, **dict.fromkeys(["commit-hangs", "upload-hangs"], 7), "drip": 0, "wrong-bytes": 0}
-PATIENCE, PUSH = 0.5, 1.5
+PATIENCE, PUSH = 0.3, 1.5
 BOUND = 4.0  # beyond these: a loaded machine, and a lease that is tried
 
 
 @pytest.fixture
-def team(make, monkeypatch, tmp_path, log):
-    """Makes members whose remote is quick to be given up; the first one has warmed the recipe."""
+def member(make, monkeypatch, tmp_path, log):
+    """Makes members of a team whose remote is quick to be given up."""
     small = standin_worker.module_bytes
     monkeypatch.setattr(standin_worker, "module_bytes", lambda seed: small(seed) * 60)
 
-    def member(name, **where):
-        return Watched(tmp_path / name, shared=[(make(**where), "rw")], patience=PATIENCE, push=PUSH)
+    return lambda name, **where: Watched(tmp_path / name, shared=[(make(**where), "rw")], patience=PATIENCE, push=PUSH)
 
+
+@pytest.fixture
+def team(member):
+    """The same, and one of them, ann, has warmed the recipe."""
     ann = member("ann")
     assert warm(ann.session, ann.prepare()).compiled
     return member
 
 
-@pytest.fixture(params=EVERY)
+QUICKEST = {"before-headers", "drip", "wrong-bytes", "401", "500", "commit-hangs", "landed", "clock"}
+
+
+@pytest.fixture(params=[pytest.param(one, marks=[] if one in QUICKEST else pytest.mark.slow) for one in EVERY])
 def fault(request, monkeypatch):
     if request.param == "clock":
-        real, start = time.time, time.monotonic()
-        monkeypatch.setattr(time, "time", lambda: real() + (-1e6 if time.monotonic() - start < 0.1 else 1e6))
+        a_clock_that_jumps(monkeypatch)
     return request.param
+
+
+def a_clock_that_jumps(monkeypatch):
+    real, start = time.time, time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: real() + (-1e6 if time.monotonic() - start < 0.1 else 1e6))
 
 
 def timed(action):
@@ -184,11 +194,11 @@ def test_each_fault_of_reading_has_its_bound_and_its_code(fault, team, hub):
 
 
 @pytest.mark.feature("R4")
-def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, team, hub):
-    offline = Watched(team("bob").store.layout.home)
+def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, member, hub):
+    offline = Watched(member("bob").store.layout.home)
     record = warm(offline.session, offline.prepare(recipe(4))).record
     with failing(hub, fault) as endpoint:
-        bob = team("bob", endpoint=endpoint, limits=QUICK)
+        bob = member("bob", endpoint=endpoint, limits=QUICK)
         begun = time.monotonic()
         (pushed,) = push(bob.store, bob.session.remotes, [record])
         seconds = time.monotonic() - begun
@@ -197,12 +207,16 @@ def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, t
     assert bob.session.remotes.writable[0].pending() == ({record.key} if SENT.get(fault) else set())
 
 
-def test_no_fault_delays_a_training_with_a_warm_store(fault, team, hub, tmp_path):
+def test_no_fault_delays_a_training_with_a_warm_store(team, hub, tmp_path, monkeypatch):
     hub.log.clear()
-    with failing(hub, fault) as endpoint:
-        ann = team("ann", endpoint=endpoint, limits=QUICK)
-        done = train(ann.session, ann.prepare(), output_dir=tmp_path / "out")
-    assert done.status == "hit"
+    for fault in EVERY:
+        if fault == "clock":
+            a_clock_that_jumps(monkeypatch)
+        with failing(hub, fault) as endpoint:
+            ann = team("ann", endpoint=endpoint, limits=QUICK)
+            begun = time.monotonic()
+            assert train(ann.session, ann.prepare(), output_dir=tmp_path / "out").status == "hit"
+            assert time.monotonic() - begun < 5
     assert hub.requests == []
 
 
@@ -242,11 +256,11 @@ def test_a_fetch_that_takes_longer_than_the_compile_is_given_up(team, hub, monke
     assert "compiling takes" in bob.told("remote.failed")[0]["reason"]
 
 
-def test_a_push_says_how_long_it_tried(team, hub):
-    offline = Watched(team("bob").store.layout.home)
+def test_a_push_says_how_long_it_tried(member, hub):
+    offline = Watched(member("bob").store.layout.home)
     record = warm(offline.session, offline.prepare(recipe(4))).record
     hub.commits_per_hour = 0
-    bob = team("bob", limits=QUICK)
+    bob = member("bob", limits=QUICK)
     (pushed,) = push(bob.store, bob.session.remotes, [record])
     assert "tried once in 0." in pushed.error.cause
     assert " s that a push may take, and it asks to wait 10 min" in pushed.error.cause

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import socket
 import sys
+import time
 
 import pytest
 
-from cachekit.errors import AuthError, BusyError, RemoteError, UncertainError, UsageError
+from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.port import Limits
+from cachekit.verbs.warm import warm
+from tests.remotes.remote_faults import deaf
 from tests.remotes.s3_server import KEY, SECRET, refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
 from tests.remotes.storage_calls import every_call, shown
 from tests.remotes.storage_makers import seaweedfs
+from tests.support.standins import Watched
+from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.servers
 
@@ -83,6 +88,59 @@ def test_a_server_that_asks_for_patience_is_busy(server, name):
     for call in every_call(open_s3(name, limits=Limits(1, 60, 60))).values():
         with pytest.raises(BusyError):
             call()
+
+
+def _slowly(first, pause):
+    headers = [("Content-Length", "500000"), ("ETag", '"x"'), ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")]
+    return lambda _: ("200 OK", headers, _bytes(first, pause))
+
+
+def _bytes(first, pause):
+    yield b"x" * first
+    for _ in range(500):
+        time.sleep(pause)
+        yield b"x" * 50
+
+
+FAULTS = {  # as in test_patience: what the server answers, where it does, and what `--require-warm` exits with
+    **{f"{status} {code}": (refusal(status, code), 7) for status, code in [
+        (408, "RequestTimeout"), (409, "OperationAborted"), (412, "PreconditionFailed"), (429, "SlowDown"),
+        (500, "InternalError"), (502, "X"), (503, "SlowDown"), (504, "X"), (507, "X"),
+    ]},
+    **{f"{status} {code}": (refusal(status, code), 4) for status, code in [
+        (401, "X"), (403, "AccessDenied"), (404, "NoSuchBucket"),
+    ]},
+    "in the body": (_slowly(1, 0.5), 7),
+    "drip": (_slowly(50, 0.05), 7),
+    "connect": (None, 7), "before-headers": (None, 7), "dns": (None, 7), "tls": (None, 7),
+}  # fmt: skip
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_has_its_bound_and_its_code(server, name, tmp_path, log, fault):
+    ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
+    warm(ann.session, ann.prepare())
+    answer, code = FAULTS[fault]
+    with socket.socket() as hole, deaf() as full:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(64)
+        elsewhere = {
+            "connect": full, "before-headers": f"http://127.0.0.1:{hole.getsockname()[1]}",
+            "dns": "http://nobody.invalid", "tls": server.endpoint.replace("http:", "https:"),
+        }  # fmt: skip
+        if answer:
+            server.fault = answer if callable(answer) else lambda _: answer
+        bob = Watched(
+            tmp_path / "bob", patience=0.5,
+            shared=[(open_s3(name, limits=SHORT, endpoint=elsewhere.get(fault, server.endpoint)), "rw")],
+        )  # fmt: skip
+        begun = time.monotonic()
+        with pytest.raises(CachekitError) as caught:
+            warm(bob.session, bob.prepare(), require_warm=True)
+    assert caught.value.exit_code == code
+    assert time.monotonic() - begun < 5
+    assert [event["status"] for event in bob.told("plan")] == ["unknown"]
 
 
 def test_another_region_is_named(server, storage):
