@@ -108,7 +108,9 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     known = zoo.instances().get(name)
     target = chip.of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
     nodes = len(presence.device_nodes())
-    able = [one for one, its in facts.TARGET_CHIPS.items() if required is not NATIVE or its in facts.NATIVE_CHIPS]
+    able = [
+        one for one, its in facts.TARGET_CHIPS.items() if required is not installed.NATIVE or its in facts.NATIVE_CHIPS
+    ]
     if not target and nodes:
         raise CompilerUnavailableError(
             f"this machine has Neuron devices ({presence.device_nodes()[0]}), and nothing says of which chip",
