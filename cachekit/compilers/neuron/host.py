@@ -108,18 +108,21 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     known = zoo.instances().get(name)
     target = chip.of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
     nodes = len(presence.device_nodes())
+    able = [
+        one for one, its in facts.TARGET_CHIPS.items() if required is not installed.NATIVE or its in facts.NATIVE_CHIPS
+    ]
     if not target and nodes:
         raise CompilerUnavailableError(
             f"this machine has Neuron devices ({presence.device_nodes()[0]}), and nothing says of which chip",
             cause=chip.listed()[1]
             or f"neither neuron-ls, nor the driver, nor the machine's type ({name or 'unknown'}) does",
-            hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)})",
+            hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(able)})",
         )
     if not target:
         raise CompilerUnavailableError(
             "there is no Neuron device here to compile for",
             cause=f"neuron-ls finds none, and {name or 'this machine'} is not an instance type that has one",
-            hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(facts.TARGETS)}) to compile for another machine",
+            hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(able)}) to compile for another machine",
         )
     cores = (seen.cores if seen else None) or (known.cores if known else nodes * facts.CORES_OF_CHIP.get(target, 0))
     said = os.environ.get(facts.LNC, "")
