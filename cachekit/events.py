@@ -9,8 +9,10 @@ they must know is told as it happens, by the event that belongs to it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shlex
 import stat
 import time
 from collections import Counter
@@ -132,6 +134,9 @@ class Journal:
             self._file.write(_encoded(line))
         except OSError as error:
             self.failure = cause_of(error)
+            if isinstance(error, private.NotPrivateError) or error.errno in {errno.ELOOP, errno.ENOTDIR}:
+                folder = shlex.quote(str(self._path.parents[1]))
+                self.failure += f": mv {folder} {folder}.away, or set CACHEKIT_HOME to a store of your own"
             self._path = None
 
     def close(self) -> None:

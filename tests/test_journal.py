@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.events import Journal, prune, read
+from tests.support.users import ONE, as_user
 
 
 @pytest.fixture
@@ -159,6 +160,25 @@ def test_a_folder_that_cannot_be_written_does_not_fail_the_run(tmp_path, place):
     journal.close()
     assert [event["event"] for event in heard] == ["a", "b"]
     assert (tmp_path / "file").read_bytes() == b""
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("squat", ["folder", "link"])
+def test_a_folder_that_another_user_made_in_its_place_is_told_with_the_way_on(tmp_path, squat):
+    place = tmp_path / "journal" / "0"
+    place.parent.mkdir()
+    place.mkdir() if squat == "folder" else place.symlink_to(tmp_path)
+    as_user(ONE, str)  # skips where nobody else can be had
+    os.chown(place, ONE, ONE, follow_symlinks=False)
+    journal = Journal(place, "warm")
+    journal.emit("a")
+    assert journal.failure.endswith(f": mv {place} {place}.away, or set CACHEKIT_HOME to a store of your own")
+    place.rename(f"{place}.away")
+    journal = Journal(place, "warm")
+    journal.emit("a")
+    journal.close()
+    assert journal.failure == ""
+    assert read(journal.path)
 
 
 def test_a_disk_that_fills_up_does_not_fail_the_run(tmp_path):
