@@ -139,7 +139,7 @@ class Journal:
         except OSError as error:
             self.failure = cause_of(error)
             taken = shlex.quote(str(error.filename))
-            if error.errno == errno.EPERM or Path(str(error.filename)).is_symlink():  # somebody else's is in its place
+            if error.errno in {errno.EPERM, errno.ELOOP, errno.ENOTDIR}:  # somebody else's is in its place
                 self.failure += f": mv {taken} {taken}.away, or set CACHEKIT_HOME to a store of your own"
             self._path = None
 
