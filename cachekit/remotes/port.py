@@ -279,6 +279,14 @@ class Storage(Protocol):
             FileNotFoundError: It is not there.
         """
 
+    def otherwise(self, path: str, revision: str, size: int) -> Iterator[bytes]:
+        """The bytes of a file once more, by another way where there is one: those that came were wrong.
+
+        Raises:
+            RemoteError, FileNotFoundError: As `chunks`.
+        """
+        return self.chunks(path, revision)
+
     @abstractmethod
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Make artifacts durable, before the change that names them; what is there already is not sent again.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAIN = "main"
 STAT_BATCH = 1000  # paths; the Hub answers 413 for more
+_PIECE = 1 << 20  # bytes
 LATEST = 40  # commits that are looked at; a page has 50
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -172,6 +174,19 @@ class HubStorage(Storage):
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """A file's bytes; two requests, and one for each further range of a file that the Hub has elsewhere."""
         yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start, end)
+
+    def otherwise(self, path: str, revision: str, size: int) -> Iterator[bytes]:
+        """As the client downloads it: a large file over Xet, which has other servers, where that is installed."""
+        with tempfile.TemporaryDirectory(prefix="cachekit-", ignore_cleanup_errors=True) as folder:
+            options = {"filename": _checked(path), "revision": revision or self._branch, "local_dir": folder}
+            try:
+                whole = self._client.download({**self._repo, **options}, size)
+            except (RemoteError, FileNotFoundError):  # there is no such way, say
+                yield from self.chunks(path, revision)
+                return
+            with whole.open("rb") as opened:
+                while piece := opened.read(_PIECE):
+                    yield piece
 
     def _address(self, path: str, revision: str) -> str:
         from huggingface_hub import hf_hub_url
