@@ -102,10 +102,12 @@ _NAMED = (
 # `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
 # one to the next.
 _OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
+_TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
-_TOLD = ("token", "password", "passwd", "secret", "psk")  # by `name:value`, where the value has a digit
+# By `name:value`, where the value has a digit.
+_TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
 _SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
 _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
@@ -125,9 +127,14 @@ _LAST = frozenset(
     authorization bearer auth passwords cookie sas jwt psk
     """.split()  # noqa: SIM905
 )
-_GLUED = ("password", "passwd", "apikey", "secretkey", "accesskey", "authtoken", "accesstoken", "apitoken")
+_GLUED = (
+    *("password", "passwd", "apikey", "secretkey", "accesskey"),
+    *("accesstoken", "apitoken", "authtoken", "bottoken", "hftoken", "hubtoken", "sessiontoken"),
+)
 _NO_SECRETS = frozenset({"PWD", "OLDPWD"})
-# What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by.
+# What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by. Some
+# are of services, too: as variables always, else where the value looks drawn by lot, as no word of a tokenizer does.
+_SERVICES = frozenset({"bot", "system", "trigger", "user"})
 _PLAIN_TOKENS = frozenset(
     """
     audio beg begin blank bos boi bot class cls decoder delimiter doc document end eoi eos eot fim first go human image
@@ -163,17 +170,21 @@ _STORES = frozenset(
     """.split()  # noqa: SIM905
 )
 _PAIRS = frozenset(
-    "key id, api keys, access keys, connection string, conn str, auth header, secret access".split(", ")  # noqa: SIM905
+    "key id, api keys, access keys, connection string, conn str, auth header, secret access, token value".split(", ")  # noqa: SIM905
 )
 _SIGNATURES = frozenset(
     {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
 )
 # Values that say nothing: words for yes, no and nothing, numbers, places that wait for a value, a tokenizer's words.
-_DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~-]{10,}"  # of `tokens`, which are most often a tokenizer's
+# Of tokens that are most often a tokenizer's.
+_DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{10,}|(?=.*\d)(?=.*[a-z])[a-z\d]{16,}"
 _IDLE = (
     r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<[\w .:-]*>?|<.*>|\[[A-Z_]*\]?"
     r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
 )
+
+# A digest and a moment: each record has its own, and no secret has their forms.
+_OF_RECORDS = r"[0-9a-f]{64}|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?"
 
 
 # By name
@@ -199,21 +210,27 @@ def surely_secret(name: str) -> bool:
     return names_secret(name) and (name.isupper() or words[-1] != "key" or words[-2] in _OPENING_KEYS)
 
 
+def names_tokens(name: str) -> bool:
+    """Whether a name leaves it to the value whether that is a secret: `--bot_token`, `stop_tokens`."""
+    return name[-6:].lower().endswith(("token", "tokens"))
+
+
 def _names_secret(name: str, words: list[str]) -> bool:
     last, before = words[-1], words[-2] if len(words) > 1 else ""
+    capitals = name.rpartition(".")[2].isupper()
     if not _ALWAYS.isdisjoint(words):
         return last not in {"file", "path", "env"}
     if last == "token":
-        return before not in _PLAIN_TOKENS
+        return before not in _PLAIN_TOKENS or (capitals and before in _SERVICES)
     if last == "key":  # a bare one is most often what something is found by
-        return bool(before) and (name.isupper() or before not in _PLAIN_KEYS)
+        return bool(before) and (capitals or before not in _PLAIN_KEYS)
     if last in _LAST or last.endswith(_GLUED):
         return True
     return (
         f"{before} {last}" in _PAIRS
         or (last == "pass" and (not before or before in _PASS))
         or (last == "pat" and before in _FORGES)
-        or (name.rpartition(".")[2].isupper() and (last in _CAPITALS or last.endswith("pw")))
+        or (capitals and (last in _CAPITALS or last.endswith("pw")))
         or (last in {"url", "uri"} and before in _STORES)
     )
 
@@ -223,7 +240,7 @@ def is_secret(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     if not names_secret(name):
-        return name.endswith("tokens") and re.fullmatch(_DRAWN, value) is not None
+        return names_tokens(name) and re.fullmatch(_DRAWN, value) is not None
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 
 
@@ -356,6 +373,8 @@ def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
     for secret in sought:
         if secret in text:
             text = text.replace(secret, hidden)
+    if re.fullmatch(_OF_RECORDS, text):
+        return text
     text = _without_addresses(_without_forms(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
@@ -364,7 +383,9 @@ def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
             text = "".join(_without_taken(text, command, option, hidden))
     if "=" in text or ":" in text or "%3" in text:
         text = "".join(_without_named(text, _NAMED, hidden))
-    text = "".join(_without_named(text, _OPTION, hidden)) if "-" in text and " " in text else text
+    if " " in text:
+        text = "".join(_without_named(text, _TWO_WORDS, hidden))
+        text = "".join(_without_named(text, _OPTION, hidden)) if "-" in text else text
     if text.isascii() or (plain := _plain(text)) == text:
         return text
     shown = _hide(plain, sought, hidden)
@@ -407,7 +428,7 @@ def _without_named(text: str, form: str, hidden: str) -> Iterator[str]:
     done = 0
     for found in re.finditer(form, text):
         name = found[1]
-        if found.start() < done or not (names_secret(name) or name.endswith("tokens")):
+        if found.start() < done or not (names_secret(name) or names_tokens(name)):
             continue
         end = min(len(text), found.end() + _SHORT) if found[2] == ":" else len(text)
         value = re.compile(_VALUE).match(text, found.end(), end)
@@ -427,7 +448,8 @@ def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
     what a cookie is called stands before its value.
     """
     if joint == ":":
-        return bool(name.lower().endswith(_TOLD) and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
+        ends = re.sub("[_-]", "", name.lower()).endswith(_TOLD)
+        return bool(ends and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
     if joint[0] == ":":
         told = opened or not name.isalpha() or (name.lower() in _ALWAYS and re.search(r"\d", value))
         told = told or (name.lower() == "cookie" and "=" in value)
@@ -548,15 +570,23 @@ def document(value: Any, others: Iterable[str] = ()) -> Any:
 def _document(value: Any, sought: tuple[str, ...]) -> Any:
     if isinstance(value, str):
         return _printed(value, sought)
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, Mapping):
         shown = {}
         for name, one in value.items():
-            named = isinstance(name, str) and is_secret(name, one)
-            shown[_document(name, sought)] = HIDDEN if named else _document(one, sought)
+            named, tells = _name(name, sought) if isinstance(name, str) else (name, False)
+            shown[named] = HIDDEN if tells and is_secret(name, one) else _document(one, sought)
         return shown
     if isinstance(value, list | tuple):
         return [_document(one, sought) for one in value]
     return value
+
+
+@lru_cache(4096)
+def _name(name: str, sought: tuple[str, ...]) -> tuple[str, bool]:
+    """A name as it may be shown, and whether it may be a secret's."""
+    return _printed(name, sought), names_secret(name) or name.endswith("tokens")
 
 
 def places(value: Any) -> list[str]:

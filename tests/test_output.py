@@ -81,6 +81,8 @@ def row(number=0):
     [
         [],
         [row(), row(1)],
+        [row(number) for number in range(250)],
+        [structs.replace(row(), recipe="},\n    {"), {}, {"a": [1]}, {"b": 1}],
         Removed(),
         Removed([GoneFile("a", 1), GoneFile("b", 2, "old")], {"a": [1, {}], "b": []}),
         ModelWithoutRecipes("gpt2"),
@@ -96,7 +98,7 @@ def test_json_is_that_of_the_whole_answer(capsys, monkeypatch, answer):
     assert found == json.dumps(builtins(answer), indent=2, ensure_ascii=False) + "\n"
 
 
-def test_json_of_many_records_is_written_one_by_one(monkeypatch):
+def test_json_of_many_records_is_written_in_parts(monkeypatch):
     """So that `store ls --format json` of a hundred thousand fits into a small machine's memory."""
     monkeypatch.setattr(out, "_style", out._Style())
     out.setup("json")

@@ -55,6 +55,30 @@ def test_other_names_pass(name):
     assert redact.printed(f"{name}=something else1") == f"{name}=something else1"
 
 
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "name", ["telegram_bot_token", "--discord-bot-token", "triggerToken", "IMAGE_TOKEN", "mytoken"]
+)
+def test_a_tokenizers_token_and_a_services_are_told_apart_by_the_value(name):
+    for value in ("7h1sIsA5ecretV4lue", "7312345678:AAHdqTcv-H1vGWJxf", "be20d8dcc028677c931e04f3871a9b"):
+        assert redact.printed(f"{name}={value}") == f"{name}={redact.HIDDEN}"
+        assert [*redact.places(["run", f"--{name.lstrip('-')}", value])] == [".2"]
+    for value in (
+        "<|user|>",
+        "<image>",
+        "[USER]",
+        "</s>",
+        "\u2581user",
+        "USER:",
+        "<extra_id_10>",
+        "USR1",
+        "151655",
+        "Human2",
+    ):
+        assert redact.printed(f"{name}={value}") == f"{name}={value}"
+        assert not [*redact.places(["run", f"--{name.lstrip('-')}", value])]
+
+
 @pytest.mark.parametrize("words", PLAIN_WORDS)
 def test_other_words_pass(words):
     assert redact.printed(words) == words
@@ -108,6 +132,9 @@ def test_a_password_that_a_command_takes_is_hidden(words, value):
         'said token=\\"{}\\"',
         "Authorization: ApiKey {}",
         "--tokens {}",
+        "wandb.api_key {}",
+        "--apikey:{}",
+        "--client-secret-key:{}",
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):

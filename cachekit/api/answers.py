@@ -24,7 +24,7 @@ from cachekit.verbs.doctor import Diagnosis
 from cachekit.verbs.export_bundle import Bundled
 from cachekit.verbs.export_cache import Exported
 from cachekit.verbs.forecast import Forecast, Row, Totals
-from cachekit.verbs.hub import RemoteContents, Used
+from cachekit.verbs.hub import RemoteContents, RemoteRecord, Used
 from cachekit.verbs.import_bundle import Unbundled
 from cachekit.verbs.import_cache import Imported
 from cachekit.verbs.inspect import Source, StoredRecord, Vouched
@@ -64,7 +64,7 @@ __all__ = [
     "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
     "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
     "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow",
-    "RemoteContents", "Row", "RunWhy", "Setting",
+    "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
     "ToolchainRow", "Totals", "Trained", "Unanswered",
     "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",

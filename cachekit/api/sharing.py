@@ -125,8 +125,12 @@ class Sharing(Opened):
         kind, may = "dataset" if dataset else "model", "r" if read_only else "rw"
         return hub.use(repo, Path.cwd(), kind=kind, may=may, dry_run=dry_run)
 
-    def remote_contents(self) -> list[RemoteContents]:
-        """How many records each remote holds, by compiler and model. `cachekit hub ls`.
+    def remote_contents(self, *, recipe: str = "", compiled_with: str = "") -> list[RemoteContents]:
+        """The records that each remote holds. `cachekit hub ls`.
+
+        Args:
+            recipe: Only those of this recipe.
+            compiled_with: Only those of this compiler: its name, or how its folder begins (`neuronxcc-2.26`).
 
         Raises:
             UsageError: No remote may be read.
@@ -136,7 +140,7 @@ class Sharing(Opened):
 
         with self.session(verb="hub") as opened:
             opened.remotes.need("read")
-            return hub.contents(opened.remotes)
+            return hub.contents(opened, recipe=recipe, compiled_with=compiled_with)
 
     def trust_init(self, key_file: str | Path = "", *, dry_run: bool = False) -> SigningKey:
         """Make a signing key, or name one, in the user's settings. `cachekit trust init`.

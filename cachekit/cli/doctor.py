@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -39,13 +41,14 @@ def command(cache: Cache, contract: ContractOnly = False, report: Report = None)
     something is wrong.
 
     --neuron-contract is for a new Neuron instance: it warms and trains a tiny BERT in temporary folders, in about ten
-    minutes, and writes a report that can be sent to us. It exits 1 if a promise is broken or something is not as
-    cachekit assumes, and says what that means, or if 15 minutes were not enough. Ctrl-C shows what is known by then.
+    minutes, and writes a report that can be sent to us into the working directory, never over a file that is there. It
+    exits 1 if a promise is broken or something is not as cachekit assumes, and says what that means, or if 15 minutes
+    were not enough. Ctrl-C shows what is known by then.
 
     Example:  cachekit doctor --neuron-contract
     """
     if contract:
-        found = cache.neuron_contract(report or REPORT)
+        found = cache.neuron_contract(report or _free(Path(REPORT)))
         stopped = stop.interrupted() if found.interrupted else None
         shown = partial(contract_human, whole=out.wants_more())
         return Shown(found, shown, _quiet_contract, error=stopped, code=int(not found.good))
@@ -53,6 +56,12 @@ def command(cache: Cache, contract: ContractOnly = False, report: Report = None)
         raise UsageError("--report is for --neuron-contract", hint="--format json prints what doctor finds")
     diagnosis = cache.doctor()
     return Shown(diagnosis, human, _quiet, code=int(not diagnosis.good))
+
+
+def _free(path: Path) -> Path:
+    """This path, or the first one with a number that nothing has: an earlier report, or somebody's own file, stays."""
+    others = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(one for one in chain([path], others) if not os.path.lexists(one))
 
 
 def human(answer: Diagnosis) -> list[str]:

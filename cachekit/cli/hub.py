@@ -11,7 +11,9 @@ from cachekit.cli.verb import Shown, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import RemoteContents, Used
+    from cachekit.api.answers import RemoteContents, RemoteRecord, Used
+
+NAME = 10  # characters of who made a record
 
 app = typer.Typer(
     add_completion=False,
@@ -63,12 +65,20 @@ def use(
 
 @app.command("ls")
 @verb("home", "cache", answers="list[RemoteContents]")
-def ls(cache: Cache) -> Shown:
-    """Count what the remotes hold, by compiler and model.
+def ls(
+    cache: Cache,
+    recipe: Annotated[str, typer.Option("--recipe", metavar="NAME", help="Only the records of this recipe.")] = "",
+    compiler: Annotated[
+        str, typer.Option("--compiler", metavar="NAME", help="Only this compiler's: neuron, or neuronxcc-2.26.")
+    ] = "",
+) -> Shown:
+    """List the records of the remotes, newest first.
 
-    Example:  cachekit hub ls --cache local:rw,hf://team/neuron-cache
+    Who signed a record is what the remote's index says; a record is judged when it is used.
+
+    Example:  cachekit hub ls --cache local:rw,team:r --recipe bert
     """
-    return Shown(cache.remote_contents(), _listed, _lines)
+    return Shown(cache.remote_contents(recipe=recipe, compiled_with=compiler), _listed, _lines)
 
 
 def _url(answer: Used) -> str:
@@ -92,17 +102,34 @@ def _human(answer: Used) -> list[str]:
 
 
 def _lines(found: list[RemoteContents]) -> str:
-    rows = [(one.remote, row.directory, row.model_type, row.records) for one in found for row in one.records]
-    return "\n".join(" ".join(map(str, row)) for row in rows)
+    return "\n".join(f"{one.remote} {row.key}" for one in found for row in one.records)
 
 
 def _listed(found: list[RemoteContents]) -> list[str]:
     lines = []
     for one in found:
-        signed = f", {one.signed} with signatures" if one.signed else ""
-        lines.append(f"{one.remote}: {out.count(sum(row.records for row in one.records), 'record')}{signed}")
+        lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")
         if one.demands:
             lines += out.labelled("", f"used only if signed by somebody you trust: {one.demands}", 2)
-        rows = [[row.directory, row.model_type, str(row.records)] for row in one.records]
-        lines += [f"  {line}" for line in out.table(rows, ["compiler", "model", "records"])] if rows else []
+        header = ["  recipe", "model", "on", "size", "made", "by", "trust"]
+        rows = [_row(row, one) for row in one.records]
+        table = iter(out.table(rows, header, cut=(0, 1, 5, 6)))
+        head = next(table)
+        by_compiler: dict[str, list[str]] = {}
+        for row, line in zip(one.records, table, strict=True):
+            by_compiler.setdefault(row.directory, [head]).append(line)
+        for directory, there in by_compiler.items():
+            lines += [directory, *there]
+        if one.unread:
+            lines += out.labelled("", f"and {one.unread:,} more that its index lacks: the next pushes add them", 2)
     return lines
+
+
+def _row(row: RemoteRecord, where: RemoteContents) -> list[str]:
+    who, _, _ = row.by.partition("@")
+    who = who if len(who) <= NAME else f"{who[: NAME - 1]}…"
+    trust = "not signed" if where.demands else "anybody's" if where.mode == "all" else "yours"
+    if row.signers:
+        trust = ("" if row.usable else "not trusted: ") + ", ".join(row.signers)
+    made = row.created[:10]
+    return [f"  {row.recipe}", row.model_type, row.instance or "-", out.size(row.bytes), made, who, trust]

@@ -33,6 +33,7 @@ FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
 NARROWEST = 60  # columns; what is folded is no narrower
 _INDENT = "  "  # of JSON
+_PART = 100  # things of a list that are made JSON at once
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ def _to_nowhere(stream: TextIO) -> None:
 
 
 def _json(answer: Any) -> Iterator[str]:
-    """An answer's JSON, in pieces: of a list of 100,000 records one at a time is held as text."""
+    """An answer's JSON, in pieces: of a list of 100,000 records a hundred at a time are held as text."""
     if _style.aside:  # beside what others say, a line can be told apart: the last one
         yield _encoded(answer)
     elif isinstance(answer, list):
@@ -165,10 +166,27 @@ def _members(answer: Answer) -> Iterator[str]:
 
 def _items(values: Sequence[Any], indent: str) -> Iterator[str]:
     before, inner = "[", indent + _INDENT
-    for value in values:
-        yield f"{before}\n{inner}{_encoded(value, inner)}"
+    for start in range(0, len(values), _PART):
+        shown = redact.document(builtins(values[start : start + _PART]))
+        yield f"{before}\n{inner}{_rows(shown, inner) if all(map(_is_flat, shown)) else _listed(shown, inner)}"
         before = ","
     yield f"\n{indent}]" if before == "," else "[]"
+
+
+def _listed(shown: list[Any], indent: str) -> str:
+    return f",\n{indent}".join(_dumped(one, indent) for one in shown)
+
+
+def _rows(shown: list[dict[str, Any]], indent: str) -> str:
+    """Mappings of texts and numbers, as `_listed` has them. `json` is three times as fast where it does not indent."""
+    inner = indent + _INDENT
+    members = _safe(json.dumps(shown, ensure_ascii=_ascii_only(), separators=(f",\n{inner}", ": ")))
+    rows = members[2:-2].replace(f"}},\n{inner}{{", f"\n{indent}}},\n{indent}{{\n{inner}")  # no text has a line end
+    return f"{{\n{inner}{rows}\n{indent}}}"
+
+
+def _is_flat(shown: Any) -> bool:
+    return isinstance(shown, dict) and bool(shown) and not any(isinstance(one, dict | list) for one in shown.values())
 
 
 def _encoded(value: Any, indent: str | None = None) -> str:
@@ -178,11 +196,21 @@ def _encoded(value: Any, indent: str | None = None) -> str:
         value: What is told.
         indent: What its lines but the first begin with; without, it is one line.
     """
-    ascii_only = not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    shown = redact.document(builtins(value))
-    encoded = json.dumps(shown, indent=None if indent is None else _INDENT, ensure_ascii=ascii_only)
-    encoded = re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)  # only strings can hold one
+    return _dumped(redact.document(builtins(value)), indent)
+
+
+def _dumped(shown: Any, indent: str | None) -> str:
+    encoded = _safe(json.dumps(shown, indent=None if indent is None else _INDENT, ensure_ascii=_ascii_only()))
     return encoded.replace("\n", f"\n{indent}") if indent else encoded
+
+
+def _safe(encoded: str) -> str:
+    """JSON without what controls a terminal: only strings can hold it."""
+    return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)
+
+
+def _ascii_only() -> bool:
+    return not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
 def answer(shown: Shown) -> int:

@@ -81,6 +81,7 @@ def human(answer: Pushes) -> list[str]:
             lines += out.some([f"     record  {path}" for path in one.records], SHOWN)
             lines += out.some([f"  signature  {path}" for path in one.signatures], SHOWN)
             lines += [f"       card  {one.card}"] if one.card else []
+            lines += [f"      index  {one.index}"] if one.index else []
     return lines
 
 

@@ -239,12 +239,14 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
 
 def _names_secret(word: str) -> bool:
     """Whether a word is the name of a secret, which the next one is: `--set hub_token X`."""
-    return re.fullmatch(r"[A-Za-z][\w.-]*", word) is not None and redact.names_secret(word)
+    named = redact.names_secret(word) or redact.names_tokens(word)
+    return named and re.fullmatch(r"[A-Za-z][\w.-]*", word) is not None
 
 
 def _hidden(name: str, word: str, cwd: Path) -> str:
     """What a key has of a value that may be a secret and may be none: other values are other keys."""
-    return f"<secret {hashed(name, _plain(word, cwd))}>"
+    secret = redact.names_secret(name) or redact.is_secret(name, word)
+    return f"<secret {hashed(name, _plain(word, cwd))}>" if secret else _plain(word, cwd)
 
 
 def _without_passwords(words: Sequence[str]) -> list[str]:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from cachekit import text
 from cachekit.errors import IntegrityError, InterruptedRunError, RemoteError
-from cachekit.files import create
+from cachekit.files import create, is_digest
 from cachekit.remotes.budget import lanes
-from cachekit.remotes.port import Storage
+from cachekit.remotes.port import Entry, Storage
 from cachekit.remotes.ranges import RANGE, in_order
 from cachekit.store import Store
 from cachekit.store.partial import Partial, receiving
@@ -121,6 +121,8 @@ class Fetch:
         self._total = sum(file.size for file in wanted)
         large = sum(file.size >= 2 * RANGE for file in wanted)
         self._lines = min(self._storage.lines, LANES // max(1, large))  # many files fill the line by themselves
+        known = [Entry(file.path, file.size, {"sha256": file.name}) for file in wanted if is_digest(file.name)]
+        self._storage.expect(known, self._revision)
         found: dict[str, Fetched] = {}
         with lanes([partial(self._one, file) for file in wanted], LANES, self._stop) as futures:
             names = {future: file.name for future, file in zip(futures, wanted, strict=True)}

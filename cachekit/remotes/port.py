@@ -287,6 +287,13 @@ class Storage(Protocol):
         """
         return self.chunks(path, revision)
 
+    def expect(self, files: Sequence[Entry], revision: str) -> None:
+        """Hear which files are about to be fetched, with their digests: one question may spare one for each of them.
+
+        What is not known afterwards is asked for then; so this raises nothing.
+        """
+        return None  # noqa: RET501 - not abstract
+
     @abstractmethod
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Make artifacts durable, before the change that names them; what is there already is not sent again.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
+from cachekit import calls
 from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import card, index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
@@ -32,13 +33,13 @@ class Published(Struct, frozen=True):
         draft: What was put there, or would be.
         revision: The remote's state with it.
         tries: How often it was tried.
-        card: The path of the card, where it was written.
+        derived: The paths of what was written that is derived of records: the card, the index.
     """
 
     draft: Draft
     revision: str = ""
     tries: int = 1
-    card: str = ""
+    derived: tuple[str, ...] = ()
 
 
 def publish(
@@ -102,7 +103,7 @@ def publish(
             # Where all changes are one race, the card and the index lose none of their own.
             lasting = attempt <= TRIES or storage.scarce
             page = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else []
-            done = structs.replace(done, card=next((one.path for one in page if one.path == layout.CARD), ""))
+            done = structs.replace(done, derived=tuple(one.path for one in page))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
             # A record comes after its signatures: where each is written by itself, nobody sees it without them. What is
@@ -122,6 +123,13 @@ def publish(
             if landed := _landed(storage, mark):
                 return structs.replace(done, revision=landed)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
+        except RemoteError as error:
+            if calls.left() > 0:
+                raise
+            retry, last = (
+                Retry(0.0, 1.0, 1.0, 1.0),
+                error,
+            )  # the push has come to its end, which says nothing of the remote
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"
@@ -189,7 +197,7 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
     known = whole.with_(index.Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in fresh)
     writes = _card(storage, todo, revision, len(known) + known.unread) if todo.records else []
     is_news = (known.columns, known.unread) != (there.columns, there.unread) or (storage.scarce and not covers)
-    if is_news and not dry_run:
+    if is_news:
         writes.append(Write(layout.INDEX, index.encode(structs.replace(known, change=mark)), token))
     return writes
 

@@ -15,6 +15,7 @@ from cachekit.calls import ending
 from cachekit.errors import CachekitError, IntegrityError, SecretError, StoreError, UntrustedError
 from cachekit.events import Journal, bypass
 from cachekit.files import read
+from cachekit.remotes import layout
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Draft, Offer
 from cachekit.remotes.judging import OWN
@@ -53,6 +54,7 @@ class Pushed(Answer, frozen=True, kw_only=True):
         refused: Records that are not given to others.
         unchanged: How many other records were there already.
         card: The path of the remote's README, where that was written.
+        index: The path of the remote's index, likewise.
         tries: How often the change was offered before the remote took it.
         error: Why the push failed.
         seconds: Wall time.
@@ -67,6 +69,7 @@ class Pushed(Answer, frozen=True, kw_only=True):
     files: tuple[SentFile, ...] = ()
     bytes: int = 0
     card: str = ""
+    index: str = ""
     revision: str = ""
     tries: int = 0
     error: CachekitError | None = None
@@ -200,7 +203,8 @@ def _push(
         unchanged=done.draft.unchanged,
         files=files,
         bytes=sum(file.bytes for file in files),
-        card=done.card,
+        card=layout.CARD if layout.CARD in done.derived else "",
+        index=layout.INDEX if layout.INDEX in done.derived else "",
         revision=done.revision,
         tries=done.tries,
         seconds=round(time.monotonic() - start, 3),

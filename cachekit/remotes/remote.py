@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from cachekit.remotes.patience import Patience, patient
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, Origin
-from cachekit.store.record import LARGEST, DamagedRecordError
+from cachekit.store.record import LARGEST, DamagedRecordError, Digest, Record
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 
 ABSENT_SECONDS = 15.0
 LANES = 8  # records read at once
+
+
+class _Seen(Struct, frozen=True):
+    """The newest record of a key that a signer signed: when, and its digest."""
+
+    created: str
+    record: Digest
 
 
 class Found(Struct, frozen=True):
@@ -214,7 +222,7 @@ class Remote:
         envelopes = self.signatures(record.place, revision)
         mode = "signed" if demands else self.trust.mode(self.name)
         verdict = self.trust.policy.judge(record, envelopes, mode=mode)
-        reason = verdict.reason or (not past and self._replayed(record.key, verdict.created)) or ""
+        reason = verdict.reason or (not past and self._replayed(record, verdict.created)) or ""
         if reason:
             raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
         return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
@@ -228,18 +236,40 @@ class Remote:
         for key, raw in signed.items():
             self._signed.write(key, raw.decode())
 
-    def _replayed(self, key: str, created: str) -> str:
-        """Whether a newer statement about the key was seen there before, in words; the newest is remembered."""
+    def _replayed(self, record: Record, created: Mapping[str, str]) -> str:
+        """Whether a newer record of the key was seen there, signed by somebody who is believed still, in words.
+
+        Of each signer the newest is remembered, with the time of its statement; of a time to come this moment, as it
+        would hold up what others sign until then.
+
+        Args:
+            record: The record.
+            created: See `Judgement`.
+        """
         if not created:
             return ""
         with self.call() as storage:
             place = storage.place()  # another way to name it does not forget
         seen = Notes(self._memory / short(place) / "seen")
-        known = seen.read(key, str) or ""
-        if known > created:
-            return f"signed at {created[:19]}, and what was there before at {known[:19]}: it was put back"
-        if known < created:
-            seen.write(key, created)
+        known = seen.read(record.key, dict[str, _Seen]) or {}
+        others = {signer: one for signer, one in known.items() if one.record != record.digest}
+        gone = self.trust.table.revoked.records
+        believed = [
+            one.created
+            for signer, one in others.items()
+            if one.record not in gone and self.trust.policy.believes([signer])
+        ]
+        said, newest = max(created.values()), max(believed, default="")
+        if newest > said:
+            return f"signed at {said[:19]}, and what was there before at {newest[:19]}: it was put back"
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        news = {
+            signer: _Seen(min(at, now), record.digest)
+            for signer, at in created.items()
+            if signer not in known or (signer in others and others[signer].created < at)
+        }
+        if news:
+            seen.write(record.key, {**known, **news})
         return ""
 
     @property

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,17 +93,18 @@ class Index:
     def listed(self) -> list[Listed]:
         """The records that can be used, the youngest first."""
         query = (
-            "SELECT key, recipe, compiler, graphs, modules, bytes, compile_seconds, created, user || '@' || host "
-            "FROM record WHERE folder = ? AND usable"
-        )
+            "SELECT key, recipe, compiler, directory, model_type, graphs, modules, bytes, compile_seconds, created, "
+            "user || '@' || host FROM record JOIN folder ON folder.id = record.folder WHERE usable"
+        )  # in the order in which they lie in the file: folder by folder it would be read again for each
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
-        found = []
-        for folder, directory, model_type in self._file.ask("SELECT id, directory, model_type FROM folder"):
-            for key, recipe, compiler, graphs, modules, size, seconds, created, by in self._file.ask(query, (folder,)):
-                texts = same(recipe, recipe), same(compiler, compiler), directory, model_type
-                found.append(Listed(key, *texts, graphs, modules, size, seconds, created, same(by, by)))
-        found.sort(key=lambda one: (one.created, one.key), reverse=True)
-        return found
+
+        def made(row: tuple[Any, ...]) -> Listed:
+            key, recipe, compiler, directory, model_type, graphs, modules, size, seconds, created, by = row
+            texts = same(recipe, recipe), same(compiler, compiler), same(directory, directory)
+            kind = same(model_type, model_type)
+            return Listed(key, *texts, kind, graphs, modules, size, seconds, created, same(by, by))
+
+        return sorted(self._file.each(query, made), key=attrgetter("created", "key"), reverse=True)
 
     def by_prefix(self, digits: str) -> list[IndexRow]:
         """All records whose keys begin so, those that cannot be used among them."""

@@ -93,6 +93,10 @@ class IndexFile:
         """
         return self._surely(lambda database: database.execute(query, values).fetchall(), any_file=any_file)
 
+    def each(self, query: str, make: Callable[[tuple[Any, ...]], _T]) -> list[_T]:
+        """What is made of each answer to a query, one after the other; raises as `ask`."""
+        return self._surely(lambda database: [make(row) for row in database.execute(query)], any_file=False)
+
     def ask_for(self, query: str, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """Answers to a query that ends with `IN`, for any number of numbers; raises as `ask`."""
         import sqlite3

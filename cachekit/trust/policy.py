@@ -8,7 +8,7 @@ revoked is refused whoever signed it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Literal
@@ -18,7 +18,7 @@ from msgspec import Struct
 from cachekit import redact
 from cachekit.config_trust import YOU, Mode, TrustTable
 from cachekit.errors import UsageError
-from cachekit.store.origin import Origin
+from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError
@@ -46,24 +46,29 @@ class Judgement(Struct, frozen=True):
 
     Attributes:
         how: `signed`, `owner` or `all`; empty where the record is not trusted.
-        keys: The fingerprints of the keys whose signatures count.
-        created: When the newest statement that counts was made, in one form that sorts; empty without one.
-        reused: What that statement says the record reuses.
+        created: When the newest statement was made that counts, by the fingerprint of its key, in one form that sorts.
+        reused: What the newest of all says the record reuses.
         reason: Why the record is not trusted: words that go on after "it is" or "there, but".
         revoked: Whether that is because the settings revoke something.
     """
 
     how: Literal["", "signed", "owner", "all"] = ""
-    keys: tuple[str, ...] = ()
-    created: str = ""
+    created: Mapping[str, str] = {}
     reused: tuple[StatedReuse, ...] = ()
     reason: str = ""
     revoked: bool = False
+
+    __hash__ = by_value
 
     @property
     def trusted(self) -> bool:
         """Whether the record may be used."""
         return bool(self.how)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The fingerprints of the keys whose signatures count."""
+        return tuple(self.created)
 
 
 class _Checked(Struct, frozen=True):
@@ -122,10 +127,12 @@ class Policy(Struct, frozen=True):
         if mode == "all" and (good or withdrawn is None):
             return Judgement("all")
         if good:
+            created: dict[str, str] = {}
+            for one, statement in good:
+                said = moment(statement.predicate.created).isoformat(timespec="milliseconds")
+                created[one.key] = max(created.get(one.key, ""), said)
             newest = max((statement.predicate for _, statement in good), key=lambda one: moment(one.created))
-            keys = dict.fromkeys(one.key for one, _ in good)
-            created = moment(newest.created).isoformat(timespec="milliseconds")
-            return Judgement("signed", tuple(keys), created, newest.reused)
+            return Judgement("signed", created, newest.reused)
         if mode == "owner" and withdrawn is None:
             return Judgement("owner")
         # The reason that says most: what is revoked, then what a known signer's signature lacks.
@@ -147,12 +154,9 @@ class Policy(Struct, frozen=True):
             return "revoked by its digest"
         if origin is None:
             return ""
-        if withdrawn := self._withdrawn(origin.how, origin.signers):
+        if withdrawn := self._withdrawn(origin.signers):
             return f"signed with {withdrawn}, which is revoked"
-        for one in origin.reused:
-            if self._withdrawn(one.how, one.signers):
-                return _reuse_of_revoked(one.key)
-        return self._revoked_reuse([StatedReuse(one.key, one.record, created=one.created) for one in origin.reused])
+        return self._revoked_reuse(origin.reused)
 
     def believes(self, fingerprints: Sequence[str]) -> bool:
         """Whether the settings name one of these keys, and let it sign today."""
@@ -160,23 +164,21 @@ class Policy(Struct, frozen=True):
         known = {one.key.fingerprint for one in self.signers} & wanted
         return any(_valid([one for one in self.signers if one.key.fingerprint == key], now) for key in known)
 
-    def _withdrawn(self, how: str, fingerprints: Sequence[str]) -> str:
-        """The revoked key on which the use of a record of the store rests; empty where none is, or another one is left.
+    def _withdrawn(self, fingerprints: Sequence[str]) -> str:
+        """The revoked key on which the use of a record rests; empty where none is, or another signer is left.
 
-        Where signatures were not asked for, one by a key that the settings do not name leaves nothing.
+        A key that the settings do not name leaves nothing: anybody can make one, and sign with it.
         """
         gone = [one for one in fingerprints if one in self.table.revoked.keys]
-        left = set(fingerprints) - set(gone)
-        if how != "signed":
-            left &= {one.key.fingerprint for one in self.signers}
+        left = {one.key.fingerprint for one in self.signers}.intersection(fingerprints).difference(gone)
         return gone[0] if gone and not left else ""
 
-    def _revoked_reuse(self, reused: Sequence[StatedReuse]) -> str:
+    def _revoked_reuse(self, reused: Iterable[StatedReuse | ReusedOrigin]) -> str:
         gone = self.table.revoked
         for one in reused:
             before = gone.before and one.created and _time(one.created) < gone.before  # not said: it may be younger
-            if before or one.record in gone.records or (one.signers and set(one.signers) <= set(gone.keys)):
-                return _reuse_of_revoked(one.key)
+            if before or one.record in gone.records or self._withdrawn(one.signers):
+                return f"made by reuse of {one.key[:12]}, which is revoked"
         return ""
 
     def _check(self, record: Record, envelope: Envelope, now: datetime, spent: Counter[str]) -> _Checked:
@@ -274,10 +276,6 @@ def _valid(known: Sequence[KnownSigner], at: datetime) -> bool:
         (one.valid_after is None or one.valid_after <= at) and (one.valid_before is None or at < one.valid_before)
         for one in known
     )
-
-
-def _reuse_of_revoked(key: str) -> str:
-    return f"made by reuse of {key[:12]}, which is revoked"
 
 
 def _time(created: str) -> datetime:

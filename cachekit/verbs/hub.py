@@ -1,19 +1,26 @@
-"""Set up a remote: make it or look at it, and name it in the project's settings."""
+"""Set up a remote: make it or look at it, and name it in the project's settings; and what remotes hold."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cachekit import config_files
+from cachekit.config_trust import Mode
 from cachekit.errors import AuthError, UsageError
-from cachekit.remotes import layout
+from cachekit.key.nearest import TOOLS
 from cachekit.remotes.address import setup
+from cachekit.remotes.index import Known
+from cachekit.remotes.nearest_on import Catalogue
 from cachekit.remotes.port import Repo
-from cachekit.remotes.remotes import Remotes
 from cachekit.values import Answer
+
+if TYPE_CHECKING:
+    from cachekit.remotes.remote import Remote
+    from cachekit.verbs.session import Session
 
 NAME = "hub"  # of the remote in the settings
 FILE = "cachekit.toml"
@@ -44,26 +51,51 @@ class Used(Answer, frozen=True):
     dry_run: bool = False
 
 
+class RemoteRecord(Struct, frozen=True):
+    """A record on a remote, as the remote's index has it; where the index lacks it, as it says itself.
+
+    Attributes:
+        directory: The compiler's folder there.
+        toolchain: Versions that are in the key.
+        instance: The machine type that it was made on, where that is known.
+        bytes: Of all files.
+        created: UTC, ISO 8601.
+        by: Who made it on which host, as it says.
+        signers: Whose signatures are said to lie beside it: names that the settings give, or fingerprints of keys.
+        usable: Nothing that is known so far keeps it from being used. It is judged when it is fetched.
+    """
+
+    key: str
+    recipe: str
+    model_type: str
+    compiler: str
+    directory: str
+    toolchain: Mapping[str, str]
+    instance: str
+    graphs: int
+    bytes: int
+    compile_seconds: float
+    created: str
+    by: str
+    signers: tuple[str, ...]
+    usable: bool
+
+
 class RemoteContents(Answer, frozen=True):
     """What a remote holds.
 
     Attributes:
-        signed: How many of the records have signatures, whoever's.
+        mode: What is asked of its records: `owner`, `signed` or `all`.
+        records: The newest first.
+        unread: How many more there are, of which nothing is known without reading each.
         demands: Why a record there needs the signature of somebody whom the settings name; empty where it does not.
     """
 
     remote: str
-    records: tuple[RemoteRecords, ...]
-    signed: int
+    mode: Mode
+    records: tuple[RemoteRecord, ...]
+    unread: int
     demands: str
-
-
-class RemoteRecords(Struct, frozen=True):
-    """How many records of one compiler and model type a remote holds."""
-
-    directory: str
-    model_type: str
-    records: int
 
 
 def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = False) -> Used:
@@ -154,24 +186,54 @@ def write_settings(path: Path, place: Repo, may: str) -> None:
     config_files.write(path, check_settings(path, place.repo, kind=place.kind, may=may))
 
 
-def contents(remotes: Remotes) -> list[RemoteContents]:
-    """What each remote holds that may be read: records by compiler and model type.
+def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> list[RemoteContents]:
+    """What each remote holds that may be read.
+
+    Args:
+        session: Collaborators.
+        recipe: Only the records of this recipe.
+        compiled_with: Only those of this compiler: its name, or how its folder begins (`neuronxcc-2.26`).
 
     Raises:
         RemoteError, AuthError: One cannot be asked.
+        UsageError: The settings name a signer's key that is none.
     """
     found = []
-    for remote in remotes.readable:
+    for remote in session.remotes.readable:
         remote.retry()
-        counts: Counter[tuple[str, str]] = Counter()
         demands = remote.demands()
-        with remote.call() as storage:
-            revision = storage.revision()
-            signed = sum(entry.path.endswith(".json") for entry in storage.list(layout.SIGNATURES, revision))
-            for entry in storage.list(layout.RECORDS, revision):
-                parts = entry.path.removeprefix(f"{layout.RECORDS}/").split("/")
-                if len(parts) == 3 and parts[2].endswith(".json"):  # noqa: PLR2004 - compiler, model type, key
-                    counts[parts[0], parts[1]] += 1
-        records = (RemoteRecords(directory, model, count) for (directory, model), count in sorted(counts.items()))
-        found.append(RemoteContents(remote.name, tuple(records), signed, demands))
+        catalogue = Catalogue(remote, session.store.layout.remotes)
+        index = catalogue.look(anew=True)
+        known = list(index.rows())
+        if len(known) < len(index):
+            catalogue.doubt()
+            index = catalogue.look(anew=True)
+            known = list(index.rows())
+        rows = (
+            _record(one, remote, needs=bool(demands))
+            for one in sorted(known, key=lambda one: (one.created, one.key), reverse=True)
+            if recipe in {"", one.recipe}
+            and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
+        )
+        found.append(RemoteContents(remote.name, remote.trust.mode(remote.name), tuple(rows), index.unread, demands))
     return found
+
+
+def _record(one: Known, remote: Remote, *, needs: bool) -> RemoteRecord:
+    versions = {name.removeprefix(TOOLS): str(value) for name, value in one.hard.items() if name.startswith(TOOLS)}
+    return RemoteRecord(
+        key=one.key,
+        recipe=one.recipe,
+        model_type=one.model_type,
+        compiler=one.compiler,
+        directory=one.directory,
+        toolchain=versions,
+        instance=one.instance,
+        graphs=one.graphs,
+        bytes=one.size,
+        compile_seconds=one.compile_seconds,
+        created=one.created,
+        by=one.by,
+        signers=remote.trust.policy.names(one.signers) if one.signers else (),
+        usable=not needs or bool(one.signers and remote.trust.policy.believes(one.signers)),
+    )

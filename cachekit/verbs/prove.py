@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -39,6 +39,8 @@ from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.health import Finding
+from cachekit.store.layout import temporary_folder
+from cachekit.store.scratch import Scratch
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs import doctor
@@ -125,7 +127,7 @@ def neuron_contract(
     )
 
     with _folder() as folder:
-        proof, seen = Proof(subject, Path(folder), command=command, total=MINUTES * 60), Evidence()
+        proof, seen = Proof(subject, folder, command=command, total=MINUTES * 60), Evidence()
 
         def answer(stopped: str = UNFINISHED) -> Contract:
             promises, assumptions = (tuple(judged(rows, seen, subject.facts)) for rows in (PROMISES, subject.rows))
@@ -148,6 +150,8 @@ def neuron_contract(
 
         answer()  # a place that cannot be written to is found out now
         tell(f"about ten minutes, {MINUTES} at the most; Ctrl-C ends it and shows what is known by then")
+        if report:
+            tell(f"the report grows in {known.report}")
         try:
             for _ in make(proof, seen, tell=tell):
                 answer()
@@ -428,13 +432,17 @@ def _write(path: Path, answer: Contract) -> None:
         ) from error
 
 
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    try:
-        # With no dot in its name: optimum-neuron would cut such a path off.
-        return tempfile.TemporaryDirectory(prefix="cachekit-contract-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise StoreError(
-            "no temporary folder can be made",
-            cause=cause_of(error),
-            hint="make room in it, or set TMPDIR to a folder on a local disk",
-        ) from error
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """One that the next run removes if this one is killed."""
+    with ExitStack() as stack:
+        try:
+            # With no dot in its name: optimum-neuron would cut such a path off.
+            folder = stack.enter_context(Scratch(temporary_folder("contract")))
+        except OSError as error:
+            raise StoreError(
+                "no temporary folder can be made",
+                cause=cause_of(error),
+                hint="make room in it, or set TMPDIR to a folder on a local disk",
+            ) from error
+        yield folder

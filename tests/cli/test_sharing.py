@@ -24,6 +24,7 @@ def steady(text: str, repo_name: str) -> str:
     text = re.sub(r"\b[0-9a-f]{16}\b", "f" * 16, text)
     text = re.sub(r"(inductor-\S+?/)[\w-]+(/)", r"\1TARGET\2", text)
     text = re.sub(r"inductor-[\d.]+", "inductor-VERSION", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d  \w+ +", "2026-11-23  root  ", text)
     text = re.sub(r"\b(training step), \d+\.\d s", r"\1, 0.1 s", text)
     text = re.sub(r"\b(took|in) \d+ s(?= in all|; \d+ B was)", r"\1 0.0 s", text)  # a busy machine's
     return re.sub(r"\b(in|took|compiling;.*took) \d+\.\d s", r"\1 0.0 s", text)
@@ -94,8 +95,12 @@ def test_every_answer_is_json_too(join, repo):
     (pulled,) = bob("pull", "tiny.yaml", "--format", "json").json["pulled"]
     assert (pulled["state"], pulled["files"]) == ("fetched", 1)
     (listed,) = bob("hub", "ls", "--format", "json").json
-    assert [line.split()[0] for line in bob("hub", "ls", "--format", "quiet").out.splitlines()] == [listed["remote"]]
-    assert [row["records"] for row in listed["records"]] == [1]
+    (row,) = listed["records"]
+    assert bob("hub", "ls", "--format", "quiet").out.split() == [listed["remote"], row["key"]]
+    assert (row["recipe"], row["usable"], row["signers"], listed["unread"]) == ("tiny", True, [], 0)
+    assert row["toolchain"]["torch"]
+    for option, there in (("--recipe=tiny", 1), ("--recipe=other", 0), ("--compiler=inductor", 1), ("--compiler=n", 0)):
+        assert len(bob("hub", "ls", option, "--format", "json").json[0]["records"]) == there
     (bob.work / "other.yaml").write_text(RECIPE.replace("length: 8", "length: 4"))
     both = bob("pull", "tiny.yaml", "other.yaml", "--format", "json", code=3).json
     assert both["error"]["code"] == "not-warm"
@@ -146,7 +151,7 @@ def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     told = ann("push", "--public").err
     assert told.index("it reveals who made them") < told.index("pushed 1 file")
     # The dry run listed what went, and all of it.
-    listed = {*dry["records"], *(file["path"] for file in dry["files"]), dry["card"]}
+    listed = {*dry["records"], *(file["path"] for file in dry["files"]), dry["card"], dry["index"]}
     assert listed == {path for path in repo.files() if path != ".gitattributes"}
     assert [path for path in repo.files() if path.startswith("cachekit/v1/records")]
 

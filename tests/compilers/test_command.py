@@ -199,6 +199,14 @@ def test_a_password_on_a_command_line_is_not_in_its_key(place, words):
         ("--config", "{hub_token: hush1hush}"),
         ("--license_key_of", "x", "--unheard_key", "hush1"),
         ("--unheard_key", "-hush1=x"),
+        ("--telegram_bot_token", "7hushA1bCd2Ef"),
+        ("--discord-bot-token=7hushA1bCd2Ef",),
+        ("--set", "trigger_token", "7hushA1bCd2Ef"),
+        ("--env", "GRAFANA_USER_TOKEN=hush1hush"),
+        ("--set", "wandb.api_key 7hush1hush"),
+        ("--hubtoken", "hush1hush"),
+        ("--token-value", "hush1hush"),
+        ("--apikey:hush1hush",),
     ],
 )
 def test_no_value_of_a_secret_is_in_the_key_of_a_command(place, words):
@@ -224,6 +232,11 @@ def test_two_commands_have_two_keys_though_a_word_may_be_a_secret(place, words):
     """Or the one is told that what it needs is there, and compiles."""
     keys = {prepared("python", "train.py", *(word.format(one) for word in words)).key for one in ("w1x", "w2x")}
     assert len(keys) == 2
+
+
+@pytest.mark.parametrize("words", [("--bos_token", "<s>"), ("--image-token-id", "151655"), ("--user_token", "USER")])
+def test_a_tokenizers_settings_are_in_the_key_as_they_are(place, words):
+    assert "<secret" not in f"{prepared('python', 'train.py', *words).ingredients}"
 
 
 def test_members_of_a_team_with_tokens_of_their_own_share_a_key(place):

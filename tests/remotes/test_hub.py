@@ -15,7 +15,7 @@ import pytest
 from cachekit.errors import AuthError, ConflictError, RemoteError
 from cachekit.remotes import ranges
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.port import ABSENT, Change, Commit, Write
+from cachekit.remotes.port import ABSENT, Change, Commit, Entry, Write
 from cachekit.remotes.ranges import in_order
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
@@ -98,6 +98,32 @@ def test_the_hub_is_asked_once_where_a_large_file_is(storage, hub, repo, monkeyp
     kinds = asked(hub)
     assert kinds.count("GET cdn 403") == 1
     assert kinds.count("GET resolve 302") <= 2
+
+
+def test_git_lfs_is_asked_once_where_many_files_are(storage, hub, repo):
+    large = {f"m/{number}.neff": random.Random(number).randbytes(5000) for number in range(4)}
+    repo.plant(large, lfs=True)
+    repo.plant({"m/graph.pb": b"small"})  # git's own
+    files = large | {"m/graph.pb": b"small"}
+    revision = storage.revision()
+    entries = [Entry(path, len(data), {"sha256": hashlib.sha256(data).hexdigest()}) for path, data in files.items()]
+    hub.log.clear()
+    storage.expect(entries[:3], revision)
+    assert asked(hub) == []  # a question would cost more than it spares
+    storage.expect(entries, revision)
+    assert asked(hub) == ["POST lfs 200"]
+    for path, data in files.items():
+        assert b"".join(storage.chunks(path, revision)) == data
+    assert asked(hub) == ["GET cdn 200"] * 4 + ["GET resolve 200"]
+    # Whoever fetches one again had wrong bytes: it comes by the Hub's own way.
+    assert b"".join(storage.chunks("m/0.neff", revision)) == large["m/0.neff"]
+    assert asked(hub) == ["GET resolve 302", "GET cdn 200"]
+
+    for fault in ("500", "404", "rewrite"):
+        hub.fault(fault, "POST */info/lfs/*", body="[1]")
+        storage.expect(entries, revision)
+        assert b"".join(storage.chunks("m/0.neff", revision)) == large["m/0.neff"]
+        assert asked(hub)[1:] == ["GET resolve 302", "GET cdn 200"]
 
 
 def test_a_large_body_that_is_cut_goes_on_where_it_ended(storage, hub, repo):

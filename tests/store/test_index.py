@@ -427,6 +427,22 @@ def test_many_readers_and_writers_at_once(home):
     assert len(plainly(home)) == 4 + 3 * 6
 
 
+def test_all_records_are_listed_by_one_query(home, monkeypatch):
+    """As a team leaves them, those of a folder lie all over the file: asked for by folder it is read once for each."""
+    opened_files = []
+    connect = index_file._connect
+    monkeypatch.setattr(index_file, "_connect", lambda path: opened_files.append(path) or connect(path))
+    counts = set()
+    store = opened(home)
+    for number in range(3):
+        publish(store, (made(number, model_type=f"m{number}"), {}))
+        index = store.refresh()
+        opened_files.clear()
+        assert len(index.listed()) == number + 1
+        counts.add(len(opened_files))
+    assert len(counts) == 1
+
+
 def test_the_members_of_a_group_write_to_one_index(tmp_path):
     before = os.umask(0o002)
     try:

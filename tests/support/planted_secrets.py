@@ -100,6 +100,7 @@ SECRET_NAMES = [
     "OTP", "CARD_PIN", "secret_access", "secret-access", "HF_TOKEN_2", "HF_TOKEN_WRITE", "OPENAI_API_KEY_PROD",
     "API_KEY_2", "API_KEY2", "SECRET_1", "SECRET_KEY_BASE", "VAULT_SECRET_ID", "CI_JOB_JWT", "CI_JOB_JWT_V2",
     "DOCKER_AUTH_CONFIG", "PRIVATE_KEY_PEM", "hub_token_2", "api_key_prod",
+    "TELEGRAM_BOT_TOKEN", "SLACK_USER_TOKEN", "CI_TRIGGER_TOKEN", "SYSTEM_TOKEN_2", "hubtoken", "token-value",
 ]  # fmt: skip
 PLAIN_NAMES = [
     "pad_token_id", "pad_token", "bos_token", "eos_token", "forced_bos_token", "mask_token", "unk_token",

@@ -1,6 +1,7 @@
 """What one signs and another trusts goes round; nothing else that lies where others can write is used."""
 
 import hashlib
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from msgspec import structs
@@ -20,6 +21,7 @@ from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
 from tests.remotes.watched_storages import Counted
 from tests.support.standins import Watched, recipe
+from tests.trust.attack_cases import signed, statement
 from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     ALICE,
     BOB,
@@ -151,6 +153,33 @@ def test_an_older_signed_record_that_was_put_back_is_refused(alice, user, place,
     (why,) = planned(user("bob", trust(ALICE), where=tmp_path / "link"), anew=True).untrusted
     assert "it was put back" in why, "whatever the folder is called"
     assert planned(user("new", trust(ALICE))).hit, "who never saw the newer one cannot know"
+
+
+@pytest.mark.parametrize("later", [1, 23 * 3600], ids=["a second", "23 hours"])
+@pytest.mark.parametrize("left", [(), (BOB,)], ids=["nobody asks for it", "its signer is believed"])
+def test_a_record_whose_other_signature_went_was_not_put_back(alice, user, place, later, left):
+    """Bob signs it, too, later or at a time to come, and that is gone again: the record and the first are the same."""
+    path = layout.signatures_path(alice.record.place)
+    there = envelope.decode((place / path).read_bytes())
+    at = (datetime.now(timezone.utc) + timedelta(seconds=later)).isoformat(timespec="milliseconds")
+    put(place, path, envelope.encode([*there, signed(BOB, statement(shared(place, alice.record).record, at))]))
+    assert planned(user("carol", trust(ALICE, BOB))).hit
+    put(place, path, envelope.encode(there))
+    assert planned(user("carol", trust(ALICE, *left)), anew=True).hit
+
+
+@pytest.mark.parametrize("end", ["removed", "its key revoked", "the record revoked", "believed"])
+def test_what_a_signer_put_in_its_place_counts_while_that_signer_is_believed(alice, user, place, end):
+    paths = layout.record_path(alice.record.place), layout.signatures_path(alice.record.place)
+    old = {one: (place / one).read_bytes() for one in paths}
+    bob = user("bob", trust(key=BOB))
+    newer = warm(bob.session, bob.prepare(), recache=True).record
+    assert planned(user("carol", trust(ALICE, BOB))).record == newer
+    for one, raw in old.items():
+        put(place, one, raw)
+    revoked = {"its key revoked": {"keys": [key(BOB).fingerprint]}, "the record revoked": {"records": [newer.digest]}}
+    said = trust(ALICE, *(() if end == "removed" else (BOB,)), revoked=revoked.get(end, {}))
+    assert planned(user("carol", said), anew=True).hit == (end != "believed")
 
 
 def test_a_signature_by_another_key_counts_for_nothing(alice, user, place):

@@ -3,13 +3,30 @@
 import pytest
 
 from cachekit.errors import UntrustedError, UsageError
+from cachekit.remotes import layout
 from cachekit.store.record import file_path
+from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe
-from tests.trust.flow_cases import ALICE, BOB, alice, bundle, close, place, planned, signatures, trust, user  # noqa: F401
+from tests.trust.attack_cases import signed, statement
+from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
+    ALICE,
+    BOB,
+    EVE,
+    alice,
+    bundle,
+    close,
+    place,
+    planned,
+    put,
+    shared,
+    signatures,
+    trust,
+    user,
+)
 from tests.trust.trust_cases import key, line
 
 pytestmark = pytest.mark.feature("T5")
@@ -54,6 +71,26 @@ def test_what_reuses_it_goes_with_it(alice, user):
     planned(wary)
     assert len(list(wary.store.layout.quarantine.iterdir())) == 2
     assert list(wary.store.records()) == []
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+def test_a_strangers_signature_beside_it_does_not_keep_what_reuses_it(alice, user, place, fetched):
+    """Who may write to a team's own folder adds one by a key made for that, before the first is revoked."""
+    path = layout.signatures_path(alice.record.place)
+    there = decode((place / path).read_bytes())
+    put(place, path, encode([*there, signed(EVE, statement(shared(place, alice.record).record))]))
+    close(place)
+    bob = user("bob", trust(key=BOB))
+    made = warm(bob.session, bob.prepare(recipe(16))).record
+    assert bob.store.origins.of(made).origin.reused
+    close(place)
+    if fetched:
+        carol = user("carol", trust(BOB, said={str(place): "signed"}))
+        pull_recipe(carol.session, carol.prepare(recipe(16)))
+    said = trust(BOB, revoked={"keys": [key(ALICE).fingerprint]})
+    found = planned(user("carol", said, may="" if fetched else "rw"), recipe(16))
+    assert not found.hit
+    assert "made by reuse of" in found.untrusted[0]
 
 
 @pytest.mark.parametrize("way", ["own", "everything"])

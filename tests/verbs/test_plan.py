@@ -49,9 +49,10 @@ def test_a_plan_names_the_modules_that_a_train_finds(home, log, output):
 
 
 def test_what_could_not_be_asked_is_no_miss(tmp_path, log):
-    (tmp_path / "shared").mkdir()
-    storage = FolderStorage(tmp_path / "shared")
-    broken, sound = (Broken(storage, "read"), "r"), (storage, "r")
+    for name in ("shared", "other"):
+        (tmp_path / name).mkdir()
+    storage, other = FolderStorage(tmp_path / "shared"), FolderStorage(tmp_path / "other")
+    broken = (Broken(storage, "read"), "r")
     bob = Watched(tmp_path / "bob", shared=[broken])
     found = plan(bob.prepare(), bob.store, bob.session.remotes)
     answer = planned(found)
@@ -60,10 +61,10 @@ def test_what_could_not_be_asked_is_no_miss(tmp_path, log):
     assert "could not be asked: it is away: the cable is cut" in " ".join(" ".join(one(answer)).split())
     every = forecast([("toy", bob.prepare)], bob.store, bob.session.remotes)
     assert (every.totals.unknown, every.totals.miss, every.miss().exit_code) == (1, 0, 7)
-    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
+    ann = Watched(tmp_path / "ann", shared=[(other, "rw")])
     warm(ann.session, ann.prepare())
     # Another remote that has it is enough.
-    carl = Watched(tmp_path / "carl", shared=[broken, sound])
+    carl = Watched(tmp_path / "carl", shared=[broken, (other, "r")])
     assert planned(plan(carl.prepare(), carl.store, carl.session.remotes)).status == "hit"
 
 

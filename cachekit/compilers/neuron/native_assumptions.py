@@ -85,7 +85,7 @@ def _counters(seen: Evidence) -> Observation:
 
 def _killed(seen: Evidence) -> Observation:
     left = seen.step("killed").left
-    found = [path for path in left.rglob(f"*{facts.NATIVE_SUFFIX}") if not path.name.startswith(".")] if left else []
+    found = [left / name for name in native.contents(left)] if left else []
     torn = [path for path in found if not digests([path]).fits]
     return Observation(not torn, f"{len(found)} graphs, {len(torn)} of them damaged")
 
@@ -121,13 +121,8 @@ def _place(folder: Path) -> dict[str, str]:
     return {**beside, facts.NATIVE_ROOT_VARIABLE: tree, facts.NATIVE_LOCAL: local, facts.NATIVE_METRICS: "1"}
 
 
-def _graphs_of(folder: Path) -> frozenset[str]:
-    """The program's own, and those of cachekit's compiler cache dirs."""
-    return frozenset(name for name in _files(folder) if name.endswith(facts.NATIVE_SUFFIX))
-
-
 NATIVE = Subject(
-    "neuron-native", PROGRAM, _place, _graphs_of, compiling,
+    "neuron-native", PROGRAM, _place, native.contents, compiling,
     refused={facts.CC_FLAGS: WRONG_FLAG},
     another={facts.CC_FLAGS: "-O3"},
     cleared=frozenset((*CLEARED, facts.NATIVE_LEVEL, *facts.NATIVE_QUIET)),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -17,15 +18,17 @@ from urllib.parse import urlsplit
 from cachekit import __version__
 from cachekit.calls import Calls
 from cachekit.errors import CachekitError, TooLargeError, UsageError
+from cachekit.remotes.hub import download
 from cachekit.remotes.hub.account import check_token_file, is_own
 from cachekit.remotes.hub.call import Call, entered, run
 from cachekit.remotes.hub.download import Body
 from cachekit.remotes.hub.errors import is_missing, translated
 from cachekit.remotes.hub.send import abandon, watched
 from cachekit.remotes.hub.session import bound_session
-from cachekit.remotes.port import Limits, Tell
+from cachekit.remotes.port import Entry, Limits, Tell
 
 T = TypeVar("T")
+LOCATED = 100  # files in one question to git LFS, as its own client asks
 LINES = 8  # connections for one large file
 STAGING = "HF_HOME (~/.cache/huggingface)"  # where the client keeps what it sends
 SLOW = 1 << 20  # bytes a second that a document may take
@@ -186,6 +189,28 @@ class Client:
 
         return self.ask(downloading, call, self.limits.commit + size / SLOW)
 
+    def locate(self, files: Mapping[str, Entry], repo_id: str, repo_type: str) -> None:
+        """Learn the signed addresses of files, by their addresses and digests, from git LFS.
+
+        The Hub answers so to clients of git itself [git-lfs, docs/api/batch.md; hub docs, xet/legacy-git-lfs]. Where it
+        does not, each file is asked for by its own address.
+        """
+        folder = "" if repo_type == "model" else f"{repo_type}s/"
+        url = f"{self.endpoint}/{folder}{repo_id}.git/info/lfs/objects/batch"
+        waiting = list(files.items())
+        while waiting:
+            batch, waiting = waiting[:LOCATED], waiting[LOCATED:]
+            objects = {file.digests["sha256"]: file.size for _, file in batch}
+            try:
+                found = self.ask(partial(self._located, url, objects))
+            except (CachekitError, FileNotFoundError):
+                return
+            places = {address: found.get(file.digests["sha256"]) for address, file in batch}
+            self._elsewhere |= {address: place for address, place in places.items() if place}
+
+    def _located(self, url: str, objects: Mapping[str, int], _: Any) -> dict[str, str]:
+        return download.located(url, self._headers(), objects)
+
     def document(self, url: str, path: str, limit: int, call: Call) -> tuple[bytes, str]:
         """A small file whole, and the name that the Hub gives its contents; empty where it says none.
 
@@ -212,7 +237,8 @@ class Client:
 
         def opened() -> Body:
             headers = self._headers()
-            if elsewhere := self._elsewhere.get(url):
+            # Whatever is fetched whole a second time came wrong: by the Hub's own way then.
+            if elsewhere := self._elsewhere.get(url) if end is not None else self._elsewhere.pop(url, None):
                 bare = {name: value for name, value in headers.items() if name.lower() != "authorization"}
                 try:
                     return Body(elsewhere, bare, call, start, end)

@@ -8,8 +8,11 @@ token on the way to another host, and leaves out nothing else. `X-Linked-Size` o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+
+import msgspec
+from msgspec import Struct
 
 from cachekit.calls import paced
 from cachekit.errors import RemoteError
@@ -17,7 +20,48 @@ from cachekit.remotes.hub.call import Call, entered
 from cachekit.remotes.hub.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_LFS = "application/vnd.git-lfs+json"
 _PAST_END = re.compile(r"bytes \*/(\d+)")
+
+
+class _Action(Struct, frozen=True):
+    href: str
+    header: dict[str, str] = {}
+
+
+class _Actions(Struct, frozen=True):
+    download: _Action | None = None
+
+
+class _Object(Struct, frozen=True):
+    oid: str
+    actions: _Actions = _Actions()
+
+
+class _Batch(Struct, frozen=True):
+    objects: list[_Object]
+
+
+def located(url: str, headers: dict[str, str], objects: Mapping[str, int]) -> dict[str, str]:
+    """The signed addresses of what git LFS has, by SHA-256; what needs more than an address is left out.
+
+    Args:
+        url: Of its batch API.
+        headers: The token, and who asks.
+        objects: Sizes by SHA-256.
+
+    Raises:
+        Exception: Whatever the client raises; ValueError for an answer that is none.
+    """
+    from huggingface_hub.utils import hf_raise_for_status
+
+    wanted = [{"oid": oid, "size": size} for oid, size in objects.items()]
+    asked = {"operation": "download", "transfers": ["basic"], "hash_algo": "sha256", "objects": wanted}
+    response = bound_session().post(url, headers={**headers, "Accept": _LFS, "Content-Type": _LFS}, json=asked)
+    hf_raise_for_status(response)
+    answer = msgspec.json.decode(response.content, type=_Batch)
+    found = {one.oid: one.actions.download for one in answer.objects}
+    return {oid: action.href for oid, action in found.items() if action and not action.header and oid in objects}
 
 
 class Body:
@@ -72,7 +116,7 @@ class Body:
         at, size = self._bounds()
         if at is None:
             return
-        for piece in paced(self._pieces(), self._call.limits.read):
+        for piece in paced(self._pieces(), self._call.limits.read, self._call.host or "the Hub"):
             first, at = at, at + len(piece)
             if size is not None and at > size:
                 raise RemoteError(f"a file has more than the {size} bytes that were announced")

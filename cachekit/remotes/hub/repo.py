@@ -44,6 +44,7 @@ T = TypeVar("T")
 MAIN = "main"
 STAT_BATCH = 1000  # paths; the Hub answers 413 for more
 _PIECE = 1 << 20  # bytes
+FEW = 4  # files, each of which costs one request more than it would if git LFS were asked for all of them
 LATEST = 40  # commits that are looked at; a page has 50
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -172,7 +173,7 @@ class HubStorage(Storage):
         return Document(data, _token(entry))
 
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """A file's bytes; two requests, and one for each further range of a file that the Hub has elsewhere."""
+        """A file's bytes; two requests, one where `expect` found it, and one for each further range."""
         yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start, end)
 
     def otherwise(self, path: str, revision: str, size: int) -> Iterator[bytes]:
@@ -187,6 +188,12 @@ class HubStorage(Storage):
             with whole.open("rb") as opened:
                 while piece := opened.read(_PIECE):
                     yield piece
+
+    def expect(self, files: Sequence[Entry], revision: str) -> None:
+        """Ask where git LFS has these, a request for a hundred; a few are not worth one."""
+        if len(files) >= FEW:
+            addresses = {self._address(file.path, revision): file for file in files}
+            self._client.locate(addresses, **self._repo)
 
     def _address(self, path: str, revision: str) -> str:
         from huggingface_hub import hf_hub_url

@@ -20,6 +20,7 @@ from cachekit.compilers.experiment import FIRST, Proof
 from cachekit.compilers.neuron import assumptions, facts, host, native_assumptions
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.process import below
+from cachekit.store.layout import temporary_folder
 from cachekit.verbs import prove
 from cachekit.verbs.doctor import Finding
 from cachekit.verbs.prove import PROMISES, Contract
@@ -273,8 +274,26 @@ def test_what_cannot_be_written_is_an_error_before_anything_is_run(command, tmp_
     there = str(tmp_path / "missing" / "report.json")
     assert "--report FILE" in command("doctor", "--neuron-contract", "--report", there, code=1).err
     assert "--neuron-contract" in command("doctor", "--report", there, code=2).err
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     assert "set TMPDIR to a folder on a local disk" in command("doctor", "--neuron-contract", code=1).err
+
+
+def test_a_report_takes_nobodys_place_and_what_a_killed_run_left_is_removed(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(prove, "assumed", lambda: STUB)
+    monkeypatch.setattr(prove, "make", lambda *_, **__: iter(()))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    left = temporary_folder("contract") / f"run-1-{0:012x}"
+    left.mkdir()
+    left.with_name(f"{left.name}.lock").touch()
+    Path("neuron-contract.json").write_text("mine")
+    for name in ("neuron-contract-2.json", "neuron-contract-3.json"):
+        answer = command("doctor", "--neuron-contract")
+        assert f"the report grows in {Path(name).absolute()}" in " ".join(answer.err.split())
+        assert json.loads(Path(name).read_text())["compiler"] == "stub"
+    assert Path("neuron-contract.json").read_text() == "mine"
+    assert not [*left.parent.iterdir()]
 
 
 @pytest.mark.feature("U1")

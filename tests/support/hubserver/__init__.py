@@ -10,8 +10,8 @@ or, for two shells with a home each (`python -m tests.support.hubserver FOLDER -
 
 It stands in for huggingface.co in tests and is not it: each module's docstring says what is the Hub's contract (from
 public documentation, reports, and from what the clients 0.36.2, 1.33.0 and 2.4.0 send and take) and what is invented.
-Nothing was compared with the live service. Left out: pull requests and discussions, spaces, gated repositories, LFS
-downloads through the batch, copies between repositories, lists of repositories, the search for duplicate chunks.
+Nothing was compared with the live service. Left out: pull requests and discussions, spaces, gated repositories,
+copies between repositories, lists of repositories, the search for duplicate chunks.
 """
 
 from .faults import Fault

@@ -102,7 +102,7 @@ def _changes(hub: HubServer, repo: Repo, tree: Tree, lines: list[dict[str, Any]]
 
 
 def _count(hub: HubServer, repo: Repo) -> None:
-    now = time.time()
+    now = hub.now()
     while repo.recent and repo.recent[0] < now - 3600:
         repo.recent.popleft()
     if hub.commits_per_hour is not None and len(repo.recent) >= hub.commits_per_hour:

@@ -2,6 +2,8 @@
 
 Contract: the batch names for each object that is not there an address that needs no token, basic (one PUT) or
 multipart (parts of `chunk_size`, then a POST with their ETags); clients up to 1.19 offer `xet` and the server chooses.
+For downloads it names an address for each object that the repo has, and an error for others [git-lfs,
+docs/api/batch.md; that the Hub serves git's own client so: hub docs, xet/legacy-git-lfs].
 `resolve` answers small files itself and sends the client elsewhere for large ones, by 302 to another host name, so that
 a client that kept its token would give it away: the CDN here refuses a request with a token, as S3 does for a signed
 address. Invented: the shape of the addresses, and from which size on parts are asked for.
@@ -10,6 +12,7 @@ address. Invented: the shape of the addresses, and from which size on parts are 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -27,8 +30,8 @@ ROUTES = Routes()
 def batch(hub: HubServer, request: Request, *, prefix: str, repo: str) -> Response:
     kind = TYPES[prefix or "models"]
     body = request.json()
-    if body.get("operation") != "upload":
-        raise HubError(501, "This test Hub has no LFS downloads: clients use resolve")
+    if body.get("operation") == "download":
+        return _downloads(hub, request, kind, repo, body["objects"])
     hub.writable(request, kind, repo)
     offered = body.get("transfers") or ["basic"]
     if "xet" in offered and hub.xet:
@@ -43,6 +46,24 @@ def batch(hub: HubServer, request: Request, *, prefix: str, repo: str) -> Respon
             grant = hub.signer.grant(f"put {oid} {size}")
             href = f"{hub.cdn}/cdn/upload/{oid}/{size}?grant={grant}"
             answer["actions"] = {"upload": {"href": href}}
+        objects.append(answer)
+    return Response.json({"transfer": "basic", "objects": objects})
+
+
+def _downloads(
+    hub: HubServer, request: Request, kind: str, repo: str, wanted: Sequence[Mapping[str, object]]
+) -> Response:
+    found = hub.visible(request, kind, repo)
+    there = {file["sha256"]: file for file in found.tree(found.head).values() if file["lfs"]}
+    objects: list[dict[str, object]] = []
+    for item in wanted:
+        oid = str(item["oid"])
+        answer: dict[str, object] = {"oid": oid, "size": item["size"]}
+        if oid in there:
+            href = f"{hub.cdn}/cdn/file/{oid}/{oid}?grant={hub.signer.grant(f'get {oid}')}"
+            answer["actions"] = {"download": {"href": href, "expires_in": 3600}}
+        else:
+            answer["error"] = {"code": 404, "message": "Object does not exist"}
         objects.append(answer)
     return Response.json({"transfer": "basic", "objects": objects})
 

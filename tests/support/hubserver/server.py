@@ -7,6 +7,7 @@ the body of a refused request is read, as far as a fault does not say otherwise.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,7 @@ class HubServer:
         overlap_409: Whether a commit during another one is a 409, as on the real Hub, rather than waiting for it.
         commit_seconds: How long a commit takes, at least.
         tree_page: Entries on a page of a tree; 0 for the Hub's own.
+        now: The clock of the quota, in seconds.
     """
 
     def __init__(self, folder: Path | str, port: int = 0) -> None:
@@ -53,6 +55,7 @@ class HubServer:
         self.overlap_409 = False
         self.commit_seconds = 0.0
         self.tree_page = 0
+        self.now = time.time
         self.token, self.read_token, self.other_token = WRITE_TOKEN, READ_TOKEN, OTHER_TOKEN
         self.stopping = threading.Event()
         self._http = Server(("127.0.0.1", port), self)

@@ -1,0 +1,65 @@
+"""A machine of a team in a process and a home of its own, which wants one key and may be killed at any moment.
+
+The processes come from a server that has loaded everything and done nothing: each is a fork of that one, which costs
+milliseconds, and has none of the test's threads, locks or connections.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+from functools import partial
+
+from cachekit import process
+from cachekit.cli import stop
+from cachekit.remotes.hub import HubStorage
+from cachekit.verbs.warm import warm
+from tests.remotes.sharing_worker import note
+from tests.remotes.storage_makers.hub import LIMITS
+from tests.support.standins import StandIn, Watched, recipe
+
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload([__name__])
+
+
+def travelling(make):
+    """What opens a remote in another process."""
+    hub = getattr(make, "hub", None)
+    return partial(_open_hub, make.repo.name, hub.endpoint, hub.token) if hub else make
+
+
+def _open_hub(repo, endpoint, token):
+    import huggingface_hub.constants
+
+    huggingface_hub.constants.HF_HUB_OFFLINE = False
+    return HubStorage(repo, endpoint=endpoint, token=token, limits=LIMITS)
+
+
+def begun(make, home, log, *, batch, delay, lease):
+    """Begin a machine that warms the recipe of this batch size; see `sharing_worker.note` for what it leaves.
+
+    Args:
+        make: Opens the remote; see `travelling`.
+        home: Of its store.
+        log: Where each compile is noted.
+        batch: Another one is another key.
+        delay: Seconds that a graph takes to compile; there are two.
+        lease: Seconds of a lease.
+    """
+    environ = {**os.environ, "STANDIN_LOG": str(log), "STANDIN_DELAY": str(delay)}
+    machine = FRESH.Process(target=_machine, args=(make, home, environ, batch, lease), daemon=True)
+    machine.start()
+    return machine
+
+
+def _machine(make, home, environ, batch, lease):
+    os.environ.update(environ)
+    stop.listen()
+    process.namespace = lambda: str(home)  # a machine whose processes the others cannot see
+    one = Watched(home, shared=[(make(), "rw")], compiler=StandIn(graphs=2), lease=lease, wait=3600).limit(0)
+    prepared = one.prepare(recipe(batch))
+    done = warm(one.session, prepared)
+    restored = one.restored("check", done.record)
+    modules = {name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(restored.items())}
+    note(home, compiled=done.compiled, waited=done.waited_seconds, modules=modules)
