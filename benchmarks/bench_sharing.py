@@ -17,21 +17,43 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from measure import limit, ratio
-from team_hub import REPO, ROOT, Client, Hub, Watched, count, serve  # first: it sets the client's environment
+from msgspec import structs
+from team_hub import (
+    PROVENANCE,
+    REPO,
+    ROOT,
+    Client,
+    Hub,
+    Watched,
+    count,
+    serve,
+)  # first: it sets the client's environment
 from team_records import make
 
+from cachekit.compilers.prepare import Prepared
+from cachekit.key.canonical import key_of
 from cachekit.remotes import layout
+from cachekit.remotes.document import Shared
 from cachekit.remotes.hub import HubStorage
+from cachekit.remotes.index import Index, Known, encode
+from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import Pushed, push
-from cachekit.store.record import Module, Record
+from cachekit.store.record import File, Module, Record
+from cachekit.verbs.coverage import coverage_of_all
+from cachekit.verbs.hub import contents
+from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
+from cachekit.verbs.why import why
+from tests.support.standins import recipe
 
 PEER = os.environ.get("CACHEKIT_PEER_PYTHON", "")
 DELAYS = (0.0, 0.04)
+MANY = (100, 3_000, 30_000)  # records
 IMPORT_PEER = """
     import importlib.machinery, logging, sys, types, warnings
     warnings.simplefilter("ignore")
@@ -124,6 +146,90 @@ def again(hub: Hub, work: Path) -> list[bool]:
             if number:
                 results.append(count(f"a second warm, {may}", hub.requests(), most))
     return results
+
+
+def crowded(hub: Hub, work: Path, number: int) -> list[bool]:
+    """What questions cost on a repo of many records, as an older cachekit left it and with an index."""
+    wanted = hub.member(work / "wants").prepare()
+    dice = random.Random(number)
+    records = []
+    for one in range(number):
+        hard = dict(wanted.ingredients.hard)
+        hard |= {"training.per_device_train_batch_size": 100 + one, "training.weight_decay": dice.random()}
+        hard |= {"model.config.num_hidden_layers": dice.randint(30, 60), "training.max_seq_length": dice.randint(9, 99)}
+        records.append(like(wanted, hard, dice))
+    records.append(like(wanted, {**wanted.ingredients.hard, "training.max_seq_length": 100}, dice))  # the nearest
+    storage = hub.storage()
+    for at in range(0, len(records), 1000):
+        writes = [Write(layout.record_path(one.place), Shared(one).raw, "") for one in records[at : at + 1000]]
+        storage.commit(Commit(f"cachekit: older [{at:012d}]", writes=writes), storage.revision())
+    asked(hub, work / "before", f"a miss, {number:,} records without an index", look_up)
+    made = Index().with_([Known.of(one) for one in records])
+    mark = "a" * 12
+    index = Write(layout.INDEX, encode(structs.replace(made, change=mark)), "")
+    storage.commit(Commit(f"cachekit: indexed [{mark}]", writes=[index]), storage.revision())
+    ways = {"a miss": look_up, "why": ask_why, "coverage of 40 recipes": cover, "hub ls": list_all}
+    results = []
+    for what, way in ways.items():
+        found = asked(hub, work / what, f"{what}, {number:,} records", way)
+        # One of them is whose token it is, which a machine asks once a day.
+        results.append(count("  requests", found, 5))
+        if number <= MANY[1]:
+            results.append(limit("  kB", [sum(entry["sent"] for entry in found) / 1e3], 300, "kB"))
+    return results
+
+
+def like(wanted: Prepared, hard: Mapping[str, object], dice: random.Random) -> Record:
+    """A record of these ingredients; nobody fetches its file."""
+    made = structs.replace(PROVENANCE, created=f"2026-11-{dice.randint(10, 28)}T10:00:{dice.randint(10, 59)}.000+00:00")
+    module = Module("standin-1.0/MODULE_1", (File("a.code", dice.randint(10**5, 10**8), "0" * 64),))
+    return Record(
+        key=key_of(hard),
+        compiler="standin",
+        directory=wanted.place.directory,
+        model_type=wanted.place.model_type,
+        recipe=f"recipe-{dice.randint(1, 40)}",
+        hard=dict(hard),
+        soft={},
+        modules=(module,),
+        graphs=1,
+        compile_seconds=dice.randint(1, 10**6) / 100,
+        provenance=made,
+    )
+
+
+def asked(hub: Hub, home: Path, what: str, way: Callable[[Watched], None]) -> list[dict[str, Any]]:
+    """What a fresh machine asks for an answer."""
+    member = hub.member(home, "r")
+    hub.clear()
+    start = time.perf_counter()
+    way(member)
+    seconds, found = time.perf_counter() - start, hub.requests()
+    print(f"{what}: {len(found)} requests, {sum(entry['sent'] for entry in found) / 1e3:.0f} kB, {seconds:.2f} s")
+    return found
+
+
+def look_up(member: Watched) -> None:
+    """A recipe that is not there, and what would help."""
+    found = plan(member.prepare(), member.store, member.session.remotes, anew=True, reuse_bytes=10**9)
+    print(f"(its nearest differs in {', '.join(change.name for change in found.changes)})")
+
+
+def ask_why(member: Watched) -> None:
+    """Why it is not there."""
+    why(member.session, member.prepare())
+
+
+def cover(member: Watched) -> None:
+    """What there is of many recipes, of which none is there."""
+    made = {str(number): member.prepare(recipe(number)) for number in range(1, 41)}
+    wanted = [(name, lambda one=one: (member.session.compiler, one)) for name, one in made.items()]
+    coverage_of_all(member.session, wanted, skip=False)
+
+
+def list_all(member: Watched) -> None:
+    """What is there."""
+    contents(member.session)
 
 
 def bytes_read() -> int:
@@ -284,7 +390,8 @@ def outage(work: Path) -> list[bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", default=["lookup", "push", "pull", "outage"])
+    parser.add_argument("parts", nargs="*", default=["lookup", "many", "push", "pull", "outage"])
+    parser.add_argument("--records", type=int, nargs="*", default=list(MANY), help="on the repo that is asked")
     parser.add_argument("--modules", type=int, default=3000, help="beside which one more is pushed")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -306,6 +413,9 @@ def main() -> int:
                     sent(push(maker.session.store, maker.session.remotes, [few, many]))
                     for record in (few, many):
                         results += pulls(hub, record, work, options.repeats)
+        for number in options.records if "many" in options.parts else ():
+            with serve() as hub:
+                results += crowded(hub, work / f"many-{number}", number)
         if "outage" in options.parts:
             results += outage(work)
     return 0 if all(results) else 1

@@ -72,6 +72,15 @@ def written(pieces: Iterable[bytes], target: IO[bytes]) -> Iterator[bytes]:
         yield piece
 
 
+def entries(folder: Path | str) -> list[os.DirEntry[str]]:
+    """What lies in a folder; nothing where it cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
 def digest_of(pieces: Iterable[bytes]) -> tuple[str, int]:
     """The SHA-256 of bytes that come in pieces, and how many they are."""
     digest, size = hashlib.sha256(), 0

@@ -4,11 +4,13 @@ A secret belongs into the environment of the process that needs it. Whoever writ
 command line all the same must not find it in records, journals, logs, errors or on screens: `***` stands in its place.
 The values of this process's own secret variables are always looked for: no caller hands them over.
 
-Forms are those of gitleaks 8 (config/gitleaks.toml), kept to what has a prefix of its own: digests, base64 and names of
-modules look like any secret without one. Those are told by the names of what holds them (`WANDB_API_KEY`).
+Forms are a table, `secret_forms.txt`, of what has a part of its own: digests, base64 and names of modules look like any
+secret without one. Those are told by the names of what holds them (`WANDB_API_KEY`). No package has such a table that
+could be asked: gitleaks is a program in Go, and detect-secrets 1.5 knows 20 kinds, none of Hugging Face, and needs
+`requests`.
 
-This is one file that imports the standard library alone: it is loaded by its name inside of users' commands, where
-cachekit cannot be imported (`compilers/inductor/hook`).
+This is one file, and the table beside it, that imports the standard library alone: it is loaded by its name inside of
+users' commands, where cachekit cannot be imported (`compilers/inductor/hook`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 HIDDEN = "***"
@@ -28,42 +31,8 @@ _WORD = 200  # characters of texts that are remembered
 SHORTEST = 8  # characters of a variable's value that is looked for everywhere: shorter ones are words, too
 
 # Repetitions have limits where a stranger's line could make them quadratic.
-# Forms of values. A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
+# A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
-_END = r"(?![A-Za-z0-9_])"
-_FORMS: tuple[tuple[str, str], ...] = (
-    ("hf_", r"hf_[A-Za-z0-9]{30,}"),
-    *((start, rf"{start}[\w.-]{{20,}}") for start in ("hf_oauth_", "hf_jwt_")),
-    ("api_org_", r"api_org_[A-Za-z0-9]{30,}"),
-    *((start, rf"{start}[A-Z2-7]{{16}}{_END}") for start in ("AKIA", "ASIA", "ABIA", "ACCA")),
-    ("A3T", rf"A3T[A-Z0-9][A-Z2-7]{{16}}{_END}"),
-    ("ABSK", r"ABSK[A-Za-z0-9+/]{109,269}=*"),
-    *((start, rf"{start}[A-Za-z0-9_]{{20,}}") for start in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_")),
-    *((start, rf"{start}[\w-]{{20,}}") for start in ("glpat-", "glrt-")),
-    ("sk-", r"sk-(?:(?:proj|svcacct|admin|ant-\w+|or-v1)-[\w-]{20,}|[A-Za-z0-9_]{20,})"),
-    ("xox", r"xox[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}"),
-    ("xapp-", r"xapp-\d-[A-Za-z0-9-]{10,}"),
-    ("npm_", rf"npm_[A-Za-z0-9]{{36}}{_END}"),
-    ("pypi-", r"pypi-AgE[\w-]{50,}"),
-    ("AIza", r"AIza[\w-]{35}(?![\w-])"),
-    ("GOCSPX-", r"GOCSPX-[\w-]{20,}"),
-    ("dapi", rf"dapi[a-f0-9]{{32}}(?:-\d)?{_END}"),
-    ("hvs.", r"hvs\.[\w-]{20,}"),
-    ("dop_v1_", rf"dop_v1_[a-f0-9]{{64}}{_END}"),
-    ("nvapi-", r"nvapi-[\w-]{60,}"),
-    *((start, rf"{start}[A-Za-z0-9]{{10,}}") for start in ("sk_live_", "rk_live_")),
-    ("ya29.", r"ya29\.[\w-]{20,}"),
-    ("AGE-SECRET-KEY-1", rf"AGE-SECRET-KEY-1[A-Z0-9]{{58}}{_END}"),
-    ("shpat_", rf"shpat_[A-Fa-f0-9]{{32}}{_END}"),
-    ("tskey-", r"tskey-[a-z]{2,20}-[\w-]{12,}"),
-    *((start, rf"{re.escape(start)}[A-Za-z0-9]{{30,}}") for start in ("gsk_", "r8_", "AKCp", "dp.pt.")),
-    ("pul-", rf"pul-[a-f0-9]{{40}}{_END}"),
-    ("SG.", r"SG\.[\w-]{20,99}\.[\w-]{20,}"),
-    ("eyJ", r"eyJ[\w-]{8,4000}\.[\w-]{8,}\.[\w-]*"),
-    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/[\w+/-]{20,}"),
-    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/[\w/-]{20,}"),
-    (".webhook.office.com/", r"[\w-]{1,99}\.webhook\.office\.com/[\w@/-]{20,}"),
-)
 # A word in capitals has the form of these, too: they must look drawn by lot.
 _AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
 _PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN).)*?(?:-----END[^-]*-----|\Z)"
@@ -332,9 +301,17 @@ def _without_addresses(text: str, hidden: str) -> str:
     return text
 
 
+@cache
+def _forms() -> tuple[tuple[str, str], ...]:
+    """The table of forms: what each has in it, and its pattern."""
+    lines = Path(__file__).with_name("secret_forms.txt").read_text("ascii").splitlines()
+    rows = (line.split() for line in lines if line and not line.startswith("#"))
+    return tuple((fixed, form) for _, fixed, form in rows)
+
+
 def _without_forms(text: str, hidden: str = HIDDEN) -> str:
     words = "\n".join(set(text.split()))  # no form has a space in it, and a table says the same words again and again
-    for fixed, form in _FORMS:
+    for fixed, form in _forms():
         if fixed in words:
             text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)
     return re.sub(_PEM, hidden, text) if "PRIVATE KEY" in text else text

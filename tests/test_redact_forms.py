@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cachekit import redact
 from cachekit.key.hashed import hashed, is_hashed
 from cachekit.store.layout import Place
-from tests.support.planted_secrets import PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
+from tests.support.planted_secrets import FORMS, PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
 
 LOT = random.Random(7)
 ALPHABET = st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f")
@@ -36,6 +36,14 @@ def test_a_value_is_hidden_by_its_form_wherever_it_stands(kind):
         assert secret not in shown, place
         assert redact.HIDDEN in shown
         assert redact.printed(shown) == shown, "hiding twice is hiding once"
+
+
+@pytest.mark.feature("T7")
+def test_each_form_of_the_table_is_hidden():
+    for start, characters, size, end in FORMS:
+        secret = "".join(LOT.choices(characters, k=size))
+        for text in (f"{start}{secret}{end}", f"--x={start}{secret}{end}", f'["{start}{secret}{end}", 1]'):
+            assert secret not in redact.printed(text), text
 
 
 @pytest.mark.feature("T7")

@@ -148,10 +148,12 @@ class Change(Struct, frozen=True):
     Attributes:
         revision: The state with it.
         title: See `Commit`.
+        at: When, in seconds since the epoch by the remote's clock.
     """
 
     revision: str
     title: str
+    at: float = 0.0
 
 
 class Repo(Struct, frozen=True):

@@ -62,20 +62,12 @@ def day_of(run: str) -> str:
 def journals(layout: Layout) -> dict[str, os.DirEntry[str]]:
     """This user's journals in a store by the names of their runs, oldest first."""
     found: dict[str, os.DirEntry[str]] = {}
-    for folder in _entries(layout.journal):
-        for entry in _entries(folder.path):
+    for folder in files.entries(layout.journal):
+        for entry in files.entries(folder.path):
             name = entry.name.removesuffix(".jsonl")
             if name != entry.name and RUN.fullmatch(name):
                 found[name] = entry
     return dict(sorted(found.items()))
-
-
-def _entries(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
 
 
 def history(layout: Layout) -> History:
@@ -163,7 +155,7 @@ def retire(layout: Layout, days: int, now: float | None = None) -> int:
     oldest = (time.time() if now is None else now) - days * 86_400
     # A run lies in the folder of the month in which it began: younger folders hold nothing that is old.
     last = time.strftime("%Y%m", time.gmtime(oldest))
-    folders = [layout.journal, *(Path(entry.path) for entry in _entries(layout.journal) if entry.name <= last)]
+    folders = [layout.journal, *(Path(entry.path) for entry in files.entries(layout.journal) if entry.name <= last)]
     months: dict[str, list[Path]] = {}
     for path in (path for place in folders for path in _older(layout, place, oldest)):
         is_journal = path.suffix == ".jsonl" and RUN.fullmatch(path.stem)

@@ -7,7 +7,7 @@ reported; without that, nobody knows more than how many graphs the nearest recor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -16,7 +16,7 @@ from cachekit.compilers import Compiler, Failed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes.judging import HINT
-from cachekit.remotes.remote import Found, Remote
+from cachekit.remotes.remote import Found, Outcome, Remote
 from cachekit.store import divergent
 from cachekit.store.divergent import DivergentBuilds
 from cachekit.store.layout import LOCAL, Place
@@ -97,10 +97,13 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
 
     A remote that cannot be asked is told, and noted.
     """
+    return _coverage(session, prepared, _ask(session, [prepared.place]))
+
+
+def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> Coverage:
     notes: list[str] = []
-    place = prepared.place
-    own = session.store.read(place)
-    shared = [found for remote in session.remotes.readable if (found := _ask(session, remote, place, notes))]
+    own = session.store.read(prepared.place)
+    shared = [found for one in asked if (found := _found(session, one, prepared.key, notes))]
     attempt = attempt_of(session.store.layout, prepared.key)
     records = [record for record in (own, *(found.shared.record for found in shared)) if record is not None]
     wanted: dict[str, int | None] = dict.fromkeys(attempt.needed if attempt else ())
@@ -110,9 +113,9 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
     for module in own.modules if own else ():
         if not session.store.lacking(module.files):
             where[module.name].append(LOCAL)
-    for found in shared:
-        for name in _there(session, found, notes):
-            where[name].append(found.remote.name)
+    for one in asked:
+        for name in _there(one, prepared.key, notes):
+            where[name].append(one.remote.name)
     here, failures = _on_host(session, prepared, wanted, notes)
     for name in here & wanted.keys():
         where[name].append(CACHE_DIR)
@@ -202,11 +205,22 @@ def coverage_of_all(
         wanted: Each with its name, and what prepares it for its compiler.
         skip: One that cannot be used here, another compiler's, say, does not hide the others.
     """
-    found = []
+    made: list[tuple[str, tuple[Compiler, Prepared] | CachekitError]] = []
     for name, prepare in wanted:
         try:
-            compiler, prepared = prepare()
-            found.append(coverage(structs.replace(session, compiler=compiler), prepared))
+            made.append((name, prepare()))
+        except CachekitError as error:
+            if not skip:
+                raise
+            made.append((name, error))
+    asked = _ask(session, [one[1].place for _, one in made if isinstance(one, tuple)])
+    found = []
+    for name, one in made:
+        try:
+            if isinstance(one, CachekitError):
+                raise one
+            compiler, prepared = one
+            found.append(_coverage(structs.replace(session, compiler=compiler), prepared, asked))
         except CachekitError as error:
             if not skip:
                 raise
@@ -223,34 +237,70 @@ def coverage_of_all(
     )
 
 
-def _ask(session: Session, remote: Remote, place: Place, notes: list[str]) -> Found | None:
-    try:
-        return remote.find(place, anew=True)
-    except UntrustedError as error:
-        session.remotes.refused(remote, place.key, error)
-        notes.extend(session.remotes.untrusted(place.key)[-1:])
-    except (RemoteError, AuthError) as error:
-        session.remotes.failed(remote, error)
-        notes.append(_unusable(remote, error))
-    except DamagedRecordError as error:
-        notes.append(f"{remote.name} has a damaged record: {error}")
-    return None
+class _Asked(Struct, frozen=True):
+    """What a remote answered to one question about all keys.
+
+    Attributes:
+        outcomes: By key; a key without a record is not among them.
+        lying: The paths of files of those records that are there.
+        problem: Why it is not known which files are there.
+    """
+
+    remote: Remote
+    outcomes: Mapping[str, Outcome]
+    lying: Collection[str] = ()
+    problem: str = ""
+
+
+def _ask(session: Session, places: Sequence[Place]) -> list[_Asked]:
+    """Ask each remote for all records at once, and for their files."""
+    asked = []
+    for remote in session.remotes.readable:
+        try:
+            outcomes: Mapping[str, Outcome] = remote.find_all(places, anew=True)
+        except (RemoteError, AuthError) as error:
+            asked.append(_Asked(remote, dict.fromkeys((place.key for place in places), error)))
+            continue
+        paths = {path for one in outcomes.values() if isinstance(one, Found) for path in _paths(one)}
+        try:
+            asked.append(_Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else ()))
+        except (RemoteError, AuthError) as error:
+            session.remotes.failed(remote, error)
+            asked.append(_Asked(remote, outcomes, problem=_unusable(remote, error)))
+    return asked
+
+
+def _found(session: Session, asked: _Asked, key: str, notes: list[str]) -> Found | None:
+    remote, outcome = asked.remote, asked.outcomes.get(key)
+    if isinstance(outcome, UntrustedError):
+        session.remotes.refused(remote, key, outcome)
+        notes.extend(session.remotes.untrusted(key)[-1:])
+    elif isinstance(outcome, RemoteError | AuthError):
+        session.remotes.failed(remote, outcome)
+        notes.append(_unusable(remote, outcome))
+    elif isinstance(outcome, DamagedRecordError):
+        notes.append(f"{remote.name} has a damaged record: {outcome}")
+    return outcome if isinstance(outcome, Found) else None
 
 
 def _unusable(remote: Remote, error: CachekitError) -> str:
     return f"{remote.name} could not be asked: {error.cause or error.message}"
 
 
-def _there(session: Session, found: Found, notes: list[str]) -> list[str]:
-    """The modules of a shared record whose files are all on its cache."""
-    paths = {sha256: path for sha256, (_, path) in found.shared.paths.items() if sha256 not in found.shared.inline}
-    try:
-        lying = found.remote.exist(sorted(set(paths.values())))
-    except (RemoteError, AuthError) as error:
-        session.remotes.failed(found.remote, error)
-        notes.append(_unusable(found.remote, error))
+def _paths(found: Found) -> dict[str, str]:
+    """The paths of the files that do not come with the record, and their digests."""
+    return {path: sha256 for sha256, (_, path) in found.shared.paths.items() if sha256 not in found.shared.inline}
+
+
+def _there(asked: _Asked, key: str, notes: list[str]) -> list[str]:
+    """The modules of a shared record whose files are all on its remote."""
+    found = asked.outcomes.get(key)
+    if not isinstance(found, Found):
         return []
-    gone = {sha256 for sha256, path in paths.items() if path not in lying}
+    if asked.problem:
+        notes.append(asked.problem)
+        return []
+    gone = {sha256 for path, sha256 in _paths(found).items() if path not in asked.lying}
     return [
         module.name for module in found.shared.record.modules if gone.isdisjoint(file.sha256 for file in module.files)
     ]

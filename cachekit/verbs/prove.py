@@ -33,7 +33,7 @@ from cachekit.compilers.evidence import (
     count,
     judged,
 )
-from cachekit.compilers.experiment import COMMAND, FIRST, RANK, WORLD_SIZE, Proof
+from cachekit.compilers.experiment import FIRST, RANK, WORLD_SIZE, Proof
 from cachekit.compilers.machine import Machine
 from cachekit.compilers.registry import every
 from cachekit.config import defaults
@@ -91,17 +91,11 @@ class Contract(Answer, frozen=True):
     commands: tuple[Step, ...] = ()
 
 
-def neuron_contract(
-    *,
-    tell: Callable[[str], None] = lambda _: None,
-    command: Sequence[str] = COMMAND,
-    report: Path | None = None,
-) -> Contract:
+def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Path | None = None) -> Contract:
     """Make the run, in a temporary folder that is gone afterwards; the user's own cache is never touched.
 
     Args:
         tell: Told what begins, as it may take minutes.
-        command: The command line of cachekit.
         report: The file that gets the answer: after each step what is known by then.
 
     Raises:
@@ -127,7 +121,7 @@ def neuron_contract(
     )
 
     with _folder() as folder:
-        proof, seen = Proof(subject, folder, command=command, total=MINUTES * 60), Evidence()
+        proof, seen = Proof(subject, folder, total=MINUTES * 60), Evidence()
 
         def answer(stopped: str = UNFINISHED) -> Contract:
             promises, assumptions = (tuple(judged(rows, seen, subject.facts)) for rows in (PROMISES, subject.rows))

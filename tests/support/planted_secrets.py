@@ -89,6 +89,20 @@ VALUES: dict[str, Callable[[Random], tuple[str, str]]] = {
     "authorization": _form("Authorization: token 7", HEX, 39),
     "connection": _form("AccountName=team;AccountKey=", ALNUM + "+/", 86, "==;EndpointSuffix=core.windows.net"),
 }
+# More forms: what stands before and behind what is drawn, of which characters, and how many.
+FORMS = [
+    ("glsa_", ALNUM, 32, "_0123abcd"), ("ATATT3", ALNUM, 186, ""), ("lin_api_", ALNUM, 40, ""),
+    ("sntryu_", HEX, 64, ""), ("sntrys_eyJ", ALNUM, 80, "="), ("a1b2c3d4e5f6g7.atlasv1.", ALNUM, 64, ""),
+    ("ntn_12345678901", ALNUM, 35, ""), ("pplx-", ALNUM, 48, ""), ("PMAK-" + "0a" * 12 + "-", ALNUM, 34, ""),
+    ("rubygems_", HEX, 48, ""), ("xkeysib-", HEX, 64, "-a1B2a1B2a1B2a1B2"), ("shpss_", HEX, 32, ""),
+    ("sk_test_", ALNUM, 24, ""), ("hvb.", ALNUM, 140, ""), ("ops_eyJ", ALNUM, 260, ""), ("sgp_", HEX, 40, ""),
+    ("dckr_pat_", ALNUM, 27, ""), ("figd_", ALNUM, 40, ""), ("whsec_", ALNUM, 32, ""),
+    ("LTAI", ALNUM, 20, ""), ("glptt-", HEX, 40, ""), ("gldt-", ALNUM, 20, ""), ("glcbt-1_", ALNUM, 20, ""),
+    ("glagent-", ALNUM, 50, ""), ("xai-", ALNUM, 80, ""), ("rpa_", ALNUM, 40, ""), ("tgp_v1_", ALNUM, 43, ""),
+    ("7312345678:AA", ALNUM, 33, ""), ("dop_v1_", HEX, 64, ""),
+    ("https://api.telegram.org/bot7312345678:AA", ALNUM, 33, "/sendMessage"), ("EAAC", ALNUM, 120, ""),
+    ("MTAxNTY3ODkwMTIzNDU2Nzg5.GhQkLm.", ALNUM, 38, ""), ("SK", HEX, 32, ""), ("sha256~", ALNUM, 43, ""),
+]  # fmt: skip
 SECRET_NAMES = [
     "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "GITHUB_PAT", "GITHUB_TOKEN", "DATABASE_URL", "REDIS_URL",
     "SQLALCHEMY_DATABASE_URI", "SLACK_WEBHOOK", "SLACK_WEBHOOK_URL", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
@@ -139,5 +153,6 @@ PLAIN_WORDS = [
     "--api-key TEXT  The key", "invalid password: must have 8 characters", "unexpected token: abc123",
     "https://a-user-with-a-long-name@host/x", "bearer of_all_news_in_the_module", "--tokens 4096", "tokens=int8",
     "ssh -p 2222 host", "sshpass -p $PW ssh host", "sshpass -f file", "local:rw,team/cache@v2:r",
+    "MyLongModuleName.config.another_long_name_of_a_module_2", "12:30:A", "sk_test_of_it", "SKIP", "dapi_of_a_module",
     "inductor-2.13.0/x86_64-avx2-0a1b2c3d/" + "0123456789abcdef" * 4 + ".tar", "c" * 40,
 ]  # fmt: skip

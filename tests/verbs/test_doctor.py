@@ -12,7 +12,7 @@ import pytest
 
 from cachekit import disk
 from cachekit.compilers import select
-from cachekit.compilers.neuron import host, processes
+from cachekit.compilers.neuron import installed, processes
 from cachekit.config import load
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.verbs.doctor import Finding, checks, doctor
@@ -150,7 +150,7 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     ],
 )
 def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, versions, said):
-    monkeypatch.setattr(host, "versions", lambda: versions)
+    monkeypatch.setattr(installed, "versions", lambda: versions)
     for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")
@@ -168,7 +168,7 @@ def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, version
 def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
     """Three versions that look right, and nothing to import: then Inductor compiles here."""
     found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
-    monkeypatch.setattr(host, "versions", lambda: found)
+    monkeypatch.setattr(installed, "versions", lambda: found)
     if folder:
         for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
             (tmp_path / name).mkdir()

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from cachekit import disk
-from cachekit.compilers.neuron import host
+from cachekit.compilers.neuron import installed
 from cachekit.store.layout import Layout
 from tests.compilers.neuron.neuron_trees import make
 from tests.support.cli_session import publish as publish_recipe
@@ -128,7 +128,7 @@ def test_proxies_that_lead_nowhere(monkeypatch):
 def neuron(tmp_path, monkeypatch):
     """A Neuron toolchain as far as packages tell."""
     versions = {"neuronx-cc": "2.26.6360.0+6f180f47", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
-    monkeypatch.setattr(host, "versions", lambda: versions)
+    monkeypatch.setattr(installed, "versions", lambda: versions)
     for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")

@@ -39,17 +39,17 @@ class _Neuron(Adapter):
     def here(self, *, compiles: bool) -> bool:
         if not presence.possible():
             return False
-        from cachekit.compilers.neuron import host
+        from cachekit.compilers.neuron import installed
 
-        return host.native_available() if self.name == "neuron-native" else host.available()
+        return installed.native_available() if self.name == "neuron-native" else installed.available()
 
     def instance(self) -> str:
         if not presence.possible():
             return ""
-        from cachekit.compilers.neuron import host
+        from cachekit.compilers.neuron import host, installed
 
         with suppress(CachekitError):
-            return host.this_host(host.NATIVE).instance
+            return host.this_host(installed.NATIVE).instance
         return ""
 
     def explain(self, name: str, old: Any, new: Any, sides: tuple[str, str] = SIDES) -> list[str]:
@@ -211,11 +211,11 @@ class NativeAdapter(_Neuron):
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
 
     def assumed(self) -> Subject | None:
-        from cachekit.compilers.neuron import host, native_assumptions
+        from cachekit.compilers.neuron import host, installed, native_assumptions
 
-        if not host.native_available():
+        if not installed.native_available():
             return None
-        return _tried(native_assumptions.NATIVE, host.this_host(host.NATIVE))
+        return _tried(native_assumptions.NATIVE, host.this_host(installed.NATIVE))
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         said = super().describe_modules(modules, path)

@@ -16,7 +16,7 @@ from cachekit.compilers.graphs import Graph
 from cachekit.compilers.neuron import facts, flags, neff, processes
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
-from cachekit.compilers.neuron.host import public
+from cachekit.compilers.neuron.installed import public
 from cachekit.compilers.neuron.log.event import Event
 from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import Log

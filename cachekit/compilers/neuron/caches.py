@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from cachekit.compilers.foreign import Scanned, Taken, Unfit, Units
 from cachekit.compilers.neuron import entries as on_disk
-from cachekit.compilers.neuron import facts, fit, host, modules, native, neff, place
+from cachekit.compilers.neuron import facts, fit, installed, modules, native, neff, place
 from cachekit.compilers.neuron.entries import CacheEntry
 from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
@@ -237,7 +237,7 @@ def _compiled_by(path: Path) -> tuple[str, str]:
     try:
         if reason := fit.check(path, fit.NOTHING):
             return "", reason
-        version = host.public(neff.read(path, leaks=False).compiler)
+        version = installed.public(neff.read(path, leaks=False).compiler)
         native.directory(version)
     except neff.NeffError as error:
         return "", error.reason

@@ -17,6 +17,7 @@ from cachekit.compilers.neuron import (
     fit,
     flags,
     host,
+    installed,
     locks,
     modules,
     nki,
@@ -64,7 +65,7 @@ class OnNeuron(Compiler):
     """
 
     name: str
-    required: tuple[str, ...] = host.REQUIRED
+    required: tuple[str, ...] = installed.REQUIRED
     # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
     # them, and cost less than in proportion.
     growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
@@ -93,7 +94,7 @@ class OnNeuron(Compiler):
             split.check(recipe, machine)  # what cannot be split needs no package for it
             split.check_packages(recipe, machine)
             names += split.packages(recipe)
-        toolchain = {name: host.public(found[name]) for name in names if name in found}
+        toolchain = {name: installed.public(found[name]) for name in names if name in found}
         return Fingerprint(
             compiler=self.name,
             directory=f"{facts.COMPILER_DIRECTORY_PREFIX}{toolchain[facts.COMPILER_PACKAGE]}",
@@ -110,7 +111,7 @@ class OnNeuron(Compiler):
             soft_variables=facts.RUNTIME_VARIABLES,
             known_variables=facts.GRAPH_VARIABLES | facts.SPLIT_VARIABLES,
             lacks={
-                **({"release": f"{doubt.message}: {doubt.cause}"} if (doubt := host.doubt(found)) else {}),
+                **({"release": f"{doubt.message}: {doubt.cause}"} if (doubt := installed.doubt(found)) else {}),
                 **(split.LACKS if recipe is not None and split.asked(recipe) else {}),
             },
         )

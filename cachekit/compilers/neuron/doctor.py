@@ -9,7 +9,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cachekit.compilers.neuron import cores, facts, flags, host, install, locks, nki, presence, remembered, vllm
+from cachekit.compilers.neuron import (
+    chip,
+    cores,
+    facts,
+    flags,
+    host,
+    install,
+    installed,
+    locks,
+    nki,
+    presence,
+    remembered,
+    vllm,
+)
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.native import contents, split
@@ -27,27 +40,28 @@ LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
 def concerned() -> bool:
     """Whether this host has anything of Neuron: devices, packages, settings or a cache."""
-    packages = {*host.versions(), *host.half_installed()}.intersection((*host.REQUIRED, facts.LITE_PACKAGE))
+    there = {*installed.versions(), *installed.half_installed()}
+    packages = there.intersection((*installed.REQUIRED, facts.LITE_PACKAGE))
     said = any(name.startswith(("NEURON_", facts.NATIVE_PREFIX)) for name in os.environ)
     return bool(packages or said or resolve().folder or resolve_native().folder) or presence.may_have_devices()
 
 
 def packages(config: Config) -> Iterator[Finding]:
     """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
-    found = host.versions()
-    required = host.NATIVE if host.is_native(found) else host.REQUIRED
-    known = {*found, *host.half_installed()}
-    wrong = host.fault(required)
+    found = installed.versions()
+    required = installed.NATIVE if installed.is_native(found) else installed.REQUIRED
+    known = {*found, *installed.half_installed()}
+    wrong = installed.fault(required)
     if wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
-        if doubt := host.doubt(found):
+        if doubt := installed.doubt(found):
             yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
         else:
-            yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is host.NATIVE else names)
+            yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
     elif error := _devices_in_vain(config):
-        choose = f"do this, or choose another compiler: {host.INSTEAD}"
+        choose = f"do this, or choose another compiler: {install.INSTEAD}"
         yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)
-    elif known.intersection((*required, facts.LITE_PACKAGE)) or host.placeholders(found):
+    elif known.intersection((*required, facts.LITE_PACKAGE)) or installed.placeholders(found):
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
@@ -60,10 +74,10 @@ def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:
 
 def release(_: Config) -> Iterator[Finding]:
     """Releases whose keys depend on what they must not depend on."""
-    version = host.public(host.versions().get(facts.COMPILER_PACKAGE, ""))
+    version = installed.public(installed.versions().get(facts.COMPILER_PACKAGE, ""))
     if sdk := facts.KEY_BUGS.get(version):
         said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
-        run = f"{install.way(host.chip()).run} --upgrade"
+        run = f"{install.way(chip.here()).run} --upgrade"
         yield Finding("problem", said, "other environments miss; install a later release:", run)
     else:
         yield Finding("ok", "no release with a known bug")
@@ -71,7 +85,7 @@ def release(_: Config) -> Iterator[Finding]:
 
 def path(_: Config) -> Iterator[Finding]:
     """The compiler is a program that is looked up on PATH; another environment's has another version."""
-    if not (host.available() or host.native_available()):
+    if not (installed.available() or installed.native_available()):
         yield Finding("ok", "not needed: no Neuron packages")
         return
     wanted = Path(sys.executable).parent
@@ -91,7 +105,7 @@ def devices(config: Config) -> Iterator[Finding]:
     if config.compiler != "inductor" and (wrong := host.without_nodes()):
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
         return
-    if not (host.available() or host.native_available()):
+    if not (installed.available() or installed.native_available()):
         if _devices_in_vain(config):
             yield Finding("unknown", "not looked at: the packages for the Neuron devices cannot be used")
         else:
@@ -142,10 +156,10 @@ def options(_: Config) -> Iterator[Finding]:
 
 def _wrong_cores() -> UsageError | None:
     """What is wrong with this shell's list or number of cores, where it is known how many there are."""
-    if not (host.available() or host.native_available()):
+    if not (installed.available() or installed.native_available()):
         return None
     try:
-        machine = host.this_host(host.NATIVE if host.native_available() else host.REQUIRED)
+        machine = host.this_host(installed.NATIVE if installed.native_available() else installed.REQUIRED)
     except CachekitError:  # other checks say so
         return None
     return _refused(lambda: cores.of_run(machine, None))
@@ -163,7 +177,7 @@ def _refused(look: Callable[[], object]) -> UsageError | None:
 def root(_: Config) -> Iterator[Finding]:
     """Where Neuron's cache is, and what is wrong with the place."""
     found = resolve()
-    if found.origin == "default" and not host.available() and not found.folder:
+    if found.origin == "default" and not installed.available() and not found.folder:
         yield Finding("ok", "no Neuron cache on this host")
         return
     wrong = trouble(found.folder, facts.CACHE_URL) if found.folder else None
@@ -217,7 +231,7 @@ def foreign(_: Config) -> Iterator[Finding]:
         yield Finding("problem", said, run=new_folder(facts.CACHE_URL))
     elif folder and (why := stranger(folder)):
         yield Finding("problem", f"{folder} is not used: {why}", run=new_folder(facts.CACHE_URL))
-    elif facts.NKI_PACKAGE in host.versions() and (error := _refused(nki.check_folder)):
+    elif facts.NKI_PACKAGE in installed.versions() and (error := _refused(nki.check_folder)):
         yield Finding(
             "problem", f"{error.message}; {error.cause}" if error.cause else error.message, run=error.hint or ""
         )

@@ -18,7 +18,7 @@ from typing import Literal
 from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.host import public
+from cachekit.compilers.neuron.installed import public
 from cachekit.errors import CompileError
 from cachekit.text import cause_of
 

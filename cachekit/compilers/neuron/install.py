@@ -15,10 +15,12 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from cachekit.compilers.neuron import facts
+from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import zoo
 from cachekit.recipe.zoo import Install
 
 IMAGES = Path("/opt")  # where the environments of AWS's images lie
+INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
 class Way(Struct, frozen=True):
@@ -31,6 +33,19 @@ class Way(Struct, frozen=True):
 
     run: str
     why: str = ""
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong with Neuron's packages in this environment, why, and the command that mends it."""
+
+    message: str
+    cause: str
+    run: str
+
+    def error(self, message: str = "") -> CompilerUnavailableError:
+        """As an error; `message` says what it is the cause of."""
+        cause = f"{self.message}; {self.cause}" if message and self.cause else self.message if message else self.cause
+        return CompilerUnavailableError(message or self.message, cause=cause, hint=f"{self.run}; or {INSTEAD}")
 
 
 def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:

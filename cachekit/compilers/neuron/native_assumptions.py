@@ -21,7 +21,7 @@ from cachekit.compilers.neuron.assumptions import (
     read_neff,
 )
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
-from cachekit.compilers.neuron.host import public
+from cachekit.compilers.neuron.installed import public
 
 PROGRAM = f"""\
 import importlib, torch

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import structs
 
-from cachekit.compilers.neuron import facts, host, native, nki, options, split
+from cachekit.compilers.neuron import facts, host, installed, native, nki, options, split
 from cachekit.compilers.neuron.compiler import OnNeuron
 from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.processes import compiles_below
@@ -60,7 +60,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         *(f"toolchain.{name}" for name in (*facts.NATIVE_PACKAGES, "nki")),
     )
     guest = "cachekit.compilers.neuron.native_guest"
-    required = host.NATIVE
+    required = installed.NATIVE
 
     @property
     def directory(self) -> str:
@@ -69,7 +69,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
 
     @property
     def _version(self) -> str:
-        return host.public(self.machine.packages[facts.COMPILER_PACKAGE])
+        return installed.public(self.machine.packages[facts.COMPILER_PACKAGE])
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         if recipe is not None:

@@ -21,6 +21,7 @@ from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import facts, flags
 from cachekit.compilers.neuron.entries import belongs
 from cachekit.disk import UNKNOWN, FileSystem, file_system, file_url
+from cachekit.files import entries
 from cachekit.text import cause_of
 from cachekit.whose import outsider
 
@@ -40,25 +41,17 @@ def stranger(root: Path) -> str:
     Looked at are the compilers' folders, the modules in them, and the files of these, whatever the root's own mode says
     by now: it may have been open to everybody before.
     """
-    for compiler in _entries(root):
+    for compiler in entries(root):
         if facts.COMPILER_DIRECTORY.fullmatch(compiler.name):
-            for module in _entries(compiler.path):
+            for module in entries(compiler.path):
                 if module.name.startswith(facts.MODULE_PREFIX):
-                    files = (file for file in _entries(module.path) if belongs(file.name))
+                    files = (file for file in entries(module.path) if belongs(file.name))
                     for entry in (module, *files):
                         if why := _stranger(entry):
                             return why
             if why := _stranger(compiler):
                 return why
     return ""
-
-
-def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return list(found)
-    except OSError:
-        return []
 
 
 def _stranger(entry: os.DirEntry[str]) -> str:

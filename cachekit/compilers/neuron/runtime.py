@@ -27,9 +27,9 @@ class Runtime(port.Runtime):
             import torch_neuronx  # noqa: F401
             import torch_xla  # noqa: F401
         except ImportError as error:
-            from cachekit.compilers.neuron import host, install
+            from cachekit.compilers.neuron import chip, install
 
-            cause, hint = first_line(error), install.way(host.chip()).run
+            cause, hint = first_line(error), install.way(chip.here()).run
             raise CompilerUnavailableError("Neuron's packages do not import", cause=cause, hint=hint) from error
 
     def arguments(self) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cachekit.compilers.neuron import cores, facts
-from cachekit.compilers.neuron.host import NeuronHost, placeholders, public, release
+from cachekit.compilers.neuron.host import NeuronHost
+from cachekit.compilers.neuron.installed import placeholders, public, release
 from cachekit.errors import CompilerUnavailableError, RecipeError
 from cachekit.recipe import Recipe, architecture, zoo
 from cachekit.recipe.schema import Parallel, Training

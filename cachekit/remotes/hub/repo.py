@@ -259,7 +259,9 @@ class HubStorage(Storage):
 
         def commits(api: Any) -> list[Change]:
             found = islice(api.list_repo_commits(revision=revision or self._branch, **self._repo), LATEST)
-            return [Change(str(commit.commit_id), commit.title.strip()) for commit in found]
+            return [
+                Change(str(commit.commit_id), commit.title.strip(), commit.created_at.timestamp()) for commit in found
+            ]
 
         return self._client.ask(commits)
 

@@ -17,7 +17,7 @@ from msgspec import structs
 from cachekit.cli.doctor import contract_human
 from cachekit.compilers.evidence import Assumption, Evidence, Observation, Subject, UnknownError, count, judged
 from cachekit.compilers.experiment import FIRST, Proof
-from cachekit.compilers.neuron import assumptions, facts, host, native_assumptions
+from cachekit.compilers.neuron import assumptions, facts, host, installed, native_assumptions
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.process import below
 from cachekit.store.layout import temporary_folder
@@ -262,7 +262,7 @@ def test_without_neuron_there_is_nothing_to_prove_and_the_exit_code_is_1(command
 
 def test_torchneuron_is_tried_where_it_is_installed_and_on_two_workers_at_the_most(monkeypatch):
     there = NeuronHost({}, "trn2", 4, 2, "trn2.3xlarge", here=True)
-    monkeypatch.setattr(host, "native_available", lambda: True)
+    monkeypatch.setattr(installed, "native_available", lambda: True)
     monkeypatch.setattr(host, "this_host", lambda _: there)
     assert (prove.assumed().compiler, prove.assumed().workers) == ("neuron-native", 2)
     monkeypatch.setattr(host, "this_host", lambda _: structs.replace(there, cores=1))

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from cachekit.compilers.neuron import facts, fit
+from cachekit.compilers.neuron.chip import of as target_of
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.fit import Claimed
-from cachekit.compilers.neuron.host import NeuronHost, target_of
+from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.modules import collect
 from cachekit.compilers.neuron.neff import read
 from cachekit.compilers.port import Observed

@@ -291,7 +291,7 @@ def test_a_folder_of_somebody_elses_is_refused_by_a_run_and_told_by_doctor(tmp_p
         neuron().cache_dir(load(tmp_path / "tiny.yaml"))
     assert caught.value.cause == f"{place} belongs to another user (nobody)"
     assert caught.value.hint == 'export NKI_COMPILE_CACHE_URL="$(mktemp -d)"'
-    monkeypatch.setattr("cachekit.compilers.neuron.host.versions", lambda: {"nki": "0.5.0"})
+    monkeypatch.setattr("cachekit.compilers.neuron.installed.versions", lambda: {"nki": "0.5.0"})
     found = the_problem("neuron-owner")
     assert found["said"] == f"{caught.value.message}; {caught.value.cause}"
     assert found["run"] == caught.value.hint

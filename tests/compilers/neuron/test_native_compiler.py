@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.compilers import select
-from cachekit.compilers.neuron import host, presence
+from cachekit.compilers.neuron import chip, presence
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.prepare import prepare
@@ -48,10 +48,10 @@ def installed(monkeypatch):
 
     def say(**versions: str) -> None:
         found = {name.replace("_", "-"): version for name, version in versions.items()}
-        monkeypatch.setattr(host, "versions", lambda: found)
-        monkeypatch.setattr(host, "without_code", lambda _: [])
+        monkeypatch.setattr("cachekit.compilers.neuron.installed.versions", lambda: found)
+        monkeypatch.setattr("cachekit.compilers.neuron.installed.without_code", lambda _: [])
         monkeypatch.setattr(presence, "possible", lambda: True)
-        monkeypatch.setattr(host, "_devices", lambda: None)
+        monkeypatch.setattr(chip, "listed", lambda: (None, ""))
 
     return say
 

@@ -87,7 +87,7 @@ def test_a_host_without_a_device_compiles_and_promises_nothing_to_one_that_has_i
     laptop.host.knobs(devices=0)
     laptop.graphs("forward", "backward")
     refused = laptop("warm", "tiny.yaml", code=1)["error"]
-    assert "set NEURON_PLATFORM_TARGET_OVERRIDE" in refused["hint"]
+    assert "set NEURON_PLATFORM_TARGET_OVERRIDE (trn2, trn2n, trn2u, trn3, trn3u)" in refused["hint"]
     laptop.environment["NEURON_PLATFORM_TARGET_OVERRIDE"] = "trn2"
     assert "TORCH_NEURONX_COMPILE_ONLY=1, experimental" in laptop("plan", "tiny.yaml")["lacks"]["device"]
     warmed = laptop("warm", "tiny.yaml")

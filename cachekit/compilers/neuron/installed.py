@@ -1,0 +1,236 @@
+"""Which of Neuron's packages are in this environment, and why they are no toolchain.
+
+Nothing of Neuron is imported: importing torch-neuronx takes seconds and may claim a device. Versions come from package
+metadata, in which PyPI's placeholders are recognised, and the code behind them is looked for; whether it runs is seen
+when the worker starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+
+from msgspec import structs
+
+from cachekit.compilers.neuron import chip, facts, install
+from cachekit.recipe import zoo
+
+REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
+NATIVE = facts.NATIVE_PACKAGES
+
+
+def public(version: str) -> str:
+    """A version without its `+<commit>`: the registry does not know every commit, and keys must agree."""
+    return version.partition("+")[0]
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Neuron's packages in this environment; those that are not installed, or by half, are absent."""
+    return {name: version for name, version in _told().items() if version}
+
+
+def half_installed() -> list[str]:
+    """Neuron's packages that have metadata without a version: an install or a removal was cut off."""
+    return [name for name, version in _told().items() if not version]
+
+
+@cache
+def _told() -> dict[str, str]:
+    found = {}
+    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE):
+        try:
+            # Without the file METADATA importlib gives None, or a KeyError.
+            found[name] = metadata.version(name) or ""
+        except metadata.PackageNotFoundError:
+            continue
+        except (KeyError, OSError, ValueError):
+            found[name] = ""
+    return found
+
+
+def placeholders(found: Mapping[str, str]) -> list[str]:
+    """Packages that are PyPI's placeholders, by their versions: they install, and fail to import."""
+    bounds = facts.FIRST_RELEASES
+    return [name for name, version in found.items() if name in bounds and release(version) < release(bounds[name])]
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version that count for its order: `1.0.post1` is 1, as `1.0.0` is."""
+    match = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)", version.strip())
+    numbers = [int(part) for part in match[1].split(".")] if match else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def without_code(found: Mapping[str, str]) -> list[str]:
+    """Packages that are installed by their metadata, and have no module that could be imported. Executes nothing."""
+    return [name for name, module in facts.PACKAGE_MODULES.items() if name in found and not _importable(module)]
+
+
+def _importable(module: str) -> bool:
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):  # a module of that name is there already, and is none of a file
+        return False
+    return spec is not None and spec.origin is not None  # a bare folder of the name has no origin
+
+
+def available(required: Sequence[str] = REQUIRED) -> bool:
+    """Whether this environment has a Neuron toolchain: real packages, with their code."""
+    return not (required is REQUIRED and is_native(versions())) and _lacking(required) is None
+
+
+def is_native(found: Mapping[str, str]) -> bool:
+    """Whether these packages are TorchNeuron, which has its own device, and not torch-neuronx on XLA."""
+    return release(found.get(facts.FRAMEWORK_PACKAGE, "")) >= release(facts.NATIVE_FIRST)
+
+
+def native_available() -> bool:
+    """Whether this environment has TorchNeuron."""
+    return is_native(versions()) and available(NATIVE)
+
+
+def fault(required: Sequence[str]) -> install.Fault | None:
+    """What is wrong with these packages at least; None where nothing is."""
+    return (
+        _twice()
+        or _lacking(required)
+        or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
+        or _of_another_chip(versions())
+    )
+
+
+def _lacking(required: Sequence[str]) -> install.Fault | None:
+    """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it."""
+    found, target = versions(), chip.here()
+    compiler = "neuron-native" if required is NATIVE and not is_native(found) else ""
+    if wrong := placeholders(found):
+        return _fault(
+            f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
+            "these are empty placeholders from PyPI; the real packages are in AWS's own index",
+            install.way(target, tuple(wrong), compiler),
+        )
+    if half := [name for name in required if name in half_installed()]:
+        way = install.way(target, (), compiler)
+        return _fault(
+            f"{', '.join(half)} cannot be used",
+            "half-installed: the package's metadata has no version",
+            structs.replace(way, run=f"{way.run} --force-reinstall") if way.run.startswith("pip ") else way,
+        )
+    if facts.LITE_PACKAGE in found and facts.FRAMEWORK_PACKAGE not in found:
+        return _fault(
+            f"{facts.LITE_PACKAGE} {found[facts.LITE_PACKAGE]} is installed, which serves models and trains none",
+            "SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3; leave this environment to it",
+            install.apart(target, compiler),
+        )
+    if missing := [name for name in required if name not in found]:
+        return _fault(
+            f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
+            "not installed",
+            "AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
+            install.way(target, (), compiler),
+        )
+    if empty := without_code(found):
+        return _fault(
+            f"{', '.join(empty)} cannot be used",
+            f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[name] for name in empty)}",
+            install.way(target, tuple(empty), compiler),
+        )
+    if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
+        name = facts.FRAMEWORK_PACKAGE
+        return _fault(
+            f"{name} {found[name]} is TorchNeuron, which does not run on {target}",
+            f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
+            install.way(target, (name,)),
+        )
+    return None
+
+
+def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
+    return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run)
+
+
+def _twice() -> install.Fault | None:
+    """A package of which one folder has two versions: pip was cut off, or told to ignore what is installed."""
+    for name, found in installed_twice().items():
+        return _fault(
+            f"{name} is installed twice: {', '.join(found)}",
+            "which files are whose nobody can tell",
+            install.apart(chip.here()),
+        )
+    return None
+
+
+@cache
+def installed_twice() -> dict[str, list[str]]:
+    """Neuron's packages that one folder of this environment has several versions of."""
+    found: dict[str, list[str]] = {}
+    for name in facts.PACKAGE_MODULES:
+        beside: dict[str, set[str]] = {}
+        for one in metadata.distributions(name=name):
+            with suppress(KeyError, OSError, ValueError):
+                if one.version:
+                    beside.setdefault(str(one.locate_file("")), set()).add(one.version)
+        if several := next((there for there in beside.values() if len(there) > 1), None):
+            found[name] = sorted(several, key=release)
+    return found
+
+
+def _together(found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str) -> install.Fault | None:
+    """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together."""
+    for one, other, why, wanted in rows:
+        if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
+            said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
+            install_it = install.Way(f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}")
+            return _fault(f"{said} {verdict}", why, install_it if wanted else install.apart(chip.here()))
+    return None
+
+
+def _of_another_chip(found: Mapping[str, str]) -> install.Fault | None:
+    """Packages of a release of the table that does not compile for this machine's chip."""
+    target, compiler, framework = chip.here(), facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
+    for name, one in zoo.toolchains().items():
+        same = all(public(one.packages.get(it, "")) == public(found.get(it, "")) for it in (compiler, framework))
+        if same and target and _chip(target) not in map(_chip, one.targets):
+            return _fault(
+                f"{compiler} {found[compiler]} with {framework} {found[framework]} does not compile for {target}",
+                f"these are of {name}, which knows {', '.join(one.targets)}",
+                install.apart(target),
+            )
+    return None
+
+
+def doubt(found: Mapping[str, str]) -> install.Fault | None:
+    """Packages that can be used together, and had better not be; None where nobody says so."""
+    return _together(found, facts.REPORTED, "are reported to fail together") or _never_released(found)
+
+
+def _never_released(found: Mapping[str, str]) -> install.Fault | None:
+    """TorchNeuron with a compiler from before it was released."""
+    compiler, framework = facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
+    native = {name: one.packages[compiler] for name, one in zoo.toolchains().items() if one.compiler == "neuron-native"}
+    if not is_native(found) or not native:
+        return None
+    first = min(native, key=lambda name: release(native[name]))
+    if release(found[compiler])[:2] >= release(native[first])[:2]:
+        return None
+    return install.Fault(
+        f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}",
+        f"TorchNeuron comes with {compiler} from {native[first]} on ({first})",
+        install.apart(chip.here(), "neuron-native").run,
+    )
+
+
+def _chip(target: str) -> str:
+    return facts.TARGET_CHIPS.get(target, target)
+
+
+def _within(version: str, first: str, before: str) -> bool:
+    numbers = release(version)
+    return bool(numbers) and release(first) <= numbers and (not before or numbers < release(before))

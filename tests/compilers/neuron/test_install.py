@@ -1,0 +1,102 @@
+"""The line that installs Neuron: that of the chip, of this Python, of the image and of the system."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from cachekit.compilers import select
+from cachekit.compilers.neuron import install
+from cachekit.errors import CompilerUnavailableError
+from tests.compilers.neuron.unusable_cases import MESSAGE, machine  # noqa: F401 - fixtures
+from tests.support.doctor_cases import the_problem
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("trn1.2xlarge", "torch-neuronx==2.9.0.2.15.32035"),
+        ("trn2.48xlarge", "torch-neuronx==2.9.0.2.15.32035"),
+        ("trn3.48xlarge", "'torch-neuronx==2.14.*'"),
+    ],
+)
+def test_the_line_to_install_is_that_of_the_chip(tmp_path, machine, name, words):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text(name)
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("auto")
+    assert words in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["trn9.large", "inf1.xlarge"])
+def test_a_chip_that_is_not_in_the_table_gets_no_other_chips_line(tmp_path, machine, name):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text(name)
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    family = name.partition(".")[0]
+    assert f"no release in the table is for {family}: it has inf2, trn1, trn2, trn3" in raised.value.cause
+    assert raised.value.hint.startswith("cachekit zoo ls toolchains; or --compiler inductor")
+
+
+def test_an_image_for_the_chip_is_found_whatever_its_stack(tmp_path, machine):
+    """AWS's image of TorchNeuron on a Trn2, where the table's own line is XLA's."""
+    for name in ("aws_neuronx_venv_torch_neuronx_2_9_1", "aws_neuronx_venv_torch_neuronx_2_14_0"):
+        (tmp_path / "opt" / name / "bin").mkdir(parents=True)
+        (tmp_path / "opt" / name / "bin" / "neuronx-cc").touch()
+    newest = tmp_path / "opt" / "aws_neuronx_venv_torch_neuronx_2_14_0"
+    assert install.way("trn2").run == f". {newest}/bin/activate && pip install 'cachekit-neuron[train]'"
+    assert install.way("trn1").run.startswith("pip install")
+
+
+@pytest.mark.parametrize("python, run", [((3, 10), "python3.12 -m venv"), ((3, 12), "pip install --extra-index-url")])
+def test_a_python_without_wheels_gets_an_environment_of_another(monkeypatch, python, run):
+    monkeypatch.setattr(install.sys, "version_info", SimpleNamespace(major=python[0], minor=python[1]))
+    found = install.way("trn1")
+    assert found.run.startswith(run)
+    assert ("no wheels for Python 3.10, only for 3.11, 3.12, 3.13" in found.why) == (python == (3, 10))
+
+
+def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_path, machine, monkeypatch):
+    (machine / "neuron0").touch()
+    for name in (
+        "aws_neuronx_venv_pytorch_2_9",
+        "aws_neuronx_venv_pytorch_2_9_nxd_inference",
+        "aws_neuronx_venv_jax_0_10",
+    ):
+        (tmp_path / "opt" / name / "bin").mkdir(parents=True)
+        (tmp_path / "opt" / name / "bin" / "neuronx-cc").touch()
+    venv = tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_9"
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    assert raised.value.hint.startswith(f". {venv}/bin/activate && pip install 'cachekit-neuron[neuron]'; or")
+    assert f"AWS's image has them in {venv}" in raised.value.cause
+    with monkeypatch.context() as active:
+        active.setattr(install.sys, "prefix", str(venv))
+        assert install.way("trn1").run.startswith("pip install"), "to activate what is active mends nothing"
+    (venv / "bin" / "neuronx-cc").unlink()
+    assert install.way("trn1").run.startswith("pip install")
+
+
+@pytest.mark.parametrize(
+    "system, line",
+    [
+        ("ID=ubuntu\nID_LIKE=debian", "sudo apt-get install"),
+        ('ID="amzn"\nID_LIKE="fedora"', "sudo dnf install"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "sudo dnf install"),
+        ("ID=arch", "see AWS's setup page, https://awsdocs-neuron"),
+        (None, "see AWS's setup page, https://awsdocs-neuron"),
+    ],
+)
+def test_the_drivers_line_is_that_of_the_system(tmp_path, monkeypatch, system, line):
+    def release():
+        if system is None:
+            raise OSError("no os-release")
+        return {key: value.strip('"') for key, value in (word.split("=") for word in system.splitlines())}
+
+    monkeypatch.setattr(install.platform, "freedesktop_os_release", release)
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    assert the_problem("neuron-devices")["run"].startswith(line)

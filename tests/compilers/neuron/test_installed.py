@@ -1,0 +1,224 @@
+"""Packages of Neuron that are no toolchain: each is explained, by what compiles and by `doctor` in the same words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cachekit.compilers import select
+from cachekit.compilers.neuron import facts, host, installed
+from cachekit.errors import CompilerUnavailableError
+from cachekit.recipe import zoo
+from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.support.doctor_cases import findings, fine, the_problem
+from tests.support.places import ROOT
+
+pytest_plugins = ["tests.support.cli_session"]
+
+
+@pytest.mark.parametrize(
+    "versions, cause",
+    [
+        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx are not installed"),
+        ({"neuronx-cc": "1.0.post1", "torch-neuronx": "1.0"}, "cannot be used"),
+        ({"neuronx-cc": "2.27.5334.0", "torch-neuronx": "2.11.3.0.1278"}, "cannot be used"),  # TorchNeuron, no code
+    ],
+)
+def test_the_cause_is_what_is_wrong_with_the_packages(machine, monkeypatch, versions, cause):
+    (machine / "neuron0").touch()
+    monkeypatch.setattr(installed, "versions", lambda: versions)
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    assert cause in raised.value.cause
+    assert "pip install" in raised.value.hint
+    assert "--compiler inductor" in raised.value.hint
+
+
+LEFT = {"no file": None, "an empty file": b"", "half a file": b"Name: torch-neuronx\nVersion: \xff\xfe"}
+
+
+@pytest.mark.feature("N2")
+@pytest.mark.parametrize("left", LEFT)
+def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tmp_path, monkeypatch, left):
+    for name, text in {"neuronx_cc": b"Name: neuronx-cc\nVersion: 2.27.5334.0\n", "torch_neuronx": LEFT[left]}.items():
+        folder = tmp_path / "site" / f"{name}-2.dist-info"
+        folder.mkdir(parents=True)
+        if text is not None:
+            (folder / "METADATA").write_bytes(text)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    installed.versions.cache_clear()
+    installed._told.cache_clear()
+    try:
+        (machine / "neuron0").touch()
+        with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+            select("auto")
+        why = "half-installed: the package's metadata has no version"
+        assert raised.value.cause == f"torch-neuronx cannot be used; {why}"
+        assert "--force-reinstall" in raised.value.hint
+        with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+            host.this_host(installed.NATIVE)
+        assert why in raised.value.cause
+        assert f"torch-neuronx cannot be used; {why}" in the_problem("neuron-packages")["said"]
+    finally:
+        installed.versions.cache_clear()
+        installed._told.cache_clear()
+
+
+TWO = {
+    "TorchNeuron beside XLA": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
+        "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these are of two stacks",
+        "-m venv ~/neuron",
+    ),
+    "TorchNeuron beside XLA's plugin": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libneuronxla": "2.2.17544.0"},
+        "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these are of two stacks",
+        "-m venv ~/neuron",
+    ),
+    "TorchNeuron beside the package for serving": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
+        "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these are of two stacks",
+        "-m venv ~/neuron",
+    ),
+    "XLA beside the package for serving": (
+        WHOLE | {"libtorch-neuronx-lite": "2.12.0.1.0.1284"},
+        "torch-neuronx 2.9.0.2.15.32035 with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used",
+        "-m venv ~/neuron",
+    ),
+    "a release for other chips": (
+        {"neuronx-cc": "2.21.33363.0", "torch-neuronx": "2.8.0.2.10.16998", "libneuronxla": "2.2.12677.0"},
+        "does not compile for trn3; these are of neuron-2.26.1, which knows trn1, inf2, trn2",
+        "torch-neuronx==2.14.*",
+    ),
+    "TorchNeuron on a Trn1": (
+        {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0"},
+        "is TorchNeuron, which does not run on trn1",
+        "pip uninstall -y torch-neuronx && pip install",
+    ),
+    "the package for serving": (
+        {"neuronx-cc": "2.27.5334.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
+        "which serves models and trains none",
+        "-m venv ~/neuron",
+    ),
+}
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize("case", TWO)
+def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path, machine, monkeypatch, case):
+    versions, said, run = TWO[case]
+    (machine / "neuron0").touch()
+    chip = {"TorchNeuron on a Trn1": "trn1.2xlarge", "a release for other chips": "trn3.48xlarge"}
+    (tmp_path / "product_name").write_text(chip.get(case, "trn2.3xlarge"))
+    monkeypatch.setattr(installed, "versions", lambda: versions)
+    monkeypatch.setattr(installed, "without_code", lambda found: [])
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    assert said in raised.value.cause
+    assert run in raised.value.hint
+    found = the_problem("neuron-packages")
+    assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
+def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monkeypatch):
+    """Whichever of the two the metadata tells first."""
+    for name, version in (("torch_neuronx", "2.9.0.2.15.32035"), ("torch_neuronx", "2.14.3.0"), ("neuronx_cc", "2.28")):
+        folder = tmp_path / "site" / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    asked = (installed.versions, installed._told, installed.installed_twice)
+    for one in asked:
+        one.cache_clear()
+    try:
+        (machine / "neuron0").touch()
+        with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+            select("auto")
+        assert raised.value.cause.startswith("torch-neuronx is installed twice: 2.9.0.2.15.32035, 2.14.3.0; ")
+        assert "-m venv ~/neuron" in raised.value.hint
+        assert the_problem("neuron-packages")["said"] == f"{raised.value.message}; {raised.value.cause}"
+    finally:
+        for one in asked:
+            one.cache_clear()
+
+
+@pytest.mark.usefixtures("whole")
+def test_the_last_release_on_xla_is_for_a_trn3_as_its_table_says(tmp_path, monkeypatch):
+    (tmp_path / "product_name").write_text("trn3.48xlarge")
+    assert fine("neuron-packages")
+    assert host.this_host().target in zoo.toolchain("neuron-2.31").targets
+
+
+@pytest.mark.usefixtures("whole", "recipe")
+@pytest.mark.parametrize("compiler, said", [("2.26.6360.0", True), ("2.28.7631.0", False), ("2.29.1.0", False)])
+def test_torchneuron_with_a_compiler_from_before_it_is_told(tmp_path, monkeypatch, command, compiler, said):
+    (tmp_path / "product_name").write_text("trn2.3xlarge")
+    monkeypatch.setattr(installed, "versions", lambda: {"neuronx-cc": compiler, "torch-neuronx": "2.14.3.0"})
+    words = f"no release in the table has torch-neuronx 2.14.3.0 with neuronx-cc {compiler}"
+    lacks = answer(command, "plan", "tiny.yaml", code=0)["lacks"]
+    assert lacks.get("release", "").startswith(words) == said
+    (found,) = findings("neuron-packages")
+    assert found["said"].startswith(words) == said
+
+
+@pytest.mark.parametrize(
+    "versions, said",
+    [
+        ({"libneuronxla": "3.0.5356.0"}, "3.x is JAX's"),
+        ({}, ""),
+        ({"torch-neuronx": "2.14.3.0", "neuronx-cc": "2.28.7631.0", "libneuronxla": "3.0.10135.0"}, ""),
+    ],
+)
+@pytest.mark.parametrize("devices", [True, False])
+@pytest.mark.usefixtures("whole")
+def test_packages_that_are_reported_to_fail_together_are_refused_in_doctors_words(
+    machine, monkeypatch, versions, said, devices
+):
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE | versions)
+    for node in () if devices else machine.iterdir():
+        node.unlink()
+    if not said:
+        assert fine("neuron-packages")
+        (found,) = findings("neuron-packages")
+        assert ("TorchNeuron is experimental" in found["said"]) == bool(versions)
+        return
+    found = the_problem("neuron-packages")
+    for compiler in ("auto", "neuron"):
+        with pytest.raises(CompilerUnavailableError) as raised:
+            assert select("auto", compiler).machine
+        assert said in raised.value.cause
+        assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+        assert found["run"] in raised.value.hint
+    assert (MESSAGE in found["said"]) == devices
+
+
+@pytest.mark.usefixtures("whole", "machine")
+def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe, command, monkeypatch):
+    """One of AWS's pages has the two."""
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE | {"neuronx-cc": "2.27.5334.0"})
+    found = the_problem("neuron-packages")
+    assert "are reported to fail together: every graph of a transformer ended in NCC_ISMP902" in found["said"]
+    assert found["run"].endswith(" neuronx-cc==2.26.6360.0")
+    assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
+
+
+@pytest.mark.parametrize(
+    "package, version, within",
+    [
+        ("torch-neuronx", "2.9.0.2.15.32035", True),
+        ("torch-neuronx", "2.14.3.0", False),
+        ("torch-neuronx", "1.0", False),
+        ("neuronx-cc", "2.26.6360.0", True),
+        ("neuronx-cc", "2.27.5334.0", False),
+        ("libneuronxla", "2.2.17544.0", True),
+        ("libneuronxla", "3.0.10135.0", False),
+        ("optimum-neuron", "0.4.5", True),
+    ],
+)
+def test_the_extra_keeps_the_stack_on_xla_together(package, version, within):
+    said = (ROOT / "pyproject.toml").read_text().partition("\nneuron = [\n")[2].partition("\n]")[0]
+    (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
+    lowest, highest = (installed.release(bound.lstrip("<>=")) for bound in bounds.split(","))
+    assert (lowest <= installed.release(version) < highest) == within
