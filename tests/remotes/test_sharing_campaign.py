@@ -8,9 +8,18 @@ import signal
 
 import pytest
 
-from cachekit.remotes import layout
+from cachekit.remotes import index, layout
 from cachekit.remotes.card import COLUMNS
-from tests.remotes.sharing_worker import entry, pull_entries, push_entries, serving, told_by, visible, warm_one
+from tests.remotes.sharing_worker import (
+    entry,
+    pull_entries,
+    push_at_once,
+    push_entries,
+    serving,
+    told_by,
+    visible,
+    warm_one,
+)
 from tests.remotes.storage_processes import KINDS, ending, started
 from tests.support.processes import until
 from tests.support.standins import StandIn, Watched, compiles, module_files
@@ -78,6 +87,26 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     # Elsewhere the last word on the card has whoever pushes next.
     assert run([started(make, push_entries, tmp_path / "later", [9000], 1)]) == [0]
     assert said(all_there(make, tmp_path, [*numbers, 9000]))[0] == count * share + 1
+
+
+@pytest.mark.parametrize(("processes", "each"), [(4, 5), (10, 20)])
+def test_the_index_has_what_hundreds_push_at_once(tmp_path, processes, each):
+    """A push of one record each, all at the same moment, on a Hub that takes one commit after the other."""
+    numbers = range(processes * each)
+    with serving("hub", tmp_path / "server") as make:
+        shares = [list(numbers[n::processes]) for n in range(processes)]
+        homes = [tmp_path / f"p{n}" for n in range(processes)]
+        made = [started(make, push_at_once, home, share) for home, share in zip(homes, shares, strict=True)]
+        assert run(made) == [0] * processes
+        assert [told_by(home)["errors"] for home in homes] == [[]] * processes
+        records = {entry(number)[0].key for number in numbers}
+        assert visible(make) == records
+        storage = make()
+        found, _ = index.read(storage, storage.revision())
+        assert {one.key for one in found.rows()} == records
+        assert found.covers(storage.latest())
+        page = storage.read(layout.CARD, storage.revision(), 4 << 20).data.decode()
+        assert said(page)[0] == len(records)
 
 
 # Not the quota of commits: after that one a push waits ten minutes (`test_hub_trouble` has its answer).
