@@ -66,15 +66,17 @@ class Journal:
     Args:
         folder: Where journals live; None keeps the events in memory only.
         verb: The command of the run.
+        inside: Opens the folders of the store that the folder lies in.
 
     Attributes:
         run: The run's identity: its start, in UTC, to the second and then in hex, and four random digits. Names sort by
             time.
     """
 
-    def __init__(self, folder: Path | None, verb: str) -> None:
+    def __init__(self, folder: Path | None, verb: str, inside: Inside | None = None) -> None:
         self.run = _name(time.time_ns())
         self._verb = verb
+        self._inside = inside
         self._file: TextIO | None = None
         self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
         self._listeners: list[Listener] = []
@@ -125,6 +127,8 @@ class Journal:
         try:
             if self._file is None:
                 # Line-buffered append: a killed run leaves whole lines, and at most one torn last line.
+                if self._inside:
+                    self._inside.check(self._path.parents[2])
                 private.closed_folder(self._path.parents[1])
                 private.closed_folder(self._path.parent)
                 self._file = open(self._path, "a", encoding="utf-8", buffering=1, opener=private.opened)  # noqa: SIM115
@@ -134,9 +138,9 @@ class Journal:
             self._file.write(_encoded(line))
         except OSError as error:
             self.failure = cause_of(error)
-            if isinstance(error, private.NotPrivateError) or error.errno in {errno.ELOOP, errno.ENOTDIR}:
-                folder = shlex.quote(str(self._path.parents[1]))
-                self.failure += f": mv {folder} {folder}.away, or set CACHEKIT_HOME to a store of your own"
+            taken = shlex.quote(str(error.filename))
+            if error.errno in {errno.EPERM, errno.ELOOP, errno.ENOTDIR}:  # somebody else's is in its place
+                self.failure += f": mv {taken} {taken}.away, or set CACHEKIT_HOME to a store of your own"
             self._path = None
 
     def close(self) -> None:

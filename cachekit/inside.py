@@ -57,6 +57,16 @@ class Inside:
         finally:
             os.close(handle)
 
+    def check(self, path: Path) -> None:
+        """See that no link of somebody else's lies on the way to a folder below, as far as that is there.
+
+        Raises:
+            PermissionError: One does.
+            OSError: It cannot be looked at.
+        """
+        with suppress(FileNotFoundError), self.folder(path):
+            pass
+
     def names(self, folder: Path) -> list[str]:
         """The names of the files in a folder, sorted; links are none. Empty where it cannot be opened."""
         with suppress(OSError), self.folder(folder) as handle, os.scandir(handle) as found:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.events import Journal, prune, read
+from cachekit.inside import Inside
 from tests.support.users import ONE, as_user
 
 
@@ -163,18 +164,21 @@ def test_a_folder_that_cannot_be_written_does_not_fail_the_run(tmp_path, place):
 
 
 @pytest.mark.feature("T2")
-@pytest.mark.parametrize("squat", ["folder", "link"])
-def test_a_folder_that_another_user_made_in_its_place_is_told_with_the_way_on(tmp_path, squat):
-    place = tmp_path / "journal" / "0"
-    place.parent.mkdir()
-    place.mkdir() if squat == "folder" else place.symlink_to(tmp_path)
+@pytest.mark.parametrize(("name", "squat"), [("journal/0", "folder"), ("journal/0", "link"), ("journal", "link")])
+def test_what_another_user_made_in_its_place_is_told_with_the_way_on(tmp_path, name, squat):
+    precious, home = tmp_path / "precious", tmp_path / "store"
+    place, taken = home / "journal" / "0", home / name
+    precious.mkdir()
+    taken.parent.mkdir(parents=True)
+    taken.mkdir() if squat == "folder" else taken.symlink_to(precious)
     as_user(ONE, str)  # skips where nobody else can be had
-    os.chown(place, ONE, ONE, follow_symlinks=False)
-    journal = Journal(place, "warm")
+    os.chown(taken, ONE, ONE, follow_symlinks=False)
+    journal = Journal(place, "warm", Inside(home))
     journal.emit("a")
-    assert journal.failure.endswith(f": mv {place} {place}.away, or set CACHEKIT_HOME to a store of your own")
-    place.rename(f"{place}.away")
-    journal = Journal(place, "warm")
+    assert journal.failure.endswith(f": mv {taken} {taken}.away, or set CACHEKIT_HOME to a store of your own")
+    assert [*precious.iterdir()] == []
+    taken.rename(f"{taken}.away")
+    journal = Journal(place, "warm", Inside(home))
     journal.emit("a")
     journal.close()
     assert journal.failure == ""

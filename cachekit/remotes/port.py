@@ -148,10 +148,12 @@ class Change(Struct, frozen=True):
     Attributes:
         revision: The state with it.
         title: See `Commit`.
+        at: When, in seconds since the epoch by the remote's clock.
     """
 
     revision: str
     title: str
+    at: float = 0.0
 
 
 class Repo(Struct, frozen=True):
@@ -278,6 +280,14 @@ class Storage(Protocol):
             RemoteError: The line was cut, too, or nothing came for `Limits.read` seconds.
             FileNotFoundError: It is not there.
         """
+
+    def otherwise(self, path: str, revision: str, size: int) -> Iterator[bytes]:
+        """The bytes of a file once more, by another way where there is one: those that came were wrong.
+
+        Raises:
+            RemoteError, FileNotFoundError: As `chunks`.
+        """
+        return self.chunks(path, revision)
 
     def expect(self, files: Sequence[Entry], revision: str) -> None:
         """Hear which files are about to be fetched, with their digests: one question may spare one for each of them.

@@ -62,6 +62,7 @@ def note_last(layout: Layout, cwd: Path, last: Last) -> bool:
     """Note what was warmed in a directory; False where the store cannot be written, which is no reason to fail."""
     path, note = layout.last(_place(cwd)), msgspec.to_builtins(last) | {"directory": str(cwd.resolve())}
     try:
+        layout.inside.check(path.parent.parent)
         private.closed_folder(path.parent)
         files.replace(path, json.dumps(note).encode(), mode=private.FILE)
     except OSError:

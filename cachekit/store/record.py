@@ -193,6 +193,11 @@ _NOTED = "noted"  # beside the record in its document; sorts before "record"
 TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files
 
 
+# msgspec looks at the fields of a type when it first converts to it, and crashes where several threads do that at once
+# [0.22: 20 threads that published their first record]. This looks at them now.
+msgspec.json.Decoder(Record)
+
+
 def check_shareable(record: Record) -> None:
     """See that a record may be shown to others. An older cachekit, or another tool, may have made it.
 

@@ -284,7 +284,7 @@ def open_session(
         # Looking leaves no trace: only runs that change something write a journal.
         layout = Layout(config.home)
         writes = verb in WRITING
-        journal = Journal(layout.journal if writes else None, verb)
+        journal = Journal(layout.journal if writes else None, verb, layout.inside)
         if writes:
             from cachekit.store.history import retire
 

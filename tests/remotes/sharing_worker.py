@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +77,24 @@ def push_entries(make, home, numbers, together, size=6000):
             if len(errors) > 50:
                 raise pushed.error
             ann.session.remotes.writable[0].retry()
+    note(home, errors=errors)
+
+
+def push_at_once(make, home, numbers):
+    """Push one entry each, from homes of their own, at once."""
+
+    def work(number):
+        ann = Watched(Path(home) / str(number), shared=[(make(), "rw")], push=600)
+        (done,) = push(ann.store, ann.session.remotes, [publish(ann.store, entry(number))])
+        if done.error is not None:
+            errors.append(f"{done.error.message}: {done.error.cause}")
+
+    errors: list[str] = []
+    threads = [threading.Thread(target=work, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     note(home, errors=errors)
 
 

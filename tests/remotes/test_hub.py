@@ -197,7 +197,7 @@ def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path
     found = storage.stat([file.path for file in files], new)
     assert [found[file.path].equals(data) for file, data in zip(files, (large, small, b""), strict=True)] == [True] * 3
     assert b"".join(make().chunks("n/a.neff", new)) == large
-    assert storage.latest()[0] == Change(new, "record 17")
+    assert (storage.latest()[0].revision, storage.latest()[0].title) == (new, "record 17")
     assert Change(new, "record 17") not in storage.latest(revision)
 
 

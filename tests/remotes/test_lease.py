@@ -22,7 +22,8 @@ from cachekit.errors import (
     UncertainError,
     WaitedTooLongError,
 )
-from cachekit.remotes.lease.fleet import SCARCE_LEASE
+from cachekit.remotes.lease.backends import CROWD
+from cachekit.remotes.lease.fleet import CROWDED_LEASE, SCARCE_LEASE
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.jumping_clock import OfMachine
 from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, wanting  # noqa: F401 - fixtures
@@ -182,6 +183,7 @@ class TestHolder:
             with pytest.raises(WaitedTooLongError) as caught, wanting(remote, "yours", 300.0, wait=wait):
                 pytest.fail("two hold one lease")
             assert f"process {os.getpid()}" in caught.value.cause
+            assert " s if no sign of life comes; waited" in caught.value.cause
             assert f"waited {wait:.0f} s" in caught.value.cause
             assert lease.held
         assert holders(remote, key) == []
@@ -304,6 +306,22 @@ class TestScarceCommits:
             clock.sleep(345.0)
             assert lease.held
             assert holders(remote, key)[0]["beat"] == 1
+
+    def test_in_a_crowd_signs_of_life_leave_commits_for_what_is_compiled(self, remote, key, clock, wanting):
+        """To a remote in memory all commits are of the same moment."""
+        with wanting(remote, seconds=SCARCE_LEASE, crowded=CROWDED_LEASE):
+            assert holders(remote, key)[0]["seconds"] == SCARCE_LEASE
+            for number in range(CROWD):
+                write(remote, f"{number}.json", b"", ABSENT)
+            clock.sleep(SCARCE_LEASE)
+            before = remote.commits
+            assert (holders(remote, key)[0]["beat"], holders(remote, key)[0]["seconds"]) == (1, CROWDED_LEASE)
+            clock.sleep(CROWDED_LEASE - 60)
+            assert remote.commits == before
+            clock.sleep(60)
+            assert remote.commits == before + 1
+        with wanting(remote, seconds=SCARCE_LEASE, crowded=CROWDED_LEASE):
+            assert holders(remote, key)[0]["seconds"] == CROWDED_LEASE
 
     def test_who_waits_asks_for_the_revision_only_while_nothing_changes(self, remote, clock, wanting):
         asked, done = Counted(remote), []

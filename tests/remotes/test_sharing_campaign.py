@@ -8,9 +8,18 @@ import signal
 
 import pytest
 
-from cachekit.remotes import layout
+from cachekit.remotes import index, layout
 from cachekit.remotes.card import COLUMNS
-from tests.remotes.sharing_worker import entry, pull_entries, push_entries, serving, told_by, visible, warm_one
+from tests.remotes.sharing_worker import (
+    entry,
+    pull_entries,
+    push_at_once,
+    push_entries,
+    serving,
+    told_by,
+    visible,
+    warm_one,
+)
 from tests.remotes.storage_processes import KINDS, ending, started
 from tests.support.processes import until
 from tests.support.standins import StandIn, Watched, compiles, module_files
@@ -80,6 +89,26 @@ def test_many_pushers_lose_nothing(make, tmp_path, count, share):
     assert said(all_there(make, tmp_path, [*numbers, 9000]))[0] == count * share + 1
 
 
+@pytest.mark.parametrize(("processes", "each"), [(4, 5), (10, 20)])
+def test_the_index_has_what_hundreds_push_at_once(tmp_path, processes, each):
+    """A push of one record each, all at the same moment, on a Hub that takes one commit after the other."""
+    numbers = range(processes * each)
+    with serving("hub", tmp_path / "server") as make:
+        shares = [list(numbers[n::processes]) for n in range(processes)]
+        homes = [tmp_path / f"p{n}" for n in range(processes)]
+        made = [started(make, push_at_once, home, share) for home, share in zip(homes, shares, strict=True)]
+        assert run(made) == [0] * processes
+        assert [told_by(home)["errors"] for home in homes] == [[]] * processes
+        records = {entry(number)[0].key for number in numbers}
+        assert visible(make) == records
+        storage = make()
+        found, _ = index.read(storage, storage.revision())
+        assert {one.key for one in found.rows()} == records
+        assert found.covers(storage.latest())
+        page = storage.read(layout.CARD, storage.revision(), 4 << 20).data.decode()
+        assert said(page)[0] == len(records)
+
+
 # Not the quota of commits: after that one a push waits ten minutes (`test_hub_trouble` has its answer).
 FAULTS = {
     "busy": {},
@@ -139,8 +168,7 @@ def same(folder, count, log, *, at_most, without=()):
 @pytest.mark.parametrize("kind", ALL)
 def test_eight_machines_compile_once(kind, tmp_path):
     with serving(kind, tmp_path / "server") as make:
-        # Nobody fails, so nobody need wait for a lease to end, and no busy machine may end one: on a Hub, where commits
-        # are too scarce for signs of life, a compile and its push took longer than a lease of two seconds.
+        # Nobody fails, so nobody need wait for a lease to end, and no busy machine may end one.
         log, processes = fleet(make, tmp_path, 8, delay=0.3, lease=30.0)
         assert run(processes) == [0] * 8
     answers = same(tmp_path, 8, log, at_most=1)
@@ -165,7 +193,7 @@ def fail(kind, log, process):
 
 def trouble(make, folder, kind, count, delay=1.0):
     """One repeat: a fleet, of which the machine that compiles fails while it does."""
-    # Where commits are scarce there are no signs of life, and a lease is longer than a compile and a push.
+    # A sign of life that is a commit takes its time among those of all the others.
     lease = 6 * delay + 12 if make().scarce else 2.0
     clock = 3600.0 * (kind == "clock")
     log, processes = fleet(make, folder, count, delay=delay, clock=clock, lease=lease)

@@ -14,17 +14,18 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit import redact
-from cachekit.errors import ConflictError, TooLargeError, UncertainError
+from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
 from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LONGEST, LeaseDocument, Owner, decode, encode, utc
 from cachekit.remotes.port import ABSENT, Commit, Storage, Write
 
 _MANY = 64  # documents of one key that are looked at
-# Where commits are scarce, seconds between two signs of life: with the two that take the lease and give it back, a
-# holder makes at most 12 commits an hour.
-SCARCE_SIGN = 330.0
-SCARCE_LATE = 18.0  # seconds that a sign may come late there: others commit, and a commit takes its time
+SCARCE_LATE = 18.0  # seconds that a sign may come late where commits are scarce: others commit, and it takes its time
+CROWD = (
+    24  # commits: where the last ones came at the pace of the quota, signs of life would leave none for what is made
+)
+CROWD_SECONDS = CROWD * 3600 / 128
 
 
 class WantedLease(Struct, frozen=True):
@@ -38,6 +39,7 @@ class WantedLease(Struct, frozen=True):
         settle: On remotes without compare-and-swap, seconds until everybody sees a new document.
         owner: This process.
         clock: For waiting.
+        crowded: As `seconds`, where commits are scarce and many make them; 0 is the same.
     """
 
     remote: Storage
@@ -47,16 +49,27 @@ class WantedLease(Struct, frozen=True):
     settle: float
     owner: Owner
     clock: Clock
+    crowded: float = 0.0
 
-    @property
-    def sign(self) -> float:
-        """Seconds between two signs of life: a third of the lease, longer where commits are scarce."""
-        third = self.seconds / 3
-        return max(third, min(SCARCE_SIGN, self.seconds - SCARCE_LATE)) if self.remote.scarce else third
+    def sign(self, seconds: float) -> float:
+        """Seconds between two signs of life: a third of a lease's length, nearly all of it if commits are scarce."""
+        third = seconds / 3
+        return max(third, seconds - SCARCE_LATE) if self.remote.scarce else third
 
-    def document(self, generation: int = 1, *, held: bool = True) -> LeaseDocument:
+    def length(self, revision: str) -> float:
+        """Seconds that the lease is to be believed from now on, given what others commit."""
+        if not (self.remote.scarce and self.crowded):
+            return self.seconds
+        try:
+            last = self.remote.latest(revision)[:CROWD]
+        except RemoteError:
+            return self.seconds
+        crowd = len(last) == CROWD and last[0].at - last[-1].at < CROWD_SECONDS
+        return self.crowded if crowd else self.seconds
+
+    def document(self, generation: int = 1, *, seconds: float = 0.0, held: bool = True) -> LeaseDocument:
         """What is to stand in the lease."""
-        seconds, now = min(self.seconds, LONGEST), self.clock.wall()
+        seconds, now = min(seconds or self.seconds, LONGEST), self.clock.wall()
         what = redact.printed(self.what)[:256]
         return LeaseDocument(self.key, self.owner, generation, 0, seconds, now, what, held, sign=now)
 
@@ -208,7 +221,7 @@ class Swapped:
         """
         there = seen.others.get(self._path)
         known = there.document.generation if there is not None and there.document is not None else 0
-        mine = self._wanted.document(min(known + 1, GENERATIONS))
+        mine = self._wanted.document(min(known + 1, GENERATIONS), seconds=self._wanted.length(seen.revision))
         return self._write("takes", mine, ABSENT if there is None else there.token, seen.revision)
 
     def renew(self, held: HeldLease) -> HeldLease | None:
@@ -216,9 +229,9 @@ class Swapped:
         if held.document is None:
             return None
         try:
-            return self._write(
-                "renews", held.document.next(self._wanted.clock.wall()), held.token, self._wanted.remote.revision()
-            )
+            revision = self._wanted.remote.revision()
+            mine = held.document.next(self._wanted.clock.wall(), seconds=self._wanted.length(revision))
+            return self._write("renews", mine, held.token, revision)
         except (ConflictError, UncertainError):
             return self.look().mine
 

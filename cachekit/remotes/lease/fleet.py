@@ -15,9 +15,10 @@ from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 LEASE = 60.0  # seconds that a machine which has gone silent is believed to live
-SCARCE_LEASE = (
-    348.0  # the same where commits are too scarce for more than a few signs of life: with a poll, six minutes
-)
+# The same where commits are scarce: with a look every ten seconds it is six minutes, and with one sign for each lease a
+# holder makes at most 12 commits an hour.
+SCARCE_LEASE = 348.0
+CROWDED_LEASE = 1800.0  # where so many make commits that none would be left for what they compile
 
 
 @contextmanager
@@ -61,8 +62,11 @@ def fleet_lease(
         except (DamagedRecordError, UntrustedError):
             return None
 
-    seconds = seconds or (SCARCE_LEASE if remote.storage.scarce else LEASE)
-    with lease(remote.storage, place.key, what, seconds, wait=wait, told=waiting, done=published) as mine:
+    length = seconds or (SCARCE_LEASE if remote.storage.scarce else LEASE)
+    crowded = 0.0 if seconds else CROWDED_LEASE
+    with lease(
+        remote.storage, place.key, what, length, crowded=crowded, wait=wait, told=waiting, done=published
+    ) as mine:
         if isinstance(mine.trouble, RemoteError | AuthError):
             remotes.failed(remote, mine.trouble)
         yield mine

@@ -61,6 +61,7 @@ def lease(
     wait: float,
     told: Told,
     done: Callable[[], T | None],
+    crowded: float = 0.0,
     poll: float = 0.0,
     settle: float = SETTLE,
     patience: float = PATIENCE,
@@ -74,6 +75,7 @@ def lease(
         what: What this process works on, for those who wait.
         seconds: How long others must see the lease unchanged before they take it.
         wait: Seconds to wait for another holder; 0 does not wait.
+        crowded: As `seconds`, see `WantedLease`.
         told: Called while waiting, with what is known of the holder.
         done: Asked at each look: what somebody has published that this process would compile; None where there is no
             such thing. Errors of the remote count as None.
@@ -88,7 +90,7 @@ def lease(
     Raises:
         WaitedTooLongError: Somebody else holds it, and the deadline passed.
     """
-    wanted = WantedLease(remote, key, what, seconds, settle, myself(), clock)
+    wanted = WantedLease(remote, key, what, seconds, settle, myself(), clock, crowded)
     mine = Lease[T](wanted)
     poll = poll or (min(SCARCE_POLL, seconds / 5) if remote.scarce else min(5.0, max(0.05, seconds / 10)))
     try:
@@ -139,9 +141,15 @@ class Lease(Generic[T]):
         return self._asked
 
     @property
+    def _seconds(self) -> float:
+        """For how long others believe what lies there."""
+        lies = self._held.document if self._held is not None else None
+        return lies.seconds if lies is not None else self._wanted.seconds
+
+    @property
     def held(self) -> bool:
         """Whether it is this process's, as far as it knows: False after it slept for longer than the lease."""
-        return self._held is not None and self._clock.now() - self._alive <= self._wanted.seconds
+        return self._held is not None and self._clock.now() - self._alive <= self._seconds
 
     def give_back(self, revision: str = "") -> Write | None:
         """What removes the lease, for the commit that publishes what was compiled; signs of life end.
@@ -292,7 +300,8 @@ class Lease(Generic[T]):
 
     def _tell(self, waiting: Waiting, wait: float, told: Told) -> None:
         if self.waited >= wait:
-            raise WaitedTooLongError.of("machine", self._wanted.what, waiting, self.waited)
+            holder = f"{waiting}, taken over in {waiting.left:.0f} s if no sign of life comes"
+            raise WaitedTooLongError.of("machine", self._wanted.what, holder, self.waited)
         told(waiting)
 
     # Signs of life.
@@ -302,7 +311,7 @@ class Lease(Generic[T]):
         self._heart = self._clock.start(lambda: self._beat(stop), "cachekit-lease")
 
     def _beat(self, stop: threading.Event) -> None:
-        pause = self._alive + self._wanted.sign - self._clock.now()
+        pause = self._alive + self._wanted.sign(self._seconds) - self._clock.now()
         while not self._clock.wait(stop, max(0.0, pause)) and self._held is not None:
             began = self._clock.now()
             asked = 0.0
@@ -314,10 +323,11 @@ class Lease(Generic[T]):
                 self._held, self._maybe = None, False
                 return
             if held.mark != self._held.mark:
-                self._held, self._alive, pause = held, began, self._wanted.sign
+                self._held, self._alive = held, began
+                pause = self._wanted.sign(self._seconds)
             else:  # no sign: another one soon, as long as others still believe the last one
-                left = self._alive + self._wanted.seconds - self._clock.now()
-                pause = max(asked, left / 6, self._wanted.seconds / (100 if left > 0 else 6))
+                left = self._alive + self._seconds - self._clock.now()
+                pause = max(asked, left / 6, self._seconds / (100 if left > 0 else 6))
 
     def _end_heart(self) -> None:
         self._stop.set()

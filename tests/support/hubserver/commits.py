@@ -147,7 +147,7 @@ def commit(hub: HubServer, request: Request, *, t: str, repo: str, rev: str) -> 
         if changes:
             user = request.account.name if request.account else ""
             title, message = str(header.get("summary", "")), str(header.get("description", ""))
-            head = found.add_commit(rev, head, changes, title=title, message=message, user=user)
+            head = found.add_commit(rev, head, changes, title=title, message=message, user=user, at=hub.now())
     finally:
         found.committing.release()
     url = f"{hub.page_url(found)}/commit/{head}"

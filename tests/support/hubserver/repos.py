@@ -128,11 +128,19 @@ class Repo:
             return self._made[key]
 
     def add_commit(
-        self, branch: str, parent: str | None, changes: Mapping[str, Any], *, title: str, message: str = "", user: str
+        self,
+        branch: str,
+        parent: str | None,
+        changes: Mapping[str, Any],
+        *,
+        title: str,
+        message: str = "",
+        user: str,
+        at: float | None = None,
     ) -> str:
         """Put a commit on a branch whose head is `parent`."""
         with self.lock:
-            at = time.time()
+            at = time.time() if at is None else at
             text = json.dumps([self.name, branch, parent, title, message, user, at, changes])
             commit = Commit(hashlib.sha1(text.encode()).hexdigest(), parent, title, message, user, at, dict(changes))
             self._commits[commit.oid] = commit
