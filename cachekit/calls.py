@@ -68,7 +68,7 @@ class CallProgress:
         return time.monotonic() - self._at
 
 
-def paced(pieces: Iterator[bytes], seconds: float) -> Iterator[bytes]:
+def paced(pieces: Iterator[bytes], seconds: float, who: str) -> Iterator[bytes]:
     """Bytes that come in this thread, for as long as they come at the least rate; a reader may take its time.
 
     Raises:
@@ -78,7 +78,7 @@ def paced(pieces: Iterator[bytes], seconds: float) -> Iterator[bytes]:
     for piece in pieces:
         progress(len(piece))
         if progress.idle > seconds or left() <= 0:
-            raise RemoteError("a remote sends too slowly", cause=_too_late(seconds))
+            raise RemoteError(f"{who} sends too slowly", cause=_too_late(seconds))
         before = time.monotonic()
         yield piece
         progress.taken(time.monotonic() - before)

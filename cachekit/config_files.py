@@ -108,7 +108,7 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
     owners = {0, os.geteuid()} if own or planted else {0, os.geteuid(), folder.stat().st_uid}
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if strangers and (own or not whose.shared_with(strangers, folder)):
-        cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder}"
+        cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
         hint = "look at what it says; then remove it, take a copy of your own, or work in another folder"
         if planted:
             cause = f"it belongs to another user ({strangers[0]}), who made {planted} where everybody can"

@@ -586,7 +586,7 @@ def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[str]:
         before: Any = ""
         for number, one in enumerate(value):
             if (
-                isinstance(before, str) and before[:1] == "-" and "=" not in before and is_secret(before, one)
+                isinstance(before, str) and re.fullmatch(r"-[\w.-]+", before) and is_secret(before, one)
             ):  # `--api-key X`
                 yield f"{name}.{number}"
             else:

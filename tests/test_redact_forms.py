@@ -333,6 +333,13 @@ def test_a_variables_hash_is_the_same_everywhere_and_tells_no_value():
     assert len({first, hashed("OTHER", "a value"), hashed("MINE", "a valuE")}) == 3
 
 
+def test_a_secret_that_is_hidden_already_is_not_found_again():
+    for word in ("--apikey:{}", "--client-secret:{}", "--api_key={}", "wandb.api_key {}"):
+        hidden = redact.printed(word.format("h7sh1hush"), hidden="<secret>")
+        assert hidden == word.format("<secret>")
+        assert [*redact.places(["run", hidden, "--set", "plain"])] == []
+
+
 def test_in_a_tuple_with_names_a_secret_is_hidden_too():
     assert redact.document({"place": Place("inductor", "bert", f"hf_{'a1' * 20}")}) == {
         "place": ["inductor", "bert", redact.HIDDEN]

@@ -146,7 +146,7 @@ class Fetch:
             if found is None:  # on its way, or by what an earlier run left
                 self._count(-part.size)
                 part.restart()
-                found = self._fetched(part, file)
+                found = self._fetched(part, file, again=True)
             if found is None:
                 part.restart()
                 self._spoiled.add(file.path)
@@ -157,12 +157,10 @@ class Fetch:
                 )
             return found
 
-    def _fetched(self, part: Partial, file: WantedFile) -> Fetched | None:
+    def _fetched(self, part: Partial, file: WantedFile, *, again: bool = False) -> Fetched | None:
         """Fetch the rest of a file; None where size or digest are wrong."""
         try:
-            # One that is here already is not asked for: a server answers a range of nothing with an error.
-            chunks = partial(self._storage.chunks, file.path, self._revision)
-            for data in in_order(chunks, part.size, file.size, self._lines) if part.size < file.size else ():
+            for data in self._rest(part.size, file, again=again):
                 if self._stop.is_set():
                     raise InterruptedRunError("stopped")
                 if part.size + len(data) > file.size:
@@ -176,12 +174,21 @@ class Fetch:
         sha256, pieces = part.finish()
         return Fetched(part.path, file.size, sha256, pieces) if file.fits(sha256) else None
 
+    def _rest(self, start: int, file: WantedFile, *, again: bool) -> Iterable[bytes]:
+        if start == file.size:  # a server answers a range of nothing with an error
+            return ()
+        if again:
+            return self._storage.otherwise(file.path, self._revision, file.size)
+        return in_order(partial(self._storage.chunks, file.path, self._revision), start, file.size, self._lines)
+
     def _count(self, size: int) -> None:
         with self._lock:
             self._done += size
             since, then = self._window
             now = time.monotonic()
-            if self._worth is None or now - since < LOOK_SECONDS:
+            if size < 0:
+                self._window = (now, self._done)
+            if self._worth is None or now - since < LOOK_SECONDS or size < 0:
                 return
             self._window = (now, self._done)
             came = max(1, self._done - then)

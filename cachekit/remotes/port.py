@@ -281,6 +281,14 @@ class Storage(Protocol):
             FileNotFoundError: It is not there.
         """
 
+    def otherwise(self, path: str, revision: str, size: int) -> Iterator[bytes]:
+        """The bytes of a file once more, by another way where there is one: those that came were wrong.
+
+        Raises:
+            RemoteError, FileNotFoundError: As `chunks`.
+        """
+        return self.chunks(path, revision)
+
     def expect(self, files: Sequence[Entry], revision: str) -> None:
         """Hear which files are about to be fetched, with their digests: one question may spare one for each of them.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct, structs
 
+from cachekit import calls
 from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError, TooLargeError, UncertainError, UsageError
 from cachekit.remotes import card, index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
@@ -122,6 +123,13 @@ def publish(
             if landed := _landed(storage, mark):
                 return structs.replace(done, revision=landed)
             retry, last = Retry(seconds, 1.0, 1.0, 1.0), error
+        except RemoteError as error:
+            if calls.left() > 0:
+                raise
+            retry, last = (
+                Retry(0.0, 1.0, 1.0, 1.0),
+                error,
+            )  # the push has come to its end, which says nothing of the remote
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"

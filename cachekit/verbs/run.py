@@ -134,7 +134,8 @@ def run(
         watch.begin(sink)
         before = time.monotonic() - start
         environment = {**watch.environment, ATTENDED: session.journal.run}
-        code = _passthrough(session, watch, strict=require_warm).run(command.words, environment, cwd)
+        with session.until_notice():
+            code = _passthrough(session, watch, strict=require_warm).run(command.words, environment, cwd)
         mark = time.monotonic()
         session.journal.emit("command.end", code=code)
         seen = watch.observed()

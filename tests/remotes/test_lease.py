@@ -183,6 +183,7 @@ class TestHolder:
             with pytest.raises(WaitedTooLongError) as caught, wanting(remote, "yours", 300.0, wait=wait):
                 pytest.fail("two hold one lease")
             assert f"process {os.getpid()}" in caught.value.cause
+            assert " s if no sign of life comes; waited" in caught.value.cause
             assert f"waited {wait:.0f} s" in caught.value.cause
             assert lease.held
         assert holders(remote, key) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -133,8 +134,14 @@ READ = {  # fault: what `--require-warm` exits with; the others do not keep a re
     "wrong-bytes": 5,
 }
 SENT = {**READ, **dict.fromkeys(["commit-hangs", "upload-hangs"], 7), "drip": 0, "wrong-bytes": 0}
-PATIENCE, PUSH = 0.3, 1.5
-BOUND = 4.0  # beyond these: a loaded machine, and a lease that is tried
+PATIENCE, PUSH = 0.3, 2.0
+BOUND = 20.0  # beyond these, on a loaded machine; what has no end takes longer
+HANGS = {"commit-hangs", "upload-hangs"}
+
+
+def limits_of(fault):
+    """For what does not answer; a loaded machine must not look like that."""
+    return {"limits": QUICK} if fault in {"connect", "before-headers", "in-the-body", "drip", *HANGS} else {}
 
 
 @pytest.fixture
@@ -143,7 +150,10 @@ def member(make, monkeypatch, tmp_path, log):
     small = standin_worker.module_bytes
     monkeypatch.setattr(standin_worker, "module_bytes", lambda seed: small(seed) * 60)
 
-    return lambda name, **where: Watched(tmp_path / name, shared=[(make(**where), "rw")], patience=PATIENCE, push=PUSH)
+    def join(name, *, push=60.0, patience=PATIENCE, **where):
+        return Watched(tmp_path / name, shared=[(make(**where), "rw")], patience=patience, push=push)
+
+    return join
 
 
 @pytest.fixture
@@ -181,7 +191,7 @@ def timed(action):
 @pytest.mark.feature("R4")
 def test_each_fault_of_reading_has_its_bound_and_its_code(fault, team, hub):
     with failing(hub, fault) as endpoint:
-        bob = team("bob", endpoint=endpoint, limits=QUICK)
+        bob = team("bob", endpoint=endpoint, **limits_of(fault))
         seconds, code, found = timed(lambda: warm(bob.session, bob.prepare(), require_warm=True))
     assert code == READ.get(fault, 0), found
     assert seconds < PATIENCE + BOUND
@@ -198,7 +208,7 @@ def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, m
     offline = Watched(member("bob").store.layout.home)
     record = warm(offline.session, offline.prepare(recipe(4))).record
     with failing(hub, fault) as endpoint:
-        bob = member("bob", endpoint=endpoint, limits=QUICK)
+        bob = member("bob", endpoint=endpoint, push=PUSH if fault in HANGS else 60.0, **limits_of(fault))
         begun = time.monotonic()
         (pushed,) = push(bob.store, bob.session.remotes, [record])
         seconds = time.monotonic() - begun
@@ -227,22 +237,24 @@ def test_no_fault_delays_a_training_with_a_warm_store(team, hub, tmp_path, monke
 def test_one_bad_answer_costs_no_compile(kind, options, team, hub, log):
     before = log.read_bytes()
     hub.fault(kind, "*", **options)
-    bob = team("bob", limits=QUICK)
-    bob.session.remotes.patience._most = 5.0
+    bob = team("bob", patience=60.0)
     assert warm(bob.session, bob.prepare(), require_warm=True).compiled == 0
     assert log.read_bytes() == before
 
 
-def test_a_file_that_came_with_other_bytes_is_fetched_once_more(team, hub):
-    hub.fault("wrong-bytes", "GET /cdn/*")
-    bob = team("bob", limits=QUICK)
+@pytest.mark.parametrize("xet", [True, False])
+def test_a_file_that_came_with_other_bytes_is_fetched_once_more(team, hub, xet, monkeypatch):
+    """Over Xet it comes by another way than the one that spoils it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", not xet)
+    hub.fault("wrong-bytes", "GET /cdn/file/*", times=None if xet else 3)
+    bob = team("bob")
     assert warm(bob.session, bob.prepare(), require_warm=True).compiled == 0
     assert not bob.told("remote.damaged")
 
 
 def test_a_record_that_came_with_other_bytes_is_read_once_more(team, hub):
     hub.fault("wrong-bytes", "GET */resolve/*/cachekit/v1/records/*", count=3)
-    bob = team("bob", limits=QUICK)
+    bob = team("bob")
     assert plan(bob.prepare(), bob.store, bob.session.remotes).hit
     assert not bob.told("remote.damaged")
 
@@ -250,7 +262,7 @@ def test_a_record_that_came_with_other_bytes_is_read_once_more(team, hub):
 def test_a_fetch_that_takes_longer_than_the_compile_is_given_up(team, hub, monkeypatch):
     monkeypatch.setattr("cachekit.remotes.fetch_files.LOOK_SECONDS", 0.2)
     hub.fault("slow", "GET /cdn/*", rate=8_000, times=None)
-    bob = team("bob", limits=QUICK)
+    bob = team("bob")
     done = warm(bob.session, bob.prepare())
     assert done.compiled
     assert "compiling takes" in bob.told("remote.failed")[0]["reason"]
@@ -260,7 +272,7 @@ def test_a_push_says_how_long_it_tried(member, hub):
     offline = Watched(member("bob").store.layout.home)
     record = warm(offline.session, offline.prepare(recipe(4))).record
     hub.commits_per_hour = 0
-    bob = member("bob", limits=QUICK)
+    bob = member("bob")
     (pushed,) = push(bob.store, bob.session.remotes, [record])
-    assert "tried once in 0." in pushed.error.cause
-    assert " s that a push may take, and it asks to wait 10 min" in pushed.error.cause
+    said = r"tried once in [\d.]+ s of the 1 min 0 s that a push may take, and it asks to wait 10 min"
+    assert re.search(said, pushed.error.cause), pushed.error.cause

@@ -168,8 +168,7 @@ def same(folder, count, log, *, at_most, without=()):
 @pytest.mark.parametrize("kind", ALL)
 def test_eight_machines_compile_once(kind, tmp_path):
     with serving(kind, tmp_path / "server") as make:
-        # Nobody fails, so nobody need wait for a lease to end, and no busy machine may end one: on a Hub, where commits
-        # are too scarce for signs of life, a compile and its push took longer than a lease of two seconds.
+        # Nobody fails, so nobody need wait for a lease to end, and no busy machine may end one.
         log, processes = fleet(make, tmp_path, 8, delay=0.3, lease=30.0)
         assert run(processes) == [0] * 8
     answers = same(tmp_path, 8, log, at_most=1)
@@ -194,7 +193,7 @@ def fail(kind, log, process):
 
 def trouble(make, folder, kind, count, delay=1.0):
     """One repeat: a fleet, of which the machine that compiles fails while it does."""
-    # Where commits are scarce there are no signs of life, and a lease is longer than a compile and a push.
+    # A sign of life that is a commit takes its time among those of all the others.
     lease = 6 * delay + 12 if make().scarce else 2.0
     clock = 3600.0 * (kind == "clock")
     log, processes = fleet(make, folder, count, delay=delay, clock=clock, lease=lease)

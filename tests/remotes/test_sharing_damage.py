@@ -48,6 +48,9 @@ def serving(storage, path, raw):
             else:
                 yield from (raw[at : at + 1000] for at in range(start, len(raw), 1000))
 
+        def otherwise(self, asked, revision, size):
+            return self.chunks(asked, revision)
+
     yield Lying(storage)
 
 

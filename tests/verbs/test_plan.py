@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from cachekit import api
 from cachekit.api import Cache
+from cachekit.cli.plan import one
 from cachekit.compilers.adapter import Adapter
 from cachekit.errors import MissError
 from cachekit.recipe import zoo
+from cachekit.remotes.folder import FolderStorage
+from cachekit.verbs.forecast import forecast
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import planned
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
+from tests.remotes.watched_storages import Broken
 from tests.support.standins import StandIn, Watched, overwrite, recipe, runs
 from tests.verbs.verb_cases import blob, home, log, output, warmed  # noqa: F401 - fixtures
 
@@ -42,6 +46,26 @@ def test_a_plan_names_the_modules_that_a_train_finds(home, log, output):
     assert (hot["expected_seconds"], hot["saved_seconds"]) == (0.0, 30.0)
     done = train(watched.session, watched.prepare(), output_dir=output)
     assert (done.compiled, done.counters["found"]) == (0, hot["graphs"])
+
+
+def test_what_could_not_be_asked_is_no_miss(tmp_path, log):
+    for name in ("shared", "other"):
+        (tmp_path / name).mkdir()
+    storage, other = FolderStorage(tmp_path / "shared"), FolderStorage(tmp_path / "other")
+    broken = (Broken(storage, "read"), "r")
+    bob = Watched(tmp_path / "bob", shared=[broken])
+    found = plan(bob.prepare(), bob.store, bob.session.remotes)
+    answer = planned(found)
+    assert (found.hit, answer.status, answer.unanswered[0].remote) == (False, "unknown", storage.name)
+    assert (answer.miss().exit_code, answer.miss().cause) == (7, "it is away: the cable is cut")
+    assert "could not be asked: it is away: the cable is cut" in " ".join(" ".join(one(answer)).split())
+    every = forecast([("toy", bob.prepare)], bob.store, bob.session.remotes)
+    assert (every.totals.unknown, every.totals.miss, every.miss().exit_code) == (1, 0, 7)
+    ann = Watched(tmp_path / "ann", shared=[(other, "rw")])
+    warm(ann.session, ann.prepare())
+    # Another remote that has it is enough.
+    carl = Watched(tmp_path / "carl", shared=[broken, (other, "r")])
+    assert planned(plan(carl.prepare(), carl.store, carl.session.remotes)).status == "hit"
 
 
 def test_a_record_that_says_what_it_lacks_is_a_miss_for_plan_and_train(home, log, output, monkeypatch):

@@ -18,6 +18,7 @@ from cachekit.store.layout import Layout
 from cachekit.verbs.stats import Figures, Stats, since_day, stats
 from cachekit.verbs.train import train as train_action
 from cachekit.verbs.warm import warm as warm_action
+from tests.remotes.watched_storages import Broken
 from tests.support.processes import PATIENCE
 from tests.support.standins import Watched, recipe
 from tests.verbs.report_store import Written, train, warm
@@ -87,6 +88,20 @@ def test_real_runs_are_counted_as_they_went(tmp_path):
     assert storage.figures.hits == 2
     (remote,) = stats(other.layout).remotes
     assert (remote.name, remote.figures.graphs_found) == (team.name, 3)
+
+
+def test_what_could_not_be_asked_is_counted_with_the_time_that_it_took(tmp_path):
+    (tmp_path / "team").mkdir()
+    runs = Runs(tmp_path / "home", [(Broken(FolderStorage(tmp_path / "team"), "all"), "r")])
+
+    def ask(session, prepared):
+        warm_action(session, prepared)
+        session.remotes.tell_time()
+
+    runs.run("warm", ask)
+    total = stats(runs.layout).total
+    assert (total.hits, total.misses, total.unknown, total.remote_failures) == (0, 0, 1, 1)
+    assert total.ask_seconds >= total.lost_seconds >= 0
 
 
 @pytest.mark.feature("D4")

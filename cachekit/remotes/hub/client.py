@@ -174,6 +174,21 @@ class Client:
         with self._failing(call), closing(self._opened(url, call, start, end)) as body:
             yield from body.chunks()
 
+    def download(self, options: dict[str, Any], size: int) -> Path:
+        """A file as the client itself downloads it: over Xet where the Hub and this host have that.
+
+        Raises:
+            CachekitError: Of the port.
+            FileNotFoundError: The Hub says that there is no such file.
+        """
+        call = self.call(streams=True)
+
+        def downloading(api: Any) -> Path:
+            with watched(call):
+                return Path(api.hf_hub_download(force_download=True, **options))
+
+        return self.ask(downloading, call, self.limits.commit + size / SLOW)
+
     def locate(self, files: Mapping[str, Entry], repo_id: str, repo_type: str) -> None:
         """Learn the signed addresses of files, by their addresses and digests, from git LFS.
 

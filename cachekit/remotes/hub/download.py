@@ -116,7 +116,7 @@ class Body:
         at, size = self._bounds()
         if at is None:
             return
-        for piece in paced(self._pieces(), self._call.limits.read):
+        for piece in paced(self._pieces(), self._call.limits.read, self._call.host or "the Hub"):
             first, at = at, at + len(piece)
             if size is not None and at > size:
                 raise RemoteError(f"a file has more than the {size} bytes that were announced")

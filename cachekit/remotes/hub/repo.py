@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAIN = "main"
 STAT_BATCH = 1000  # paths; the Hub answers 413 for more
+_PIECE = 1 << 20  # bytes
 FEW = 4  # files, each of which costs one request more than it would if git LFS were asked for all of them
 LATEST = 40  # commits that are looked at; a page has 50
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
@@ -173,6 +175,19 @@ class HubStorage(Storage):
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """A file's bytes; two requests, one where `expect` found it, and one for each further range."""
         yield from self._client.chunks(self._address(path, revision), self._client.call(streams=True), start, end)
+
+    def otherwise(self, path: str, revision: str, size: int) -> Iterator[bytes]:
+        """As the client downloads it: a large file over Xet, which has other servers, where that is installed."""
+        with tempfile.TemporaryDirectory(prefix="cachekit-", ignore_cleanup_errors=True) as folder:
+            options = {"filename": _checked(path), "revision": revision or self._branch, "local_dir": folder}
+            try:
+                whole = self._client.download({**self._repo, **options}, size)
+            except (RemoteError, FileNotFoundError):  # there is no such way, say
+                yield from self.chunks(path, revision)
+                return
+            with whole.open("rb") as opened:
+                while piece := opened.read(_PIECE):
+                    yield piece
 
     def expect(self, files: Sequence[Entry], revision: str) -> None:
         """Ask where git LFS has these, a request for a hundred; a few are not worth one."""

@@ -300,7 +300,8 @@ class Lease(Generic[T]):
 
     def _tell(self, waiting: Waiting, wait: float, told: Told) -> None:
         if self.waited >= wait:
-            raise WaitedTooLongError.of("machine", self._wanted.what, waiting, self.waited)
+            holder = f"{waiting}, taken over in {waiting.left:.0f} s if no sign of life comes"
+            raise WaitedTooLongError.of("machine", self._wanted.what, holder, self.waited)
         told(waiting)
 
     # Signs of life.
