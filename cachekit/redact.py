@@ -361,7 +361,8 @@ def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
     if "=" in text or ":" in text or "%3" in text:
         text = "".join(_without_named(text, _NAMED, hidden))
     if " " in text:
-        text = "".join(_without_named(text, _TWO_WORDS, hidden))
+        if len(text.split(None, 2)) == 2:  # noqa: PLR2004 - `re` would look for the beginning all through a long text
+            text = "".join(_without_named(text, _TWO_WORDS, hidden))
         text = "".join(_without_named(text, _OPTION, hidden)) if "-" in text else text
     if text.isascii() or (plain := _plain(text)) == text:
         return text
@@ -563,7 +564,7 @@ def _document(value: Any, sought: tuple[str, ...]) -> Any:
 @lru_cache(4096)
 def _name(name: str, sought: tuple[str, ...]) -> tuple[str, bool]:
     """A name as it may be shown, and whether it may be a secret's."""
-    return _printed(name, sought), names_secret(name) or name.endswith("tokens")
+    return _printed(name, sought), names_secret(name) or names_tokens(name)
 
 
 def places(value: Any) -> list[str]:

@@ -187,3 +187,11 @@ def test_neurons_own_cache_elsewhere_is_told_without_one(command, machine, monke
     assert (found.path, bare(repr(found))) == (None, True)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", address)
     assert bare(command("doctor", "--format", "json", code=1).out)
+
+
+def test_a_value_looks_drawn_by_lot_in_json_too():
+    """Its name leaves that to the value."""
+    assert redact.document({"bot_token": "aB3dE5gH7jK9", "user_token": "<user>"}) == {
+        "bot_token": "***",
+        "user_token": "<user>",
+    }
