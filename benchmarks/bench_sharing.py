@@ -173,7 +173,7 @@ def crowded(hub: Hub, work: Path, number: int) -> list[bool]:
     for what, way in ways.items():
         found = asked(hub, work / what, f"{what}, {number:,} records", way)
         # One of them is whose token it is, which a machine asks once a day.
-        results.append(count("  requests", found, 5))
+        results.append(count("  requests", found, 4))
         if number <= MANY[1]:
             results.append(limit("  kB", [sum(entry["sent"] for entry in found) / 1e3], 300, "kB"))
     return results

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedError
 from cachekit.key.canonical import Change, difference
+from cachekit.key.nearest import LEAST
 from cachekit.remotes import index, layout
 from cachekit.remotes.index import DIGITS, Budget, Index, Known
 from cachekit.remotes.nearest import Nearest, Wanted, settled
@@ -78,6 +79,7 @@ class Catalogue:
         folder: str = layout.RECORDS,
         first: Callable[[Entry], Any] = lambda _: 0,
         *,
+        enough: Callable[[Index], bool] = lambda _: False,
         anew: bool = False,
     ) -> Index:
         """What is known of the records below a folder, and of others perhaps.
@@ -85,6 +87,7 @@ class Catalogue:
         Args:
             folder: Which, where they must be listed.
             first: The order in which those are read of which nothing is known.
+            enough: Whether an index answers what is asked, whatever records it lacks.
             anew: Ask the remote, whatever is remembered.
 
         Raises:
@@ -98,12 +101,17 @@ class Catalogue:
             ):
                 self.known, self.folder = before, note.folder
                 return before
-        revision, covers = self._remote.revision(), False
-        with self._remote.call() as storage:
-            if self._stale is None:
+        revision = self._remote.revision()
+        there: Index | None = None
+        if self._stale is None:
+            with self._remote.call() as storage:
                 there, _ = index.read(storage, revision)
-                covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
-                self._stale = there or Index()
+            if there and enough(there):
+                self.known, self.folder = there, layout.RECORDS
+                return there
+            self._stale = there or Index()
+        with self._remote.call() as storage:
+            covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
             if covers:
                 self.known, self.folder = self._stale, layout.RECORDS
             else:
@@ -164,7 +172,7 @@ class RemoteSearch:
     def _look_in(self, folder: str) -> None:
         begun = time.monotonic()
         try:
-            known = self._catalogue.look(folder, self._order)
+            known = self._catalogue.look(folder, self._order, enough=self._is_settled)
         finally:
             true = self._compare(self._catalogue.known)
         if not true:
@@ -174,6 +182,10 @@ class RemoteSearch:
             late = time.monotonic() - begun > self._budget.seconds
             late_problem = f"it took more than {self._budget.seconds:g} s"
             self.problem = late_problem if late else "it has more records than are read for one search"
+
+    def _is_settled(self, known: Index) -> bool:
+        """Whether no record that an index lacks can be nearer than those that it has."""
+        return self._compare(known) and settled(self._wanted, self.nearest, self.reuse, LEAST)
 
     def _order(self, entry: Entry) -> tuple[bool, bool, str]:
         """The order in which records are read: those of the wanted one's kind first."""
