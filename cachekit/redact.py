@@ -312,7 +312,7 @@ def _forms() -> tuple[tuple[str, str], ...]:
 def _without_forms(text: str, hidden: str = HIDDEN) -> str:
     words = "\n".join(set(text.split()))  # no form has a space in it, and a table says the same words again and again
     for fixed, form in _forms():
-        if fixed in words:
+        if fixed in words and re.search(_START + form, words):
             text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)
     return re.sub(_PEM, hidden, text) if "PRIVATE KEY" in text else text
 
