@@ -8,7 +8,6 @@ import pytest
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import decode, encode
 from cachekit.verbs.verify import verify
-from tests.remotes.sharing_cases import at_once  # noqa: F401 - fixture
 from tests.remotes.watched_storages import Broken
 from tests.store.store_cases import home  # noqa: F401 - a fixture
 from tests.store.verify_cases import filled, record_path, shared, with_cache  # noqa: F401 - fixtures
@@ -99,7 +98,6 @@ def test_a_cache_that_has_other_bytes_for_the_file_does_not_repair_it(home, shar
 
 
 @pytest.mark.feature("S6")
-@pytest.mark.usefixtures("at_once")
 def test_bad_bytes_stay_until_their_replacement_has_come(home, shared):
     made = make_record(1, size=9000)
     filled(with_cache(home, shared), made)
