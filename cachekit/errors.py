@@ -8,6 +8,7 @@
     │   └── SecretError               what would be shared holds a secret
     ├── MissError (3)                 something would compile under --require-warm
     ├── AuthError (4)                 a remote that the token may not read or write
+    │   ├── MissingRemoteError (7)    a remote that is not there
     │   └── UntrustedError (5)        what somebody else may have made, and nobody said to trust
     ├── IntegrityError (5)            bytes that are not what their record says
     │   └── TooLargeError             a document on a remote beyond any size that it can have
@@ -46,7 +47,7 @@ EXIT_CODES = {
     4: "a remote refuses your token",
     5: "damaged, or made by somebody you do not trust",
     6: "the compiler failed",
-    7: "a remote cannot be reached",
+    7: "a remote cannot be reached, or is not there",
     75: "waited too long for another process",
     130: "interrupted (Ctrl-C, SIGTERM)",
 }
@@ -135,13 +136,20 @@ class MissError(CachekitError):
 
 
 class AuthError(CachekitError):
-    """A remote that this token may not read or write, or that is not there, which a Hub answers alike.
+    """A remote that this token may not read or write; a Hub does not tell a hidden repo from one that is not there.
 
     And a model or a data set that its owners give only to people whom they let in.
     """
 
     code = "auth"
     exit_code = 4
+
+
+class MissingRemoteError(AuthError):
+    """A remote that is not there, and not only hidden from this token: nobody need log in for it."""
+
+    code = "no-remote"
+    exit_code = 7
 
 
 class UntrustedError(AuthError):

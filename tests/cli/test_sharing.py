@@ -119,6 +119,13 @@ def test_a_token_that_may_not_see_the_repo(join, repo):
     bob("pull", "tiny.yaml", "--cache", f"local:rw,hf://{repo.name}:r", code=4)
 
 
+def test_a_repo_of_ones_own_that_is_not_there_is_no_matter_of_tokens(join):
+    ann = join("ann")
+    refused = ann("pull", "tiny.yaml", "--cache", "local:rw,hf://team/none:r", code=7)
+    assert "error[no-remote]: hf://team/none does not exist" in refused.err
+    assert "cachekit hub create" in refused.err
+
+
 @pytest.mark.feature("M1")
 def test_a_token_that_may_only_read(join, repo, hub):
     ann, bob = join("ann"), join("bob", "hf_reader")

@@ -119,7 +119,7 @@ def test_git_lfs_is_asked_once_where_many_files_are(storage, hub, repo):
     assert b"".join(storage.chunks("m/0.neff", revision)) == large["m/0.neff"]
     assert asked(hub) == ["GET resolve 302", "GET cdn 200"]
 
-    for fault in ("500", "404", "rewrite"):
+    for fault in ("500", "404-entry", "rewrite"):
         hub.fault(fault, "POST */info/lfs/*", body="[1]")
         storage.expect(entries, revision)
         assert b"".join(storage.chunks("m/0.neff", revision)) == large["m/0.neff"]

@@ -62,6 +62,7 @@ class Call(CallProgress):
         blind: What it sends cannot be seen moving; then `slack`, in bytes, is what it may send at a slow pace.
         answer: To a commit, as far as the session shows it (0.x).
         missing: A 404 that does not say what is missing means the file.
+        whose: It asks whose the token is, and not of the place.
     """
 
     limits: Limits
@@ -77,6 +78,7 @@ class Call(CallProgress):
     slack: int = 0
     answer: bytes = b""
     missing: bool = False
+    whose: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:

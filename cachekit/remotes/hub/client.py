@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from cachekit import __version__
 from cachekit.calls import Calls
-from cachekit.errors import CachekitError, TooLargeError, UsageError
+from cachekit.errors import AuthError, CachekitError, MissingRemoteError, TooLargeError, UsageError
 from cachekit.remotes.hub import download
 from cachekit.remotes.hub.account import check_token_file, is_own
 from cachekit.remotes.hub.call import Call, entered, run
@@ -105,7 +105,9 @@ class Client:
         from huggingface_hub import get_token
 
         token = self._token or get_token() or ""
-        return is_own(owner, memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami()))
+        return is_own(
+            owner, memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami(), self.call(whose=True))
+        )
 
     def call(self, **options: Any) -> Call:
         """A call whose token goes to this Hub only; options: fields of `Call`."""
@@ -278,7 +280,17 @@ class Client:
     def _error(self, error: BaseException, call: Call) -> Exception:
         if is_missing(error, call):
             return FileNotFoundError(f"{self.place} has no such file")
-        return translated(error, self.place, call, self._token)
+        found = translated(error, self.place, call, self._token)
+        if isinstance(found, MissingRemoteError) and (call.whose or not self._is_own_place()):
+            return AuthError(found.message, cause=found.cause, hint=found.hint)
+        return found
+
+    def _is_own_place(self) -> bool:
+        """Whether it is the token's user's or an organisation's of this user: from them the Hub hides nothing there."""
+        found = re.match(r"hf://(?:(?:datasets|models|buckets)/)?([^/]+)/", self.place)
+        with suppress(CachekitError):
+            return found is not None and self.owns(found[1])
+        return False
 
     def _bound(self) -> Any:
         bound_session()

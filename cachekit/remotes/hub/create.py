@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from cachekit import redact
-from cachekit.errors import AuthError, UsageError
+from cachekit.errors import AuthError, MissingRemoteError, UsageError
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.port import Limits, Repo
 
@@ -54,7 +54,7 @@ def look(
     try:
         info = client.ask(lambda api: api.repo_info(repo, repo_type=kind, expand=["private"]))
     except AuthError as error:
-        if error.cause.startswith("404"):
+        if isinstance(error, MissingRemoteError) or error.cause.startswith("404"):
             return None
         raise
     page = f"{redact.address(client.endpoint)}/{_below(kind)}{repo}"

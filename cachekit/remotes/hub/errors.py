@@ -13,7 +13,16 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from cachekit import redact
-from cachekit.errors import AuthError, BusyError, CachekitError, ConflictError, RemoteError, UncertainError, chain_of
+from cachekit.errors import (
+    AuthError,
+    BusyError,
+    CachekitError,
+    ConflictError,
+    MissingRemoteError,
+    RemoteError,
+    UncertainError,
+    chain_of,
+)
 from cachekit.remotes.hub.call import Call, LostError
 
 LOGIN = "hf auth login, or set HF_TOKEN to a token that may"
@@ -88,7 +97,9 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
     if code == "RepoNotFound":
         create = "hf buckets create" if place.startswith("hf://buckets/") else "cachekit hub create"
         hint = f"create it with `{create}`, or log in: {LOGIN} read it"
-        return AuthError(f"{place} does not exist, or this token may not see it", cause=cause, hint=hint)
+        # Without a token, the Hub answers 401: then nobody knows.
+        missing = MissingRemoteError if status == 404 else AuthError  # noqa: PLR2004
+        return missing(f"{place} does not exist, or this token may not see it", cause=cause, hint=hint)
     if status in {401, 403}:
         return AuthError(f"{place} rejected this token", cause=cause, hint=f"{LOGIN} read and write this repo")
     if status == 429:  # noqa: PLR2004

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cachekit import redact
 from cachekit.config import FALSE_WORDS
-from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, UsageError
+from cachekit.errors import AuthError, BusyError, CachekitError, MissingRemoteError, RemoteError, UsageError
 from cachekit.remotes.port import Limits
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def translated(kind: ObjectService, error: BaseException, remote: str, what: str
     answer = f"{status} {code}".strip() if status else ""
     message = f"{remote}: {what}"
     if code in kind.absent:
-        return AuthError(
+        return MissingRemoteError(
             f"{message}: there is no such {kind.holder}", cause=answer, hint="create it, or correct its name"
         )
     if told := kind.fault(message, status, code, str(error)):
