@@ -126,10 +126,8 @@ def publish(
         except RemoteError as error:
             if calls.left() > 0:
                 raise
-            retry, last = (
-                Retry(0.0, 1.0, 1.0, 1.0),
-                error,
-            )  # the push has come to its end, which says nothing of the remote
+            # The push has come to its end, which says nothing of the remote.
+            retry, last = Retry(0.0, 1.0, 1.0, 1.0), error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"
