@@ -61,9 +61,9 @@ from cachekit.verbs.zoo_new import NewRecipe
 __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
     "CheckedRemote", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage", "CoverageOfAll",
-    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures", "Finding", "Forecast", "GoneRecord",
-    "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
-    "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
+    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures", "Finding", "Forecast",
+    "GoneRecord", "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe",
+    "LogWhy", "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
     "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow",
     "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
