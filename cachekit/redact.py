@@ -304,7 +304,7 @@ def _without_addresses(text: str, hidden: str) -> str:
 @cache
 def _forms() -> tuple[tuple[str, str], ...]:
     """The table of forms: what each has in it, and its pattern."""
-    lines = Path(__file__).with_name("secret_forms.txt").read_text("ascii").splitlines()
+    lines = Path(__file__).with_name("secret_forms.txt").read_text(encoding="utf-8").splitlines()
     rows = (line.split() for line in lines if line and not line.startswith("#"))
     return tuple((fixed, form) for _, fixed, form in rows)
 

@@ -42,8 +42,9 @@ def command(
     """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
-    on a miss. The compile time of a miss is estimated from records of the same compiler, and its cost from the price of
-    the machine. --all, --task, --model and --max-price choose among the recipes of the zoo.
+    on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
+    compiler, and its cost from the price of the machine. --all, --task, --model and --max-price choose among the
+    recipes of the zoo.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
