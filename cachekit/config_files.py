@@ -89,12 +89,11 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
     """See that a file is of those who may say whose code runs: `/tmp` is above much.
 
     That is this user, root, whoever owns the folder that it lies in, or a member of the group that shares this folder;
-    the user's own settings may be of the first two alone.
+    the user's own settings may be of the first two alone. What lies on the way in a folder of everybody, and the file
+    there, must be this user's or root's: see `_planted`.
 
     Args:
-        path: Its name. It may be a link, which whoever owns it can have lead anywhere. A folder on a relative one may
-            be another user's, but not where everybody can make folders: the name may have been meant for something
-            else.
+        path: Its name. It may be a link, which whoever owns it can have lead anywhere.
         state: Of the file that is open: the name may lead elsewhere by now.
         why: It matters, for people.
 
@@ -103,15 +102,16 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
         OSError: It is gone.
     """
     folder, own = path.parent, path == user_file()
-    on_the_way = () if path.is_absolute() else path.parents[:-1]
-    planted = next((one for one in on_the_way if _planted(one)), None)
-    owners = {0, os.geteuid()} if own or planted else {0, os.geteuid(), folder.stat().st_uid}
+    planted = _planted(path)
+    owners = {0, os.geteuid()} if own or _open_to_all(folder) else {0, os.geteuid(), folder.stat().st_uid}
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
-    if strangers and (own or not whose.shared_with(strangers, folder)):
+    if planted:
+        where, owner = planted
+        cause = f"another user ({owner}) made {where} where everybody can"
+        hint = "look at what it says; then take a copy of your own, or work in the folder of whoever you trust"
+    elif strangers and (own or not whose.shared_with(strangers, folder)):
         cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
         hint = "look at what it says; then remove it, take a copy of your own, or work in another folder"
-        if planted:
-            cause = f"it belongs to another user ({strangers[0]}), who made {planted} where everybody can"
         if own:
             cause = f"it belongs to another user ({strangers[0]}), and should be this user's"
             hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
@@ -126,9 +126,24 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
     raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
 
 
-def _planted(folder: Path) -> bool:
-    """Whether another user made a folder or a link where everybody can make one."""
-    return _open_to_all(folder.parent) and folder.lstat().st_uid not in {0, os.geteuid(), folder.parent.stat().st_uid}
+def _planted(path: Path) -> tuple[Path, int] | None:
+    """The first step on the way to a file that another user made where everybody can, and that user.
+
+    It may be the file, a folder or a link. Where this user works was chosen, whoever made it.
+    """
+    here = Path.cwd()
+    chosen, above = {here, *here.parents}, False
+    found: list[tuple[Path, int]] = []
+
+    def look(step: whose.PathStep) -> None:
+        nonlocal above
+        if above and not whose.is_mine(step.state) and step.place not in chosen and step.place.name != "..":
+            found.append((step.place, step.state.st_uid))
+        if not stat.S_ISLNK(step.state.st_mode):
+            above = step.everybody
+
+    os.close(whose.walk(path, look, file=True))
+    return found[0] if found else None
 
 
 def _open_to_all(folder: Path) -> bool:

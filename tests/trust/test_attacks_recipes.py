@@ -47,6 +47,40 @@ def test_another_users_recipe_in_a_folder_of_everybody_is_not_read(tmp, name):
         matrix.read(written(tmp / "list.yaml", ONE, text="- bert\n"))
 
 
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+@pytest.mark.parametrize("way", ["folder", "deeper", "link to a folder", "link to a file", "link from elsewhere"])
+def test_another_users_folder_in_a_folder_of_everybody_gives_no_recipe_by_its_whole_path(tmp, tmp_path, mode, way):
+    """A path that a script, a message or a page names."""
+    tmp.chmod(mode)
+    own = written(tmp_path / "own" / "x.yaml")
+    path = {"deeper": tmp / "job" / "below" / "x.yaml", "link to a folder": tmp / "job" / "x.yaml"}.get(way)
+    if way in {"folder", "deeper", "link from elsewhere"}:
+        (tmp / "job").mkdir()
+        os.chown(tmp / "job", ONE, ONE)
+        path = written(path or tmp / "job" / "x.yaml", ONE)
+    else:
+        path = path or tmp / "x.yaml"
+        link = path if way == "link to a file" else tmp / "job"
+        link.symlink_to(own if way == "link to a file" else own.parent)
+        assert load_recipe(path).name == "x"
+        os.chown(link, ONE, ONE, follow_symlinks=False)
+    if way == "link from elsewhere":
+        (tmp_path / "jobs").symlink_to(tmp / "job")
+        path = tmp_path / "jobs" / "x.yaml"
+    with pytest.raises(UsageError, match="is not read: a recipe says what runs here") as raised:
+        load_recipe(path)
+    assert f"another user ({ONE})" in raised.value.cause
+
+
+def test_where_one_works_was_chosen_whoever_made_it(tmp, monkeypatch):
+    """As in a container, whose checkout below `/tmp` is mounted from outside."""
+    (tmp / "job").mkdir()
+    path = written(tmp / "job" / "x.yaml", ONE)
+    os.chown(tmp / "job", ONE, ONE)
+    monkeypatch.chdir(tmp / "job")
+    assert load_recipe("x.yaml").name == load_recipe(path).name == "x"
+
+
 def test_a_name_of_the_zoo_is_no_file_of_somebody_else(tmp):
     written(tmp / "bert", ONE)
     assert load_recipe("bert").name == "bert"

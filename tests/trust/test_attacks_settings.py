@@ -56,6 +56,21 @@ def test_another_users_settings_above_the_working_directory_are_not_read(tmp_pat
 
 
 @ROOT_ONLY
+def test_settings_in_a_folder_of_everybody_are_not_read_where_its_owner_is_another_user(tmp_path):
+    shared, path = tmp_path / "shared", tmp_path / "shared" / "cachekit.toml"
+    (shared / "work").mkdir(parents=True)
+    path.write_text(ANYBODY)
+    for place in (shared, path):
+        os.chown(place, ONE, ONE)
+    assert config.load(cwd=shared / "work").cache == ("local", "evil")
+    shared.chmod(0o1777)
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=shared / "work")
+    os.chown(path, 0, 0)
+    assert config.load(cwd=shared / "work").cache == ("local", "evil")
+
+
+@ROOT_ONLY
 def test_settings_in_another_users_project_are_read(tmp_path):
     """Whoever works there, as root in a container does, has chosen so."""
     path = tmp_path / "cachekit.toml"

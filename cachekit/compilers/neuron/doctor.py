@@ -41,7 +41,7 @@ LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 def concerned() -> bool:
     """Whether this host has anything of Neuron: devices, packages, settings or a cache."""
     there = {*installed.versions(), *installed.half_installed()}
-    packages = there.intersection((*installed.REQUIRED, facts.LITE_PACKAGE))
+    packages = there.intersection((*facts.PACKAGE_MODULES, facts.LITE_PACKAGE))
     said = any(name.startswith(("NEURON_", facts.NATIVE_PREFIX)) for name in os.environ)
     return bool(packages or said or resolve().folder or resolve_native().folder) or presence.may_have_devices()
 
@@ -61,7 +61,7 @@ def packages(config: Config) -> Iterator[Finding]:
     elif error := _devices_in_vain(config):
         choose = f"do this, or choose another compiler: {install.INSTEAD}"
         yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)
-    elif known.intersection((*required, facts.LITE_PACKAGE)) or installed.placeholders(found):
+    elif known.intersection((*facts.PACKAGE_MODULES, facts.LITE_PACKAGE)):
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")

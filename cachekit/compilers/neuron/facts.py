@@ -59,19 +59,18 @@ SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaw
 neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
 SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
-# Versions of two packages of which no environment holds both: from these on, before these (empty is any), why, and what
-# to install; empty where they are of two stacks, and one of them needs an environment of its own.
+# Versions of two packages of which no environment holds both: from these on, before these (empty is any), and why. Of
+# two stacks one needs an environment of its own; else the registry's table says what goes with torch-neuronx.
 TWO_STACKS = "these are of two stacks, and no environment holds both"
 Part = tuple[str, str, str]
-Pair = tuple[Part, Part, str, str]
+Pair = tuple[Part, Part, str]
 NOT_TOGETHER: tuple[Pair, ...] = (
-    (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS, ""),
-    (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS, ""),  # 3.x may be JAX's
-    (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS, ""),
+    (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS),
+    (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS),  # 3.x may be JAX's
+    (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS),
     (
         ("torch-neuronx", "2.9", "2.10"), ("libneuronxla", "3", ""),
         "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody was seen to train with both",
-        "libneuronxla==2.2.17544.0",
     ),
 )  # fmt: skip
 # Likewise, of versions that load, and that somebody saw fail: they are used, with a warning.
@@ -79,7 +78,6 @@ REPORTED: tuple[Pair, ...] = (
     (
         ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
         "every graph of a transformer ended in NCC_ISMP902 (2026-09); AWS's page of 2.32 has the two, that of 2.33 not",
-        "neuronx-cc==2.26.6360.0",
     ),
 )  # fmt: skip
 # A container gets them so, from a shell of the machine that has them.

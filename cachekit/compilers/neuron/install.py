@@ -101,9 +101,17 @@ def _unknown(target: str) -> Way:
     return Way("cachekit zoo ls toolchains", f"no release in the table is for {target}: it has {', '.join(known)}")
 
 
+def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:
+    """The line that installs packages, as pip names them, in this environment."""
+    return f"pip install {_from(packages, indexes)}"
+
+
 def _words(install: Install) -> str:
-    indexes = [word for url in install.indexes for word in ("--extra-index-url", url)]
-    return shlex.join([*indexes, *install.packages])
+    return _from(install.packages, install.indexes)
+
+
+def _from(packages: Sequence[str], indexes: Sequence[str]) -> str:
+    return shlex.join([*(word for url in indexes for word in ("--extra-index-url", url)), *packages])
 
 
 def _for(target: str, compiler: str = "") -> Install | None:

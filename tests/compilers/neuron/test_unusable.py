@@ -36,7 +36,7 @@ def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, co
     error = answer(command, verb, recipe, code=1)["error"]
     assert error["code"] == "compiler-unavailable"
     assert error["message"].startswith(f"{MESSAGE} ({machine}/neuron0)")
-    assert "neuronx-cc, libneuronxla, torch-neuronx are not installed" in error["cause"]
+    assert "neuronx-cc, libneuronxla, torch-neuronx, torch-xla are not installed" in error["cause"]
     assert install.way("").run in error["hint"]
     assert "--compiler inductor" in error["hint"]
 
