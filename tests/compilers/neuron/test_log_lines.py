@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from cachekit.compilers.neuron.log.reader import LogReader
 from tests.compilers.neuron.neuron_log_texts import NCC, ROOT, events_of, module, run_of
 
 HASH = "d41d8cd9"
