@@ -43,8 +43,14 @@ def concerned() -> bool:
     there = {*installed.versions(), *installed.half_installed()}
     packages = there.intersection((*facts.PACKAGE_MODULES, facts.LITE_PACKAGE))
     # Others of the name's beginning are other programs': NEURON_MODULE_OPTIONS is of a simulator of nerve cells.
-    said = any(os.environ.get(name) for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE))
-    return bool(packages or said or resolve().folder or resolve_native().folder) or presence.may_have_devices()
+    said = any(
+        os.environ.get(name)
+        for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, "NEURON_LIBTORCH_CACHE_ROOT")
+    )
+    return (
+        bool(packages or said or vllm.folders() or resolve().folder or resolve_native().folder)
+        or presence.may_have_devices()
+    )
 
 
 def packages(config: Config) -> Iterator[Finding]:
