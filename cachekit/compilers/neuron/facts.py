@@ -228,7 +228,8 @@ NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
 NATIVE_COMPILE_ONLY = "TORCH_NEURONX_COMPILE_ONLY"
 NATIVE_WITHOUT_DEVICE = (
     f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "
-    "another key, and its warm begins with what this one compiled"
+    "another key, and its warm begins with what this one compiled if as many workers train there: "
+    "--set parallel.data_parallel_size=N says here how many"
 )
 # NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
 # earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
@@ -368,7 +369,9 @@ LOG_WORDS = {
     "hit": re.compile(
         r"Using a cached neff at (?P<path>.{1,4096}?\.neff)\b(?:\.? ?Exiting with a successfully compiled graph\.?)?"),
     # "… Will skip compilation, please set --retry_failed_compilation for recompilation" [SDK], or RETRYING
-    "cached-failure": re.compile(r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<text>.*)"),
+    "cached-failure": re.compile(
+        r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b\.?"
+        r"(?: Will skip compilation,[^\n]{0,80}?recompilation[.:]?)?(?P<text>.*)"),
     "extracted": re.compile(r"Extracting graphs \((?P<path>[^()]{1,4096})\) for ahead-of-time parallel compilation"),
     "waiting": re.compile(
         r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"),
@@ -434,6 +437,8 @@ CRASH_CODE = re.compile(r"\[(?P<code>F1(?:34|37|39))\] neuronx?-cc")  # 128 + th
 DEVICE_MEMORY_CODES = re.compile(r"NCC_(?:EOOM|EXSP)\d+")
 USER_CODES = re.compile(r"NCC_E[A-Z]+\d+")
 HOST_MEMORY_CRASH = "F137"
+KERNEL_MISSING = "NCC_EVRF059"  # a kernel's file is not where the graph says, which another trace mends [a third party]
+BROKEN_PAIR, BROKEN_PAIR_MEND = "NCC_ISMP902", "neuronx-cc==2.26.6360.0"  # of the pair in REPORTED
 EXIT_INTERNAL = 70  # os.EX_SOFTWARE; also what a killed part of the compiler ends as, beside `[F137]`
 # Words that name a class where no code does. Only what says so for certain: torchrun's "closing signal SIGTERM" is
 # another rank's failure, and "died with <Signals.SIGHUP: 1>" is how libneuronxla reports any failure (-1) [sdk#881].
