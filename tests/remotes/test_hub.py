@@ -15,7 +15,7 @@ import pytest
 from cachekit.errors import AuthError, ConflictError, RemoteError
 from cachekit.remotes import ranges
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.port import ABSENT, Change, Commit, Entry, Write
+from cachekit.remotes.port import ABSENT, Commit, Entry, PastCommit, Write
 from cachekit.remotes.ranges import in_order
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
@@ -204,7 +204,7 @@ def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path
     assert [found[file.path].equals(data) for file, data in zip(files, (large, small, b""), strict=True)] == [True] * 3
     assert b"".join(make().chunks("n/a.neff", new)) == large
     assert (storage.latest()[0].revision, storage.latest()[0].title) == (new, "record 17")
-    assert Change(new, "record 17") not in storage.latest(revision)
+    assert PastCommit(new, "record 17") not in storage.latest(revision)
 
 
 def test_a_digest_that_is_known_is_not_computed_again(make, hub, repo, tmp_path, monkeypatch):

@@ -45,7 +45,7 @@ def concerned() -> bool:
     # Others of the name's beginning are other programs': NEURON_MODULE_OPTIONS is of a simulator of nerve cells.
     said = any(
         os.environ.get(name)
-        for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, "NEURON_LIBTORCH_CACHE_ROOT")
+        for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, facts.LIBTORCH_ROOT)
     )
     return (
         bool(packages or said or vllm.folders() or resolve().folder or resolve_native().folder)

@@ -267,7 +267,8 @@ NATIVE_GRAPH_VARIABLES = frozenset(
 # <root>/neuron/compile_cache/<MD5>/graph_<hash>.neff; what else is there is what it was compiled from. The mark comes
 # last, `completed:<time>`, `neff_size:<bytes>`, and is all that makes a hit [SDK: vllm-neuron; a third party's code, on
 # 0.21 and 0.24]. Later releases may have a folder for each rank.
-VLLM_ROOTS = {"VLLM_CACHE_ROOT": "~/.cache/vllm", "NEURON_LIBTORCH_CACHE_ROOT": "~/.cache/neuron_libtorch"}
+LIBTORCH_ROOT = "NEURON_LIBTORCH_CACHE_ROOT"
+VLLM_ROOTS = {"VLLM_CACHE_ROOT": "~/.cache/vllm", LIBTORCH_ROOT: "~/.cache/neuron_libtorch"}
 VLLM_FOLDER = "neuron/compile_cache"
 VLLM_ENTRY = re.compile(r"[0-9a-f]{32}")
 VLLM_MARK, VLLM_GRAPH = ".compilation_complete", "graph_*.neff"
