@@ -40,7 +40,7 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.index import Index, Known, encode
+from cachekit.remotes.index import Known, RemoteIndex, encode
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import Pushed, push
 from cachekit.store.record import File, Module, Record
@@ -164,7 +164,7 @@ def crowded(hub: Hub, work: Path, number: int) -> list[bool]:
         writes = [Write(layout.record_path(one.place), Shared(one).raw, "") for one in records[at : at + 1000]]
         storage.commit(Commit(f"cachekit: older [{at:012d}]", writes=writes), storage.revision())
     asked(hub, work / "before", f"a miss, {number:,} records without an index", look_up)
-    made = Index().with_([Known.of(one) for one in records])
+    made = RemoteIndex().with_([Known.of(one) for one in records])
     mark = "a" * 12
     index = Write(layout.INDEX, encode(structs.replace(made, change=mark)), "")
     storage.commit(Commit(f"cachekit: indexed [{mark}]", writes=[index]), storage.revision())

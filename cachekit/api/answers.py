@@ -9,6 +9,7 @@ from cachekit.compilers.machine import Machine
 from cachekit.config import Setting
 from cachekit.health import Finding
 from cachekit.key.canonical import Change
+from cachekit.key.cost import Expected
 from cachekit.key.words import Told
 from cachekit.recipe.convert.draft import Note
 from cachekit.remotes.push import Pushed
@@ -60,11 +61,11 @@ from cachekit.verbs.zoo_new import NewRecipe
 __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
     "CheckedRemote", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage", "CoverageOfAll",
-    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Exported", "Figures", "Finding", "Forecast", "GoneRecord",
-    "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
-    "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
-    "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry", "RecipeRow",
-    "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting",
+    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures", "Finding", "Forecast",
+    "GoneRecord", "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe",
+    "LogWhy", "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note",
+    "Outcome", "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry",
+    "RecipeRow", "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
     "ToolchainRow", "Totals", "Trained", "Unanswered",
     "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",

@@ -173,6 +173,8 @@ Price = Annotated[
 LockFile = Annotated[
     Optional[Path], typer.Option("--lock-file", metavar="FILE", help="Use this file, not the nearest cachekit.lock.")
 ]
-RequireWarm = Annotated[bool, typer.Option("--require-warm", help="Exit 3 instead of compiling.")]
+RequireWarm = Annotated[
+    bool, typer.Option("--require-warm", help="Exit 3 instead of compiling; 7 where a remote could not be asked.")
+]
 Recache = Annotated[bool, typer.Option("--recache", help="Compile even if a record is stored, and replace it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]

@@ -15,13 +15,14 @@ from cachekit.text import a, dollars, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Change, Forecast, Planned, Row, Told, Unanswered
+    from cachekit.api.answers import Change, Expected, Forecast, Planned, Row, Told, Unanswered
 
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
 CHANGES = 12  # of one difference
 CAUSE = 160  # characters of one that is worth reading in a list
 METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "published:"}  # before the source of a figure
+DIFFERENCES = 6  # from the job that a figure was published of
 NAMES = 3  # of recipes beside a source
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
 
@@ -42,8 +43,9 @@ def command(
     """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
-    on a miss. The compile time of a miss is estimated from records of the same compiler, and its cost from the price of
-    the machine. --all, --task, --model and --max-price choose among the recipes of the zoo.
+    on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
+    compiler, and its cost from the price of the machine. --all, --task, --model and --max-price choose among the
+    recipes of the zoo.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -175,6 +177,13 @@ def _modules(answer: Planned) -> list[str]:
     return [f"    {line}" for line in out.table(rows, ["size", "where", "module"], right={0})]
 
 
+def figure(expected: Expected) -> str:
+    """Where an expected time comes from, and in what the job differs from the one that was timed."""
+    more = f", and {len(expected.differs) - DIFFERENCES} more" if len(expected.differs) > DIFFERENCES else ""
+    differs = f"; it differs: {', '.join(expected.differs[:DIFFERENCES])}{more}" if expected.differs else ""
+    return f"{METHODS[expected.method]} {expected.source}{differs}"
+
+
 def _time(answer: Planned) -> list[str]:
     """How long compiling takes, how sure that is, and what it costs."""
     expected, price = answer.expected, answer.price
@@ -182,7 +191,7 @@ def _time(answer: Planned) -> list[str]:
         return ["  no estimate of the compile time: no similar compile has been measured"]
     lines = [
         f"  compiling takes about {out.duration(expected.seconds)}: {span(expected.low, expected.high)}",
-        *out.labelled("", f"{METHODS[expected.method]} {expected.source}", 4),
+        *out.labelled("", figure(expected), 4),
     ]
     if price is not None and answer.dollars_range is not None:
         machine = f" of {a(price.instance)}" if price.instance else ""
@@ -295,7 +304,7 @@ def _row(row: Row, names: dict[str, str], *, costs: bool) -> list[str]:
         fetch if not missed and row.fetch_bytes else "",
         ("=" if same else _takes(row)) if missed else "",
     ]
-    return [*cells, ("=" if same else dollars(row.dollars)) if missed else ""] if costs else cells
+    return [*cells, ("=" if same else _costs(row)) if missed else ""] if costs else cells
 
 
 def _takes(row: Row) -> str:
@@ -303,6 +312,13 @@ def _takes(row: Row) -> str:
     if row.expected is not None and not row.expected.key:
         return span(row.expected.low, row.expected.high)
     return "?" if row.expected_seconds is None else f"about {out.duration(row.expected_seconds)}"
+
+
+def _costs(row: Row) -> str:
+    """Likewise what it costs."""
+    if row.dollars_range is not None and row.expected is not None and not row.expected.key:
+        return " to ".join(map(dollars, row.dollars_range))
+    return dollars(row.dollars)
 
 
 def _cache(remote: str, names: dict[str, str]) -> str:

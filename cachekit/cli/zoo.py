@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cachekit import api
 from cachekit.cli import options, out
-from cachekit.cli.plan import METHODS
+from cachekit.cli.plan import figure
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 from cachekit.text import cause_of, dollars, span
@@ -301,7 +301,7 @@ def _compiling(found: ZooCompiling) -> list[str]:
     said = [f"compiling takes {span(known.low, known.high)}"]
     if found.cost is not None:
         said.append(" to ".join(map(dollars, found.cost)))
-    said.append(f"{METHODS[known.method]} {known.source}")
+    said.append(figure(known))
     return out.labelled(f"  {found.instance.ljust(16)} ", "; ".join(said))
 
 

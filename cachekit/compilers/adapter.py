@@ -86,6 +86,10 @@ class Adapter:
     prefix = ""
     foreign_cache: ForeignCache | None = None
 
+    def packages(self) -> Collection[str]:
+        """Packages whose installation its own checks look at, and for which they have a line of their own."""
+        return ()
+
     def here(self, *, compiles: bool) -> bool:
         """Whether this machine compiles with it if nobody names a compiler. Asked at every start.
 

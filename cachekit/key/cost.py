@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.key.canonical import difference
 
@@ -74,6 +74,7 @@ class Expected(Struct, frozen=True):
         method: `measured` by the same job, `scaled` from the nearest one, or `published` by somebody else.
         source: The nearest one's recipe and compiler version; or who published it, when, and of which machine.
         key: Of its record; empty where it was published.
+        differs: In what the job differs from the one that a published figure was scaled from, in words.
     """
 
     seconds: float
@@ -82,6 +83,7 @@ class Expected(Struct, frozen=True):
     method: Literal["measured", "scaled", "published"]
     source: str
     key: str = ""
+    differs: tuple[str, ...] = ()
 
 
 def expected(
@@ -127,13 +129,15 @@ def published(model_type: str, hard: Mapping[str, Any], known: Iterable[Timed], 
     Args:
         model_type: Its family.
         hard: Its ingredients.
-        known: What others compiled; in `recipe` who says so. Their ingredients need only have sizes and chip.
+        known: What others compiled; in `recipe` who says so. Their ingredients need only have sizes and chip. What else
+            they name is what the source says of the job: a version may be the beginning of one.
         growth: Of the compiler.
 
     Returns:
-        The figure itself for the job that it was published for; else scaled, with a range that grows with what differs,
-        from the nearest figure of a job of the same kind: its family before its chip, and that before its size. Where
-        nobody published any of that kind, the range over all of them. None where nobody published anything.
+        The figure itself for the job that it was published for, which differs in nothing that the source says; else
+        scaled, with a range that grows with what differs, from the nearest figure of a job of the same kind: its family
+        before its chip, and that before its size. Where nobody published any of that kind, the range over all of them.
+        None where nobody published anything.
     """
     alike: list[tuple[bool, bool, float, Expected]] = []
     every: list[Expected] = []
@@ -141,17 +145,35 @@ def published(model_type: str, hard: Mapping[str, Any], known: Iterable[Timed], 
         factors = [*_factors(one.hard, hard, growth)]
         family = one.model_type != model_type
         chip = any(one.hard.get(name) != hard.get(name) for name in _CHIP if name in one.hard)
-        if not (family or chip) and all(hard.get(name, value) == value for name, value in one.hard.items()):
+        differs = _differs(model_type, hard, one)
+        if not differs:
             return _told(one.seconds, one.spread, "published", one.recipe)
         spread = SAME * _WIDER["version"] * _WIDER["shape"] * (_WIDER["chip"] if chip else 1.0)
         seconds = one.seconds * math.prod(factors)
         every.append(_told(seconds, max(one.spread, spread), "scaled", one.recipe))
         if kind(one.hard) == kind(hard):
             told = _told(seconds, max(one.spread, spread * (_AFAR if family else 1.0)), "scaled", one.recipe)
-            alike.append((family, chip, sum(abs(math.log(factor)) for factor in factors), told))
+            far = sum(abs(math.log(factor)) for factor in factors)
+            alike.append((family, chip, far, structs.replace(told, differs=differs)))
     if alike:
         return min(alike, key=lambda nearest: nearest[:3])[3]
     return _over(every) if every else None
+
+
+def _differs(model_type: str, hard: Mapping[str, Any], one: Timed) -> tuple[str, ...]:
+    """In what a job differs from one that somebody published a figure of, in words; what is not known does not."""
+    said: dict[str, None] = {}
+    if one.model_type != model_type:
+        said[f"{model_type} instead of {one.model_type}"] = None
+    for name, theirs in one.hard.items():
+        ours = hard.get(name, theirs)
+        if ours == theirs or (name.startswith("toolchain.") and f"{ours}.".startswith(f"{theirs}.")):
+            continue
+        if not name.startswith("model.config."):
+            said[f"{name.removeprefix('toolchain.')} {ours} instead of {theirs}"] = None
+        elif one.model_type == model_type:
+            said["the model's sizes"] = None
+    return tuple(said)
 
 
 def _over(figures: list[Expected]) -> Expected:

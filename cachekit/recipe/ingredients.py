@@ -161,10 +161,6 @@ def build(
     training = _training(recipe, architecture)
     training["precision"] = precision(recipe, fingerprint.bf16)
     del training["bf16"]
-    parallel = structs.asdict(recipe.parallel)
-    if parallel["data_parallel_size"] == "auto":
-        groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
-        parallel["data_parallel_size"] = max(1, fingerprint.workers // groups)
     variables = _recorded(recipe, fingerprint)
     soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
     hard: dict[str, Any] = {
@@ -174,7 +170,7 @@ def build(
         **_of_task(recipe, shapes),
         **_config(architecture),
         **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
-        **{f"parallel.{name}": value for name, value in parallel.items()},
+        **_parallel(recipe, fingerprint.workers),
         **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
         **of_compiler(fingerprint, compiler),
     }
@@ -192,6 +188,35 @@ def sizes(recipe: Recipe, architecture: Architecture) -> dict[str, Any]:
     """Those ingredients that say how large a job is; they need no compiler."""
     training = {f"training.{name}": value for name, value in _training(recipe, architecture).items()}
     return _config(architecture) | training
+
+
+def described(recipe: Recipe, *, bf16: bool, workers: int) -> dict[str, Any]:
+    """Those that tell one job from another of its sizes, as far as the recipe alone says them; they need no compiler.
+
+    Args:
+        recipe: The recipe.
+        bf16: The machine computes in bfloat16 natively.
+        workers: Worker processes that `data_parallel_size: auto` means on it.
+    """
+    labels = Shapes(tuple(recipe.data.labels or ()))
+    said = _of_task(recipe, labels)
+    if not recipe.data.labels:
+        said.pop("model.num_labels", None)
+    said.pop("data.num_choices", None)  # rows say them
+    return {
+        "task": recipe.task,
+        "training.precision": precision(recipe, bf16),
+        **_parallel(recipe, workers),
+        **{name: value for name, value in said.items() if not name.startswith("toolchain.")},
+    }
+
+
+def _parallel(recipe: Recipe, workers: int) -> dict[str, Any]:
+    parallel = structs.asdict(recipe.parallel)
+    if parallel["data_parallel_size"] == "auto":
+        groups = parallel["tensor_parallel_size"] * parallel["pipeline_parallel_size"]
+        parallel["data_parallel_size"] = max(1, workers // groups)
+    return {f"parallel.{name}": value for name, value in parallel.items()}
 
 
 def _config(architecture: Architecture) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from cachekit.errors import RecipeError, UnknownNameError
 from cachekit.recipe import yaml_text
 from cachekit.recipe.schema import TaskName
 from cachekit.text import a
+from cachekit.values import by_value
 
 NotNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0)]
@@ -34,6 +35,7 @@ class CompileTime(Struct, frozen=True, forbid_unknown_fields=True):
         set: What was different in it, as `--set` takes it.
         instance: The machine that compiled.
         seconds: The least and the most that the source says; twice the same for one measurement.
+        toolchain: Versions that the source names, or their beginnings, by package.
         note: What the source leaves out, or counts with it.
     """
 
@@ -43,8 +45,11 @@ class CompileTime(Struct, frozen=True, forbid_unknown_fields=True):
     source: Said
     date: Annotated[str, Meta(pattern=DAY)]
     set: tuple[str, ...] = ()
+    toolchain: dict[str, str] = {}
     compiler: Literal["neuron", "neuron-native"] = "neuron"
     note: str = ""
+
+    __hash__ = by_value
 
     @property
     def where(self) -> str:

@@ -30,7 +30,7 @@ from cachekit.key.nearest import Distances, Folder
 from cachekit.remotes import document, layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.port import ABSENT as NOTHING
-from cachekit.remotes.port import Change, Entry, Storage
+from cachekit.remotes.port import Entry, PastCommit, Storage
 from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
 
@@ -161,7 +161,7 @@ class Column(Struct, frozen=True, array_like=True):
         return Column([self.values[number] for number in self.numbers])
 
 
-class Index(Struct, frozen=True, dict=True):
+class RemoteIndex(Struct, frozen=True, dict=True):
     """What is known of the records of a remote, or of a part of them.
 
     Attributes:
@@ -189,7 +189,7 @@ class Index(Struct, frozen=True, dict=True):
         """The rows, by what they tell of the paths of their records."""
         return {path: row for row, path in enumerate(self.in_order)}
 
-    def covers(self, changes: Iterable[Change]) -> bool:
+    def covers(self, changes: Iterable[PastCommit]) -> bool:
         """Whether all records are known, going by the last changes of the remote, newest first."""
         if self.unread or not self.change:
             return False
@@ -240,7 +240,7 @@ class Index(Struct, frozen=True, dict=True):
 
         return (row for row, _ in Distances(hard).search([Folder(0, {})], records, some))
 
-    def only(self, paths: Collection[str]) -> Index:
+    def only(self, paths: Collection[str]) -> RemoteIndex:
         """Without the rows of records at other paths than these; see `short_path`."""
         rows = {row for path, row in self.paths.items() if path in paths}
         if len(rows) == len(self):
@@ -248,7 +248,7 @@ class Index(Struct, frozen=True, dict=True):
         stays = [row in rows for row in range(len(self))]
         return structs.replace(self, columns={name: column.only(stays) for name, column in self.columns.items()})
 
-    def with_(self, known: Iterable[Known]) -> Index:
+    def with_(self, known: Iterable[Known]) -> RemoteIndex:
         """With rows of some records, in the place of those that they have."""
         fresh = {short_path(one.place): one for one in known}
         fresh = {path: one for path, one in fresh.items() if path not in self.paths or self._row(path) != one}
@@ -294,14 +294,14 @@ class DamagedIndexError(ValueError):
     """A document that is not an index."""
 
 
-def encode(index: Index) -> bytes:
+def encode(index: RemoteIndex) -> bytes:
     """The document: text, so that git itself can hold it."""
     columns = {name: column.packed() for name, column in index.columns.items()}
     rows = zlib.compress(msgspec.json.encode(columns), 6)
     return msgspec.json.encode(_Document(SCHEMA, index.change, index.unread, rows)) + b"\n"
 
 
-def decode(raw: bytes) -> Index | None:
+def decode(raw: bytes) -> RemoteIndex | None:
     """Read a document back, which anybody may have written; None where a later cachekit did.
 
     Raises:
@@ -327,10 +327,10 @@ def decode(raw: bytes) -> Index | None:
         raise DamagedIndexError(f"not an index: {error}") from error
     if not fits:
         raise DamagedIndexError("not an index: its columns do not fit together")
-    return Index(columns, document.change, max(0, document.unread))
+    return RemoteIndex(columns, document.change, max(0, document.unread))
 
 
-def read(storage: Storage, revision: str) -> tuple[Index | None, str]:
+def read(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
     """The index that lies on a remote, and the token to write another one; an empty index where it cannot be used.
 
     None is a later cachekit's index, which is left alone.
@@ -340,11 +340,11 @@ def read(storage: Storage, revision: str) -> tuple[Index | None, str]:
     """
     try:
         found = storage.read(layout.INDEX, revision, LARGEST)
-        return (decode(found.data), found.token) if found else (Index(), NOTHING)
+        return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
     except TooLargeError as error:
-        return Index(), error.token
+        return RemoteIndex(), error.token
     except DamagedIndexError:
-        return Index(), found.token if found else NOTHING
+        return RemoteIndex(), found.token if found else NOTHING
 
 
 # What lies there and is in no index
@@ -382,11 +382,11 @@ class Survey:
         budget: What is left of it.
     """
 
-    def __init__(self, storage: Storage, revision: str, budget: Budget, known: Index) -> None:
+    def __init__(self, storage: Storage, revision: str, budget: Budget, known: RemoteIndex) -> None:
         self._storage, self._revision = storage, revision
         self.budget, self.known = budget, known
 
-    def read(self, listing: Iterable[Entry]) -> Index:
+    def read(self, listing: Iterable[Entry]) -> RemoteIndex:
         """Forget the records that are not listed, and read those of which nothing is known.
 
         Args:

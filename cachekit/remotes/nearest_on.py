@@ -21,7 +21,7 @@ from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedE
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST
 from cachekit.remotes import index, layout
-from cachekit.remotes.index import DIGITS, Budget, Index, Known
+from cachekit.remotes.index import DIGITS, Budget, Known, RemoteIndex
 from cachekit.remotes.nearest import Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry
@@ -65,23 +65,23 @@ class Catalogue:
     def __init__(self, remote: Remote, memory: Path, budget: Budget | None = None) -> None:
         self._remote, self._budget = remote, budget or Budget()
         self._notes = Notes(memory / short(remote.name))
-        self._stale: Index | None = None  # what the remote's own index says, where it may lack records
+        self._stale: RemoteIndex | None = None  # what the remote's own index says, where it may lack records
         self._doubted = False
-        self.known = Index()
+        self.known = RemoteIndex()
         self.folder = ""
 
     def doubt(self) -> None:
         """Believe the remote's index, and what is remembered of it, no more: it says what cannot be."""
-        self._stale, self._doubted = Index(), True
+        self._stale, self._doubted = RemoteIndex(), True
 
     def look(
         self,
         folder: str = layout.RECORDS,
         first: Callable[[Entry], Any] = lambda _: 0,
         *,
-        enough: Callable[[Index], bool] = lambda _: False,
+        enough: Callable[[RemoteIndex], bool] = lambda _: False,
         anew: bool = False,
-    ) -> Index:
+    ) -> RemoteIndex:
         """What is known of the records below a folder, and of others perhaps.
 
         Args:
@@ -93,7 +93,7 @@ class Catalogue:
         Raises:
             RemoteError, AuthError: It cannot be asked.
         """
-        note, before = (None, Index()) if self._doubted else self._remembered()
+        note, before = (None, RemoteIndex()) if self._doubted else self._remembered()
         if note and not before.unread and f"{folder}/".startswith(f"{note.folder}/") and not anew:
             age = self._notes.age(_NOTE)
             if (age is not None and age < REMEMBERED_SECONDS) or (
@@ -102,14 +102,14 @@ class Catalogue:
                 self.known, self.folder = before, note.folder
                 return before
         revision = self._remote.revision()
-        there: Index | None = None
+        there: RemoteIndex | None = None
         if self._stale is None:
             with self._remote.call() as storage:
                 there, _ = index.read(storage, revision)
             if there and enough(there):
                 self.known, self.folder = there, layout.RECORDS
                 return there
-            self._stale = there or Index()
+            self._stale = there or RemoteIndex()
         with self._remote.call() as storage:
             covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
             if covers:
@@ -128,12 +128,12 @@ class Catalogue:
         self._notes.write(_NOTE, _Remembered(revision, self.folder, document))
         return self.known
 
-    def _remembered(self) -> tuple[_Remembered | None, Index]:
+    def _remembered(self) -> tuple[_Remembered | None, RemoteIndex]:
         note = self._notes.read(_NOTE, _Remembered)
         with suppress(index.DamagedIndexError):
             if note and (before := index.decode(note.index.encode())) is not None:
                 return note, before
-        return None, Index()
+        return None, RemoteIndex()
 
 
 class RemoteSearch:
@@ -185,7 +185,7 @@ class RemoteSearch:
             late_problem = f"it took more than {self._budget.seconds:g} s"
             self.problem = late_problem if late else "it has more records than are read for one search"
 
-    def _is_settled(self, known: Index) -> bool:
+    def _is_settled(self, known: RemoteIndex) -> bool:
         """Whether no record that an index lacks can be nearer than those that it has."""
         return self._compare(known) and settled(self._wanted, self.nearest, self.reuse, LEAST)
 
@@ -195,7 +195,7 @@ class RemoteSearch:
         wanted = self._wanted
         return model_type != wanted.place.model_type, not directory.endswith(f"/{wanted.place.directory}"), entry.path
 
-    def _compare(self, known: Index) -> bool:
+    def _compare(self, known: RemoteIndex) -> bool:
         """Look for the nearest ones; whether what was looked at can be true."""
         wanted = self._wanted
         counted = {path for path in known.paths if self._counts(path)}
@@ -290,7 +290,7 @@ def _key_in(entry: Entry) -> str:
     return entry.path.rpartition("/")[2]
 
 
-def _beginning(digits: str, known: Index) -> Iterator[Known]:
+def _beginning(digits: str, known: RemoteIndex) -> Iterator[Known]:
     """The records whose keys begin with these digits."""
     for path, row in known.paths.items():
         if path.rpartition("/")[2].startswith(digits[:DIGITS]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -45,6 +45,7 @@ class Patience:
         self._most, self._told, self.clock = most, told, clock
         self._lock = threading.Lock()
         self._asked, self._lost = _Spent(), _Spent()
+        self._once = False
         self.stake: float | None = None
 
     @property
@@ -63,6 +64,15 @@ class Patience:
         whole = 0.0 if self.stake == 0 else max(LEAST, SHARE * (self.stake or 0.0))
         return min(whole, self._most) - self.lost
 
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        """Nothing is asked again in the block: another remote may have the answer."""
+        self._once = True
+        try:
+            yield
+        finally:
+            self._once = False
+
     def answered(self, since: float) -> None:
         """Note a question that was answered now, and put at a moment of the clock."""
         with self._lock:
@@ -80,7 +90,7 @@ class Patience:
         with self._lock:
             now = self.clock.now()
             self._add(since, now)
-            if error.lasting or isinstance(error, (ConflictError, UncertainError, SkippedError)):
+            if self._once or error.lasting or isinstance(error, (ConflictError, UncertainError, SkippedError)):
                 return False
             left = min(self.left, calls.left())
             pause = AGAIN.pause(error, failed, 0.0)

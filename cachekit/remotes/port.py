@@ -142,7 +142,7 @@ class Commit(Struct, frozen=True):
     writes: Sequence[Write] = ()
 
 
-class Change(Struct, frozen=True):
+class PastCommit(Struct, frozen=True):
     """A change that was made.
 
     Attributes:
@@ -323,7 +323,7 @@ class Storage(Protocol):
             BusyError, RemoteError, AuthError: It did not happen.
         """
 
-    def latest(self, revision: str = "") -> Sequence[Change]:
+    def latest(self, revision: str = "") -> Sequence[PastCommit]:
         """The last changes up to a state, the newest first; none where the remote keeps no history.
 
         There, what a change wrote must be looked for to know whether it happened.

@@ -186,7 +186,7 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
     if there is None:  # a later cachekit's
         return []
     rows = list(there.rows())
-    whole = there if len(rows) == len(there) else index.Index().with_(rows)  # without those that cannot be
+    whole = there if len(rows) == len(there) else index.RemoteIndex().with_(rows)  # without those that cannot be
     covers = whole.change != "" and whole.covers(storage.latest(revision))
     if not (covers or dry_run):
         survey = index.Survey(storage, revision, index.Budget(), whole)
@@ -200,7 +200,7 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
     return writes
 
 
-def _is_news(shared: Shared, todo: Draft, known: index.Index) -> bool:
+def _is_news(shared: Shared, todo: Draft, known: index.RemoteIndex) -> bool:
     """Whether an index lacks a record that lies there already, or who has signed it now."""
     return shared.record.key in todo.signed or index.short_path(shared.record.place) not in known.paths
 

@@ -15,7 +15,7 @@ from functools import partial
 from cachekit.errors import InterruptedRunError
 from cachekit.remotes.budget import lanes
 
-RANGE = 8 << 20  # bytes: long enough that what a request waits for is little beside it
+RANGE = 4 << 20  # bytes: what a request waits for is little beside it, and so is what a killed pull has in memory
 HANDED = 512 << 10  # bytes that are handed from one thread to another at once
 # Gives the bytes from one place of a file to another, or to its end, in order.
 Chunks = Callable[[int, "int | None"], Iterator[bytes]]

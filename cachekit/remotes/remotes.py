@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from cachekit.store.record import DamagedRecordError
 if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.remotes import address
-    from cachekit.remotes.remote import Found, Outcome, Remote
+    from cachekit.remotes.remote import Found, Remote
 
 
 class Remotes:
@@ -98,27 +98,61 @@ class Remotes:
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
         """The records of many keys, each from the first remote that has it; a remote that fails is skipped.
 
-        A remote is asked once which of them it has.
+        Each remote is asked once which of them it has, nearest first; those that failed are asked again, with this
+        run's patience, only for what no other one has.
 
         Args:
             places: Where records lie.
             anew: Ask, whatever is remembered.
         """
         found: dict[str, Found] = {}
+        failures: list[tuple[Remote, dict[Place, RemoteError | AuthError]]] = []
+        others = len(self.readable) > 1
         for remote in self.readable:
             left = [place for place in dict.fromkeys(places) if place.key not in found]
             if not left:
                 break
-            try:
-                outcomes = remote.find_all(left, anew=anew)
-            except (RemoteError, AuthError) as error:
+            with self.patience.once() if others else nullcontext():
+                failed = self._ask(remote, left, found, anew=anew)
+            failures.append((remote, failed))
+        for remote, failed in failures:
+            left = [place for place in failed if place.key not in found]
+            if others and left and self._may_ask_again(remote, failed.values()):
+                again = self._ask(remote, left, found, anew=anew)
                 for place in left:
-                    self.failed(remote, error, place.key)
-                continue
-            for key, outcome in outcomes.items():
-                if (one := self._usable(remote, key, outcome)) is not None:
-                    found[key] = one
+                    del failed[place]
+                failed.update(again)
+            for place, error in failed.items():
+                self.failed(remote, error, place.key)
         return found
+
+    def _ask(
+        self, remote: Remote, places: Sequence[Place], found: dict[str, Found], *, anew: bool
+    ) -> dict[Place, RemoteError | AuthError]:
+        """Add the records that a remote has to what was found; returns why it could not be asked for the others."""
+        try:
+            outcomes = remote.find_all(places, anew=anew)
+        except (RemoteError, AuthError) as error:
+            return dict.fromkeys(places, error)
+        failed: dict[Place, RemoteError | AuthError] = {}
+        for place in places:
+            outcome = outcomes.get(place.key)
+            if isinstance(outcome, DamagedRecordError | UntrustedError):
+                self._not_used(remote, place.key, outcome)
+            elif isinstance(outcome, RemoteError | AuthError):
+                failed[place] = outcome
+            elif outcome is not None:
+                found[place.key] = outcome
+        return failed
+
+    def _may_ask_again(self, remote: Remote, errors: Iterable[RemoteError | AuthError]) -> bool:
+        """Wait until a remote that failed may be asked again; False where it may not."""
+        # What the failure itself made the run skip says nothing.
+        told = [error for error in errors if isinstance(error, RemoteError) and not isinstance(error, SkippedError)]
+        if not told or not self.patience.again(remote.name, told[0], 1, self.patience.clock.now()):
+            return False
+        remote.retry()
+        return True
 
     def find_on(self, remote: Remote, place: Place) -> Found | None:
         """The record at a place on one remote, asked anew; what keeps it from being used is told.
@@ -129,21 +163,17 @@ class Remotes:
         try:
             return remote.find(place, anew=True)
         except (DamagedRecordError, UntrustedError) as error:
-            return self._usable(remote, place.key, error)
+            self._not_used(remote, place.key, error)
+            return None
 
-    def _usable(self, remote: Remote, key: str, outcome: Outcome) -> Found | None:
-        """The record of an outcome; what else it is, is told."""
-        if isinstance(outcome, DamagedRecordError):
-            self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(outcome))
-            bypass(self._journal, "remote-damaged", remote.name)
-            self.noted(remote, key, IntegrityError(f"{remote.name} has a damaged record", cause=str(outcome)))
-        elif isinstance(outcome, UntrustedError):
-            self.refused(remote, key, outcome)
-        elif isinstance(outcome, RemoteError | AuthError):
-            self.failed(remote, outcome, key)
-        else:
-            return outcome
-        return None
+    def _not_used(self, remote: Remote, key: str, why: DamagedRecordError | UntrustedError) -> None:
+        """Tell that a remote's record of a key may not be used."""
+        if isinstance(why, UntrustedError):
+            self.refused(remote, key, why)
+            return
+        self._journal.emit("remote.damaged", remote=remote.name, key=key, reason=str(why))
+        bypass(self._journal, "remote-damaged", remote.name)
+        self.noted(remote, key, IntegrityError(f"{remote.name} has a damaged record", cause=str(why)))
 
     def tell_time(self) -> None:
         """Note how long this run asked remotes."""

@@ -146,6 +146,7 @@ def training(_: Config) -> Iterator[Finding]:
 def twice(_: Config) -> Iterator[Finding]:
     """An installation that was interrupted leaves two versions of a package, of which some files are one's."""
     wrong = False
+    others = {package for adapter in registry.every() for package in adapter.packages()}
     for folder in dict.fromkeys(Path(place) for place in sys.path if place):
         versions: dict[str, list[str]] = {}
         try:
@@ -156,7 +157,7 @@ def twice(_: Config) -> Iterator[Finding]:
             package, _sep, version = name.removesuffix(".dist-info").partition("-")
             versions.setdefault(package.lower().replace("_", "-"), []).append(version)
         for package, found in sorted(versions.items()):
-            if len(found) > 1:
+            if len(found) > 1 and package not in others:
                 wrong = True
                 said = f"{package} is installed twice in {folder}: {', '.join(sorted(found))}"
                 run = f"{sys.executable} -m pip install --force-reinstall {package}=={max(found)}"

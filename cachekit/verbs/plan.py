@@ -256,7 +256,7 @@ def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequen
         return found
     if wanted.place.model_type == COMMAND:  # nobody knows what a command trains
         return None
-    return published.expected(compiler, wanted.place.model_type, hard, prepared.growth)
+    return published.expected(compiler, prepared.fingerprint.instance, wanted.place.model_type, hard, prepared.growth)
 
 
 def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:

@@ -16,7 +16,7 @@ from cachekit.compilers.keep import Keeping
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.disk import existing, named
-from cachekit.errors import IntegrityError, UsageError
+from cachekit.errors import CompilerUnavailableError, IntegrityError, UsageError
 from cachekit.events import bypassed
 from cachekit.recipe import Recipe
 from cachekit.recipe.model_folder import check_package
@@ -238,9 +238,16 @@ def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str)
         The checkpoint to go on from; empty where none is wanted.
 
     Raises:
+        CompilerUnavailableError: This host compiles only, which is said before it does.
         UsageError: The checkpoint cannot be used, or the folder not be written.
     """
     _check_output(output_dir)
+    if reason := prepared.fingerprint.lacks.get("device"):
+        raise CompilerUnavailableError(
+            "there is no device here to train on",
+            cause=reason,
+            hint="`cachekit warm` compiles here, and `cachekit push` shares it; train where the devices are",
+        )
     if resume and (reason := prepared.fingerprint.lacks.get("resume")):
         raise UsageError(
             f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to start over"

@@ -30,6 +30,7 @@ PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd -dc",
     b"PK\x03\x04": "unzip -p",
 }
+TAR = (".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz")  # of these, what unpacking gives is a tar
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -79,13 +80,17 @@ def _check_text(path: Path, begin: bytes) -> None:
             raise UsageError(
                 f"{path} cannot be read as a log",
                 cause="it is compressed",
-                hint=f"unpack it first: {unpack} {shlex.quote(str(path))} > run.log",
+                hint=f"unpack it first: tar xf {shlex.quote(str(path))}, and give the log that was in it"
+                if path.name.lower().endswith(TAR)
+                else f"unpack it first: {unpack} {shlex.quote(str(path))} > run.log",
             )
-    if begin.startswith(UTF_16):
+    zeros = [byte == 0 for byte in begin[:4]]
+    order = "LE" if zeros == [False, True] * 2 else "BE" if zeros == [True, False] * 2 else ""  # without a mark of it
+    if order or begin.startswith(UTF_16):
         raise UsageError(
             f"{path} cannot be read as a log",
             cause="it is text in UTF-16, as PowerShell writes it",
-            hint=f"make UTF-8 of it first: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > run.log",
+            hint=f"make UTF-8 of it first: iconv -f UTF-16{order} -t UTF-8 {shlex.quote(str(path))} > run.log",
         )
 
 

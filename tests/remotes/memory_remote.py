@@ -8,7 +8,7 @@ import threading
 
 from cachekit.errors import ConflictError, TooLargeError
 from cachekit.remotes.layout import check
-from cachekit.remotes.port import ABSENT, Change, Document, Entry
+from cachekit.remotes.port import ABSENT, Document, Entry, PastCommit
 
 
 class MemoryRemote:
@@ -97,4 +97,4 @@ class MemoryRemote:
 
     def latest(self, revision=""):
         last = int(revision) if revision else len(self._titles)
-        return [Change(str(number), self._titles[number - 1]) for number in range(last, 0, -1) if self.scarce]
+        return [PastCommit(str(number), self._titles[number - 1]) for number in range(last, 0, -1) if self.scarce]

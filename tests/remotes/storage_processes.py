@@ -15,6 +15,7 @@ import uuid
 import warnings
 
 from cachekit.errors import BusyError, ConflictError, UncertainError
+from cachekit.remotes.patience import Patience, patient
 from cachekit.remotes.port import ABSENT, Commit, Upload, Write
 from tests.remotes import storage_makers
 
@@ -107,7 +108,7 @@ def swap(storage, path, change):
 
 def count(make, path, times):
     """Add one to a counter, so many times."""
-    storage = make()
+    storage = patient(make(), Patience(60.0))  # moto answers a read with 500 now and then, as S3 itself may
     for _ in range(times):
         swap(storage, path, lambda data: b"%d" % (int(data or b"0") + 1))
 

@@ -15,7 +15,7 @@ import pytest
 from cachekit.errors import AuthError, ConflictError, RemoteError
 from cachekit.remotes import ranges
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.port import ABSENT, Change, Commit, Entry, Write
+from cachekit.remotes.port import ABSENT, Commit, Entry, PastCommit, Write
 from cachekit.remotes.ranges import in_order
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
@@ -92,12 +92,18 @@ def test_the_hub_is_asked_once_where_a_large_file_is(storage, hub, repo, monkeyp
     assert b"".join(in_order(chunks, 0, len(data), 2)) == data
     kinds = asked(hub)
     assert kinds.count("GET cdn 206") == 11
-    assert kinds.count("GET resolve 302") <= 2  # the first question of each connection
+    assert kinds.count("GET resolve 302") == 1
     hub.fault("403", "GET /cdn/*")  # the signed address is too old
     assert b"".join(in_order(chunks, 0, len(data), 2)) == data
     kinds = asked(hub)
     assert kinds.count("GET cdn 403") == 1
     assert kinds.count("GET resolve 302") <= 2
+    hub.fault("403", "GET /cdn/*", times=None)  # no token goes there: that is no matter of tokens
+    with pytest.raises(RemoteError, match="sent us to an address that refuses us"):
+        list(in_order(chunks, 0, len(data), 2))
+    repo.plant({"m/large": data + b"x"})  # which git itself holds now
+    chunks = functools.partial(storage.chunks, "m/large", storage.revision())
+    assert b"".join(in_order(chunks, 0, len(data) + 1, 2)) == data + b"x"
 
 
 def test_git_lfs_is_asked_once_where_many_files_are(storage, hub, repo):
@@ -198,7 +204,7 @@ def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path
     assert [found[file.path].equals(data) for file, data in zip(files, (large, small, b""), strict=True)] == [True] * 3
     assert b"".join(make().chunks("n/a.neff", new)) == large
     assert (storage.latest()[0].revision, storage.latest()[0].title) == (new, "record 17")
-    assert Change(new, "record 17") not in storage.latest(revision)
+    assert PastCommit(new, "record 17") not in storage.latest(revision)
 
 
 def test_a_digest_that_is_known_is_not_computed_again(make, hub, repo, tmp_path, monkeypatch):

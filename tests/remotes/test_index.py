@@ -10,10 +10,10 @@ from msgspec import structs
 from cachekit.cli.hub import _listed
 from cachekit.key.canonical import key_of
 from cachekit.remotes import index, layout
-from cachekit.remotes.index import Index, Known
+from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.nearest import search, to_fetch
 from cachekit.remotes.nearest_on import Catalogue
-from cachekit.remotes.port import Change, Commit, Write
+from cachekit.remotes.port import Commit, PastCommit, Write
 from cachekit.remotes.push import push
 from cachekit.verbs.hub import contents
 from tests.remotes.memory_remote import MemoryRemote
@@ -94,9 +94,9 @@ def test_a_push_writes_it_with_the_records(tmp_path, wanted, make):
 
 
 def test_leases_change_no_record(wanted):
-    lease = Change("2", f"cachekit: renews the lease of {wanted.key[:16]} [{'b' * 32}]")
-    mine, other = Change("1", f"cachekit: bert [{'a' * 12}]"), Change("0", f"cachekit: bert [{'c' * 12}]")
-    found = Index(change="a" * 12)
+    lease = PastCommit("2", f"cachekit: renews the lease of {wanted.key[:16]} [{'b' * 32}]")
+    mine, other = PastCommit("1", f"cachekit: bert [{'a' * 12}]"), PastCommit("0", f"cachekit: bert [{'c' * 12}]")
+    found = RemoteIndex(change="a" * 12)
     assert found.covers([mine, other])
     assert found.covers([lease, lease, mine, other])
     assert not found.covers([lease, other, mine]), "another one pushed after it"
@@ -127,7 +127,7 @@ def test_a_record_that_somebody_removed_goes_from_it_with_the_next_push(tmp_path
 def test_a_remote_with_more_records_than_a_push_reads_is_indexed_by_several(wanted, memory):
     made = others(wanted, 6)
     fill(memory, made[:4])
-    small = index.Survey(memory, memory.revision(), index.Budget(read=3), Index())
+    small = index.Survey(memory, memory.revision(), index.Budget(read=3), RemoteIndex())
     part = small.read(memory.list(layout.RECORDS, ""))
     assert (len(part), part.unread, part.covers(memory.latest())) == (3, 1, False)
     whole = index.Survey(memory, memory.revision(), index.Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
@@ -141,7 +141,7 @@ def rows_of(columns):
 def hostile(wanted):
     """Documents that are no index, or one that lies."""
     near = Known.of(near_one(wanted)[0])
-    good = Index().with_([near])
+    good = RemoteIndex().with_([near])
     columns = {name: [column.values, column.rows] for name, column in good.columns.items()}
     deep = b"[" * 100_000 + b"]" * 100_000
 
@@ -209,7 +209,7 @@ def test_a_record_of_which_it_lies_is_not_used(tmp_path, wanted, memory):
     """It says that a record is there, small, and made by somebody; what is used is read."""
     fill(memory, others(wanted, 1))
     liar = structs.replace(Known.of(near_one(wanted)[0]), size=1, by="you@home")
-    plant(memory, index.encode(structs.replace(Index().with_([liar]), change="a" * 12)))
+    plant(memory, index.encode(structs.replace(RemoteIndex().with_([liar]), change="a" * 12)))
     me = Watched(tmp_path / "me", shared=[(memory, "r")])
     reuse = search(wish(wanted, reuse_bytes=100), me.store, me.session.remotes).reuse
     assert reuse.known.by == "you@home"
@@ -221,7 +221,7 @@ def test_who_signed_is_told_as_what_it_says(tmp_path, wanted, memory):
     fill(memory, others(wanted, 1))
     stranger = f"SHA256:{'a' * 43}"
     liar = structs.replace(Known.of(near_one(wanted)[0]), signers=("alice", stranger, "SHA256:short"))
-    plant(memory, index.encode(structs.replace(Index().with_([liar]), change="a" * 12)))
+    plant(memory, index.encode(structs.replace(RemoteIndex().with_([liar]), change="a" * 12)))
     (there,) = contents(Watched(tmp_path / "me", shared=[(memory, "r")]).session)
     (row,) = [one for one in there.records if one.key == liar.key]
     assert row.said_signers == (stranger,)
@@ -236,7 +236,7 @@ def test_what_it_says_now_counts_and_not_what_it_said_before(tmp_path, wanted, m
     (remote,) = me.session.remotes.readable
     for by in ("before", "now"):
         said = structs.replace(old, by=by)
-        plant(memory, index.encode(structs.replace(Index().with_([said]), change="b" * 12)))
+        plant(memory, index.encode(structs.replace(RemoteIndex().with_([said]), change="b" * 12)))
         found = Catalogue(remote, me.store.layout.remotes).look(anew=True)
         assert {one.key: one.by for one in found.rows()}[old.key] == by
         assert len(found) == 2, "what it lacks is read, or remembered"
@@ -246,7 +246,7 @@ def test_what_is_written_is_what_was_known(wanted):
     known = [Known.of(record) for record, _ in others(wanted, 40)]
     hard = {**known[0].hard, "training.optim": None, "x": [1, {"y": True}], "one": 1, "true": True}
     known.append(structs.replace(known[0], hard=hard, key=key_of(hard), signers=("SHA256:a", "SHA256:b"), recipe="é\n"))
-    made = structs.replace(Index().with_(known), change="c" * 12)
+    made = structs.replace(RemoteIndex().with_(known), change="c" * 12)
     read = index.decode(index.encode(made))
     assert list(read.rows()) == known
     assert read.change == made.change

@@ -12,6 +12,8 @@ from cachekit.remotes.budget import Clock
 from cachekit.remotes.patience import MOST, Patience, patient
 from cachekit.remotes.port import Entry
 from cachekit.remotes.push import push
+from cachekit.remotes.remotes import Remotes
+from cachekit.store.layout import Place
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -123,6 +125,61 @@ def test_what_would_be_answered_alike_is_not_asked_again(error):
     with pytest.raises(CachekitError):
         remote.revision()
     assert storage.asked == 1
+
+
+class Silent:
+    """A remote of a run that fails so often, and then answers with what it has."""
+
+    name = "hf://team/away"
+    readable = True
+
+    def __init__(self, storage, clock, *, has=()):
+        self.storage, self.clock, self.has, self.shut = storage, clock, has, False
+
+    def find_all(self, places, *, anew=False):
+        if self.shut:
+            raise SkippedError("it failed a moment ago")
+        try:
+            self.storage.revision()
+        except RemoteError:
+            self.shut = True
+            raise
+        return {place.key: self.name for place in places if place.key in self.has}
+
+    def retry(self):
+        self.shut = False
+
+
+PLACE = Place("compiler", "toy", "0" * 64)
+
+
+def in_order(*numbers):
+    """The remotes of a run: each with how often it fails, and whether it has the record."""
+    clock = Passing()
+    patience = Patience(MOST, clock=clock)
+    raw = [Failing(times, clock=clock, takes=1.0) for times, _ in numbers]
+    made = [
+        Silent(patient(one, patience), clock, has={PLACE.key} if has else ())
+        for one, (_, has) in zip(raw, numbers, strict=True)
+    ]
+    return Remotes(made, patience=patience), raw, clock
+
+
+def test_a_hit_on_a_good_remote_waits_only_for_the_first_try_of_a_dead_one():
+    remotes, (dead, good), clock = in_order((10_000, False), (0, True))
+    assert remotes.find(PLACE)
+    assert (dead.asked, good.asked, clock.passed) == (1, 1, 2.0)
+
+
+def test_what_no_other_remote_has_is_asked_again_of_one_that_failed():
+    remotes, (away, empty), _ = in_order((3, True), (0, False))
+    assert remotes.find(PLACE)
+    assert (away.asked, empty.asked) == (4, 1)
+    remotes, (_, empty), clock = in_order((10_000, True), (0, False))
+    assert remotes.find(PLACE) is None
+    assert remotes.problems(PLACE.key)
+    assert 8 <= clock.passed <= 23
+    assert empty.asked == 1
 
 
 # On the test Hub

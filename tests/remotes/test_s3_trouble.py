@@ -108,8 +108,9 @@ FAULTS = {  # as in test_patience: what the server answers, where it does, and w
         (500, "InternalError"), (502, "X"), (503, "SlowDown"), (504, "X"), (507, "X"),
     ]},
     **{f"{status} {code}": (refusal(status, code), 4) for status, code in [
-        (401, "X"), (403, "AccessDenied"), (404, "NoSuchBucket"),
+        (401, "X"), (403, "AccessDenied"),
     ]},
+    "404 NoSuchBucket": (refusal(404, "NoSuchBucket"), 7),
     "in the body": (_slowly(1, 0.5), 7),
     "drip": (_slowly(50, 0.05), 7),
     "connect": (None, 7), "before-headers": (None, 7), "dns": (None, 7), "tls": (None, 7),

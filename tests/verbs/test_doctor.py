@@ -145,8 +145,11 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
             {"torch-neuronx": "1.0.post1"},
             "torch-neuronx 1.0.post1 cannot be used; these are empty placeholders from PyPI",
         ),
-        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx are not installed"),
-        ({"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}, "ok"),
+        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx, torch-xla are not installed"),
+        (
+            {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0", "torch-xla": "2.9.0"},
+            "ok",
+        ),
     ],
 )
 def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, versions, said):
@@ -167,7 +170,7 @@ def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, version
 @pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
 def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
     """Three versions that look right, and nothing to import: then Inductor compiles here."""
-    found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
+    found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0", "torch-xla": "2.9.0"}
     monkeypatch.setattr(installed, "versions", lambda: found)
     if folder:
         for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):

@@ -127,7 +127,12 @@ def test_proxies_that_lead_nowhere(monkeypatch):
 @pytest.fixture
 def neuron(tmp_path, monkeypatch):
     """A Neuron toolchain as far as packages tell."""
-    versions = {"neuronx-cc": "2.26.6360.0+6f180f47", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0"}
+    versions = {
+        "neuronx-cc": "2.26.6360.0+6f180f47",
+        "libneuronxla": "2.2.1",
+        "torch-neuronx": "2.9.0",
+        "torch-xla": "2.9.0",
+    }
     monkeypatch.setattr(installed, "versions", lambda: versions)
     for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
         (tmp_path / name).mkdir()

@@ -200,6 +200,40 @@ def test_without_any_record_a_published_time_is_told_with_its_source(home, recip
 
 
 @pytest.mark.feature("P3")
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "host", "differs"),
+    [
+        ("bert-mnli", (), ("neuron-2.31", "trn1.32xlarge"), "instance trn1.32xlarge instead of trn1.2xlarge"),
+        ("bert-mnli", (), ("neuron-2.31", "trn1.2xlarge"), "data.text_pair True instead of False"),
+        ("bert", (), ("neuron-2.31", "trn1.32xlarge"), "parallel.data_parallel_size 32 instead of 2"),
+        ("bert", ("training.bf16=false",), ("neuron-2.31", "trn1.2xlarge"), "training.precision fp32 instead of bf16"),
+        (
+            "bert",
+            ("training.max_seq_length=64",),
+            ("neuron-2.31", "trn1.2xlarge"),
+            "training.max_seq_length 64 instead",
+        ),
+        ("tinyllama-lora", (), ("neuron-2.26.1", "trn1.2xlarge"), "neuronx-cc 2.21.33363.0 instead of 2.26"),
+    ],
+)
+def test_a_figure_of_another_job_is_not_told_as_published(home, recipe, overrides, host, differs):
+    found = Cache(home=home, toolchain=host[0], instance=host[1]).plan(api.Variant(recipe, overrides)).expected
+    assert found.method == "scaled"
+    assert differs in ", ".join(found.differs)
+    assert found.high / found.low > 2
+
+
+@pytest.mark.feature("P3")
+def test_of_a_single_figure_the_range_is_said_to_be_ours(home):
+    found = Cache(home=home, **PUBLISHED).plan("tinyllama-lora").expected
+    assert (found.method, found.differs) == ("published", ())
+    assert "(one figure, 273 s; the range is ours)" in found.source
+    named = Cache(home=home, **PUBLISHED).plan("bert").expected
+    assert "its compiler's version not said" in named.source
+    assert "the range is ours" not in named.source
+
+
+@pytest.mark.feature("P3")
 def test_aws_has_a_figure_of_bert_large(home):
     cache = Cache(home=home, toolchain="neuron-2.31", instance="trn1.32xlarge")
     found = cache.plan(api.Variant("roberta-mlm", ("model.id=bert-large-uncased",)))

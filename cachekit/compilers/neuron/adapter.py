@@ -16,7 +16,7 @@ from msgspec import structs
 from cachekit.compilers.adapter import Adapter, CachePlace, Explained, Judged
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Compiler, Node
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, CompilerUnavailableError
 from cachekit.key.canonical import SIDES
 from cachekit.store.record import File, Module, Record
 
@@ -92,6 +92,11 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron.doctor import CHECKS, concerned
 
         return CHECKS if concerned() else ()
+
+    def packages(self) -> Collection[str]:
+        from cachekit.compilers.neuron import facts
+
+        return facts.PACKAGE_MODULES
 
     def places(self) -> Mapping[str, CachePlace]:
         from cachekit.compilers.neuron.root import resolve, resolve_native
@@ -176,11 +181,16 @@ class XlaAdapter(_Neuron):
 
     def assumed(self) -> Subject:
         """It is asked after TorchNeuron, and so it is the one that says what is missing."""
-        from cachekit.compilers.neuron import assumptions, host
+        from cachekit.compilers.neuron import assumptions, host, install
 
-        if error := host.unusable_devices():
-            raise error
-        return _tried(assumptions.XLA, host.this_host())
+        try:
+            if error := host.unusable_devices():
+                raise error
+            return _tried(assumptions.XLA, host.this_host())
+        except CompilerUnavailableError as error:
+            # Whoever asks about Neuron is not helped by another compiler.
+            mends = (error.hint or "").removesuffix(install.INSTEAD).removesuffix("; or ")
+            raise CompilerUnavailableError(error.message, cause=error.cause, hint=mends) from error
 
 
 class NativeAdapter(_Neuron):

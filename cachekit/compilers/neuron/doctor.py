@@ -39,37 +39,65 @@ LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
 
 
 def concerned() -> bool:
-    """Whether this host has anything of Neuron: devices, packages, settings or a cache."""
+    """Whether this host has anything of Neuron: devices, packages, a cache, or a setting that is looked at here."""
     there = {*installed.versions(), *installed.half_installed()}
-    packages = there.intersection((*installed.REQUIRED, facts.LITE_PACKAGE))
-    said = any(name.startswith(("NEURON_", facts.NATIVE_PREFIX)) for name in os.environ)
-    return bool(packages or said or resolve().folder or resolve_native().folder) or presence.may_have_devices()
+    packages = there.intersection((*facts.PACKAGE_MODULES, facts.LITE_PACKAGE))
+    # Others of the name's beginning are other programs': NEURON_MODULE_OPTIONS is of a simulator of nerve cells.
+    said = any(
+        os.environ.get(name)
+        for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, facts.LIBTORCH_ROOT)
+    )
+    return (
+        bool(packages or said or vllm.folders() or resolve().folder or resolve_native().folder)
+        or presence.may_have_devices()
+    )
 
 
 def packages(config: Config) -> Iterator[Finding]:
     """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
     found = installed.versions()
-    required = installed.NATIVE if installed.is_native(found) else installed.REQUIRED
+    required = _required(config)
     known = {*found, *installed.half_installed()}
     wrong = installed.fault(required)
-    if wrong is None:
+    if config.compiler != "inductor" and (other := host.of_the_other_stack(required)):
+        yield Finding("problem", f"{other.message}; {other.cause}", other.hint)
+    elif wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
         if doubt := installed.doubt(found):
             yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
     elif error := _devices_in_vain(config):
-        choose = f"do this, or choose another compiler: {install.INSTEAD}"
+        choose = f"{'do this, or ' if wrong.run else ''}choose another compiler: {install.INSTEAD}"
         yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)
-    elif known.intersection((*required, facts.LITE_PACKAGE)) or installed.placeholders(found):
+    elif known.intersection((*facts.PACKAGE_MODULES, facts.LITE_PACKAGE)):
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
     else:
         yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
 
 
+def _required(config: Config) -> Sequence[str]:
+    """The packages of the compiler that was chosen, or of the one that is there."""
+    chosen = {"neuron": installed.REQUIRED, "neuron-native": installed.NATIVE}
+    there = installed.NATIVE if installed.is_native(installed.versions()) else installed.REQUIRED
+    return chosen.get(config.compiler, there)
+
+
 def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:
     """The error of devices that wait for packages; None where there are none, or another compiler was chosen."""
-    return None if config.compiler == "inductor" else host.unusable_devices()
+    return None if config.compiler == "inductor" else host.unusable_devices(_required(config))
+
+
+def _no_machine(config: Config) -> CachekitError | None:
+    """Why nothing can be compiled here although the packages can be used; None where it can, or others do."""
+    required = _required(config)
+    if config.compiler == "inductor" or host.of_the_other_stack(required) or installed.fault(required):
+        return None
+    try:
+        host.this_host(required)
+    except CachekitError as error:
+        return error
+    return None
 
 
 def release(_: Config) -> Iterator[Finding]:
@@ -77,8 +105,8 @@ def release(_: Config) -> Iterator[Finding]:
     version = installed.public(installed.versions().get(facts.COMPILER_PACKAGE, ""))
     if sdk := facts.KEY_BUGS.get(version):
         said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
-        run = f"{install.way(chip.here()).run} --upgrade"
-        yield Finding("problem", said, "other environments miss; install a later release:", run)
+        run = install.way(chip.here()).run
+        yield Finding("problem", said, "other environments miss; install a later release:", run and f"{run} --upgrade")
     else:
         yield Finding("ok", "no release with a known bug")
 
@@ -110,6 +138,9 @@ def devices(config: Config) -> Iterator[Finding]:
             yield Finding("unknown", "not looked at: the packages for the Neuron devices cannot be used")
         else:
             yield Finding("ok", "not needed: no Neuron packages")
+        return
+    if error := _no_machine(config):
+        yield Finding("problem", "; ".join(filter(None, (error.message, error.cause))), error.hint or "")
         return
     try:
         found = list_devices()

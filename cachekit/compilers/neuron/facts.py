@@ -59,19 +59,18 @@ SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaw
 neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
 SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
-# Versions of two packages of which no environment holds both: from these on, before these (empty is any), why, and what
-# to install; empty where they are of two stacks, and one of them needs an environment of its own.
+# Versions of two packages of which no environment holds both: from these on, before these (empty is any), and why. Of
+# two stacks one needs an environment of its own; else the registry's table says what goes with torch-neuronx.
 TWO_STACKS = "these are of two stacks, and no environment holds both"
 Part = tuple[str, str, str]
-Pair = tuple[Part, Part, str, str]
+Pair = tuple[Part, Part, str]
 NOT_TOGETHER: tuple[Pair, ...] = (
-    (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS, ""),
-    (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS, ""),  # 3.x may be JAX's
-    (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS, ""),
+    (("torch-neuronx", NATIVE_FIRST, ""), (XLA_FRAMEWORK, "", ""), TWO_STACKS),
+    (("torch-neuronx", NATIVE_FIRST, ""), ("libneuronxla", "", "3"), TWO_STACKS),  # 3.x may be JAX's
+    (("torch-neuronx", "", ""), (LITE_PACKAGE, "", ""), TWO_STACKS),
     (
         ("torch-neuronx", "2.9", "2.10"), ("libneuronxla", "3", ""),
         "torch-neuronx 2.9 was released with libneuronxla 2.2; 3.x is JAX's, and nobody was seen to train with both",
-        "libneuronxla==2.2.17544.0",
     ),
 )  # fmt: skip
 # Likewise, of versions that load, and that somebody saw fail: they are used, with a warning.
@@ -79,7 +78,6 @@ REPORTED: tuple[Pair, ...] = (
     (
         ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
         "every graph of a transformer ended in NCC_ISMP902 (2026-09); AWS's page of 2.32 has the two, that of 2.33 not",
-        "neuronx-cc==2.26.6360.0",
     ),
 )  # fmt: skip
 # A container gets them so, from a shell of the machine that has them.
@@ -230,7 +228,8 @@ NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"
 NATIVE_COMPILE_ONLY = "TORCH_NEURONX_COMPILE_ONLY"
 NATIVE_WITHOUT_DEVICE = (
     f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "
-    "another key, and its warm begins with what this one compiled"
+    "another key, and its warm begins with what this one compiled if as many workers train there: "
+    "--set parallel.data_parallel_size=N says here how many"
 )
 # NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
 # earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
@@ -268,7 +267,8 @@ NATIVE_GRAPH_VARIABLES = frozenset(
 # <root>/neuron/compile_cache/<MD5>/graph_<hash>.neff; what else is there is what it was compiled from. The mark comes
 # last, `completed:<time>`, `neff_size:<bytes>`, and is all that makes a hit [SDK: vllm-neuron; a third party's code, on
 # 0.21 and 0.24]. Later releases may have a folder for each rank.
-VLLM_ROOTS = {"VLLM_CACHE_ROOT": "~/.cache/vllm", "NEURON_LIBTORCH_CACHE_ROOT": "~/.cache/neuron_libtorch"}
+LIBTORCH_ROOT = "NEURON_LIBTORCH_CACHE_ROOT"
+VLLM_ROOTS = {"VLLM_CACHE_ROOT": "~/.cache/vllm", LIBTORCH_ROOT: "~/.cache/neuron_libtorch"}
 VLLM_FOLDER = "neuron/compile_cache"
 VLLM_ENTRY = re.compile(r"[0-9a-f]{32}")
 VLLM_MARK, VLLM_GRAPH = ".compilation_complete", "graph_*.neff"
@@ -370,7 +370,9 @@ LOG_WORDS = {
     "hit": re.compile(
         r"Using a cached neff at (?P<path>.{1,4096}?\.neff)\b(?:\.? ?Exiting with a successfully compiled graph\.?)?"),
     # "… Will skip compilation, please set --retry_failed_compilation for recompilation" [SDK], or RETRYING
-    "cached-failure": re.compile(r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b(?P<text>.*)"),
+    "cached-failure": re.compile(
+        r"Got a cached failed neff at (?P<path>.{1,4096}?\.neff)\b\.?"
+        r"(?: Will skip compilation,[^\n]{0,80}?recompilation[.:]?)?(?P<text>.*)"),
     "extracted": re.compile(r"Extracting graphs \((?P<path>[^()]{1,4096})\) for ahead-of-time parallel compilation"),
     "waiting": re.compile(
         r"Another process must be compiling (?P<path>.{1,4096}?),? been waiting for:? (?P<minutes>[\d.]+) minutes?"),
@@ -436,6 +438,8 @@ CRASH_CODE = re.compile(r"\[(?P<code>F1(?:34|37|39))\] neuronx?-cc")  # 128 + th
 DEVICE_MEMORY_CODES = re.compile(r"NCC_(?:EOOM|EXSP)\d+")
 USER_CODES = re.compile(r"NCC_E[A-Z]+\d+")
 HOST_MEMORY_CRASH = "F137"
+KERNEL_MISSING = "NCC_EVRF059"  # a kernel's file is not where the graph says, which another trace mends [a third party]
+BROKEN_PAIR, BROKEN_PAIR_MEND = "NCC_ISMP902", "neuronx-cc==2.26.6360.0"  # of the pair in REPORTED
 EXIT_INTERNAL = 70  # os.EX_SOFTWARE; also what a killed part of the compiler ends as, beside `[F137]`
 # Words that name a class where no code does. Only what says so for certain: torchrun's "closing signal SIGTERM" is
 # another rank's failure, and "died with <Signals.SIGHUP: 1>" is how libneuronxla reports any failure (-1) [sdk#881].

@@ -82,6 +82,21 @@ CLASSES = {
 }  # fmt: skip
 
 
+# What helps with a code of which more is known than its class.
+_BY_CODE = {
+    facts.KERNEL_MISSING: (
+        f"a kernel's file that the graph names is not in NKI's folder of kernels ({facts.NKI_COMPILE_CACHE}, by "
+        f"default {facts.NKI_DEFAULT_FOLDER}), as after a cache was copied without that folder: trace the graph again, "
+        "with `cachekit warm`, which makes the kernels, or `cachekit pull` a record: it carries "
+        "the kernels with the graphs"
+    ),
+    facts.BROKEN_PAIR: (
+        "reported of torch-neuronx 2.9 with neuronx-cc 2.27, in every graph of a transformer: install "
+        f"{facts.BROKEN_PAIR_MEND}; with another pair of versions report the log to {facts.ISSUES}"
+    ),
+}
+
+
 class CompileFailure(Struct, frozen=True):
     """One failure, classified."""
 
@@ -97,7 +112,7 @@ class CompileFailure(Struct, frozen=True):
     @property
     def deterministic(self) -> bool:
         """Whether the same compile would fail again, as far as it is known for certain."""
-        return self.kind.deterministic and self.certain
+        return self.kind.deterministic and self.certain and self.code != facts.KERNEL_MISSING
 
     @property
     def clearable(self) -> bool:
@@ -107,7 +122,7 @@ class CompileFailure(Struct, frozen=True):
     @property
     def advice(self) -> str:
         """The command or the edit that helps."""
-        return self.kind.advice
+        return _BY_CODE.get(self.code, self.kind.advice)
 
 
 def classify(

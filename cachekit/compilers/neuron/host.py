@@ -78,6 +78,25 @@ def without_nodes() -> install.Fault | None:
     )
 
 
+def of_the_other_stack(required: Sequence[str]) -> CompilerUnavailableError | None:
+    """The error of a torch-neuronx that is not the one of these packages; None where it is, or is absent."""
+    found, name = installed.versions(), facts.FRAMEWORK_PACKAGE
+    native = installed.is_native(found)
+    if name not in found or installed.placeholders(found) or native == (required is installed.NATIVE):
+        return None
+    if native:
+        return CompilerUnavailableError(
+            f"{name} {found[name]} is TorchNeuron, which does without XLA",
+            cause=f"{name} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
+            hint="--compiler neuron-native",
+        )
+    return CompilerUnavailableError(
+        f"{name} {found[name]} is the one on PyTorch/XLA",
+        cause=f"TorchNeuron begins with {name} {facts.NATIVE_FIRST}",
+        hint="--compiler neuron is for this one",
+    )
+
+
 def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     """The Neuron toolchain (these packages at least) and devices of this machine.
 
@@ -87,20 +106,10 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
         UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
     """
     found = installed.versions()
-    if required is installed.REQUIRED and installed.is_native(found):
-        raise CompilerUnavailableError(
-            f"{facts.FRAMEWORK_PACKAGE} {found[facts.FRAMEWORK_PACKAGE]} is TorchNeuron, which does without XLA",
-            cause=f"{facts.FRAMEWORK_PACKAGE} runs on PyTorch/XLA before {facts.NATIVE_FIRST} only",
-            hint="--compiler neuron-native",
-        )
+    if other := of_the_other_stack(required):
+        raise other
     if wrong := installed.fault(required):
         raise unusable_devices(required) or wrong.error()
-    if required is installed.NATIVE and not installed.is_native(found):
-        raise CompilerUnavailableError(
-            f"{facts.FRAMEWORK_PACKAGE} {found[facts.FRAMEWORK_PACKAGE]} is the one on PyTorch/XLA",
-            cause=f"TorchNeuron begins with {facts.FRAMEWORK_PACKAGE} {facts.NATIVE_FIRST}",
-            hint="--compiler neuron is for this one",
-        )
     if not os.environ.get(facts.TARGET_OVERRIDE) and (wrong := without_nodes()):
         raise wrong.error()
     seen = chip.listed()[0]

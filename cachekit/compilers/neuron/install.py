@@ -27,7 +27,7 @@ class Way(Struct, frozen=True):
     """How to get Neuron's packages.
 
     Attributes:
-        run: One line of a shell.
+        run: One line of a shell; empty where none helps.
         why: What is special about it: a sentence that goes before it; empty where nothing is.
     """
 
@@ -36,7 +36,7 @@ class Way(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong with Neuron's packages in this environment, why, and the command that mends it."""
+    """What is wrong with Neuron's packages in this environment, why, and the command that mends it, if one does."""
 
     message: str
     cause: str
@@ -45,7 +45,8 @@ class Fault(Struct, frozen=True):
     def error(self, message: str = "") -> CompilerUnavailableError:
         """As an error; `message` says what it is the cause of."""
         cause = f"{self.message}; {self.cause}" if message and self.cause else self.message if message else self.cause
-        return CompilerUnavailableError(message or self.message, cause=cause, hint=f"{self.run}; or {INSTEAD}")
+        hint = f"{self.run}; or {INSTEAD}" if self.run else INSTEAD
+        return CompilerUnavailableError(message or self.message, cause=cause, hint=hint)
 
 
 def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
@@ -57,7 +58,7 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
         compiler: Whose packages; by default those that the table has for the chip.
     """
     if (install := _for(target, compiler)) is None:
-        return _unknown(target)
+        return _unknown(target, compiler)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if _image(target, compiler):
         return apart(target, compiler)
@@ -67,13 +68,15 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
         why = "; ".join(filter(None, (f"AWS has no wheels for Python {here}, only for {known}", made.why)))
         return structs.replace(made, why=why)
     removed = f"pip uninstall -y {shlex.join(over)} && " if over else ""
-    return Way(f"{removed}pip install {_words(install)}", _too_old(install))
+    return Way(
+        f"{removed}pip install {_words(install)}", "; ".join(filter(None, (_guess(target, install), _too_old(install))))
+    )
 
 
 def apart(target: str, compiler: str = "") -> Way:
     """The line for an environment next to this one: AWS's image has it, or it is made. cachekit comes into it, too."""
     if (install := _for(target, compiler)) is None:
-        return _unknown(target)
+        return _unknown(target, compiler)
     if (found := _image(target, compiler)) is not None:
         image, theirs = found
         run = f". {shlex.quote(image)}/bin/activate && pip install 'cachekit-neuron[{theirs.extra}]'"
@@ -96,14 +99,34 @@ def driver() -> str:
     return f"see AWS's setup page, {facts.SETUP_PAGE}"
 
 
-def _unknown(target: str) -> Way:
+def _unknown(target: str, compiler: str) -> Way:
+    if compiler and _for(target) is not None:
+        theirs = {name for one in zoo.toolchains().values() if one.compiler == compiler for name in one.targets}
+        other = way(target)
+        why = (
+            f"{compiler} has no {target}, only {', '.join(sorted(theirs))}: take --compiler neuron, with these packages"
+        )
+        return structs.replace(other, why="; ".join(filter(None, (why, other.why))))
     known = sorted({name for one in zoo.toolchains().values() if one.install for name in one.install.targets})
-    return Way("cachekit zoo ls toolchains", f"no release in the table is for {target}: it has {', '.join(known)}")
+    return Way("", f"no release in the table is for {target}: it has {', '.join(known)}")
+
+
+def _guess(target: str, install: Install) -> str:
+    """What is said of a line where nothing names the chip; empty where something does."""
+    return "" if target else f"nothing tells which chip it is, and this line is for {', '.join(install.targets)}"
+
+
+def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:
+    """The line that installs packages, as pip names them, in this environment."""
+    return f"pip install {_from(packages, indexes)}"
 
 
 def _words(install: Install) -> str:
-    indexes = [word for url in install.indexes for word in ("--extra-index-url", url)]
-    return shlex.join([*indexes, *install.packages])
+    return _from(install.packages, install.indexes)
+
+
+def _from(packages: Sequence[str], indexes: Sequence[str]) -> str:
+    return shlex.join([*(word for url in indexes for word in ("--extra-index-url", url)), *packages])
 
 
 def _for(target: str, compiler: str = "") -> Install | None:

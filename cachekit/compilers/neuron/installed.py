@@ -19,7 +19,7 @@ from msgspec import structs
 from cachekit.compilers.neuron import chip, facts, install
 from cachekit.recipe import zoo
 
-REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE)
+REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE, facts.XLA_FRAMEWORK)
 NATIVE = facts.NATIVE_PACKAGES
 
 
@@ -102,6 +102,7 @@ def fault(required: Sequence[str]) -> install.Fault | None:
         _twice()
         or _lacking(required)
         or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
+        or _of_another_torch(versions())
         or _of_another_chip(versions())
     )
 
@@ -184,12 +185,70 @@ def installed_twice() -> dict[str, list[str]]:
 
 def _together(found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str) -> install.Fault | None:
     """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together."""
-    for one, other, why, wanted in rows:
+    for one, other, why in rows:
         if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
             said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
-            install_it = install.Way(f"pip install --extra-index-url {facts.PACKAGE_INDEX} {wanted}")
-            return _fault(f"{said} {verdict}", why, install_it if wanted else install.apart(chip.here()))
+            return _fault(
+                f"{said} {verdict}", why, install.apart(chip.here()) if why == facts.TWO_STACKS else _mended(found)
+            )
     return None
+
+
+def _of_another_torch(found: Mapping[str, str]) -> install.Fault | None:
+    """A torch, or a torch-xla, that torch-neuronx was not built for: its library is not loaded by another."""
+    framework = facts.FRAMEWORK_PACKAGE
+    if framework not in found or not (others := _other_torches(found)):
+        return None
+    minor = _minor(found[framework])
+    return _fault(
+        f"{framework} {found[framework]} with {' and '.join(f'{name} {found[name]}' for name in others)} "
+        "cannot be used",
+        f"it loads beside {' and '.join(f'{name} {minor}' for name in _torches(found))} only",
+        _mended(found),
+    )
+
+
+def _torches(found: Mapping[str, str]) -> tuple[str, ...]:
+    """The packages whose minor release is torch-neuronx's own."""
+    return ("torch",) if is_native(found) else ("torch", facts.XLA_FRAMEWORK)
+
+
+def _other_torches(found: Mapping[str, str]) -> list[str]:
+    minor = _minor(found[facts.FRAMEWORK_PACKAGE])
+    return [name for name in _torches(found) if name in found and _minor(found[name]) != minor]
+
+
+def _minor(version: str) -> str:
+    """Its first two numbers: `2.9`."""
+    first, second = (*release(version), 0, 0)[:2]
+    return f"{first}.{second}"
+
+
+def _paired(found: Mapping[str, str]) -> list[str]:
+    """The releases of the table that have this torch-neuronx, oldest first; else those that have one of its minor."""
+    framework = facts.FRAMEWORK_PACKAGE
+    version = public(found[framework])
+    theirs = {
+        name: public(one.packages[framework]) for name, one in zoo.toolchains().items() if framework in one.packages
+    }
+    same = [name for name, its in theirs.items() if its == version]
+    return same or [name for name, its in theirs.items() if _minor(its) == _minor(version)]
+
+
+def _mended(found: Mapping[str, str]) -> install.Way:
+    """The line that puts beside this torch-neuronx all that its release has, and leaves what fits already."""
+    minor = _minor(found[facts.FRAMEWORK_PACKAGE])
+    words = [f"{name}=={minor}.*" for name in _other_torches(found)]
+    indexes: Sequence[str] = (facts.PACKAGE_INDEX,)
+    if paired := _paired(found):
+        one = zoo.toolchain(paired[-1])
+        indexes = one.install.indexes if one.install else indexes
+        for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE):
+            wanted = public(one.packages.get(name, ""))
+            # A later compiler is TorchNeuron's own business: its table names one that is enough.
+            if wanted and wanted != public(found.get(name, "")) and not is_native(found):
+                words.append(f"{name}=={wanted}")
+    return install.Way(install.packages_line(words, indexes))
 
 
 def _of_another_chip(found: Mapping[str, str]) -> install.Fault | None:
@@ -208,7 +267,27 @@ def _of_another_chip(found: Mapping[str, str]) -> install.Fault | None:
 
 def doubt(found: Mapping[str, str]) -> install.Fault | None:
     """Packages that can be used together, and had better not be; None where nobody says so."""
-    return _together(found, facts.REPORTED, "are reported to fail together") or _never_released(found)
+    return (
+        _together(found, facts.REPORTED, "are reported to fail together")
+        or _never_released(found)
+        or _of_another_release(found)
+    )
+
+
+def _of_another_release(found: Mapping[str, str]) -> install.Fault | None:
+    """A compiler that the table pairs with other releases of torch-neuronx on XLA."""
+    compiler, framework = facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
+    if not {compiler, framework} <= found.keys() or is_native(found) or not (paired := _paired(found)):
+        return None
+    theirs = {name: zoo.toolchain(name).packages[compiler] for name in paired}
+    if _minor(found[compiler]) in map(_minor, theirs.values()):
+        return None
+    name = paired[-1]
+    return _fault(
+        f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}",
+        f"{name} has it with {compiler} {public(theirs[name])}",
+        _mended(found),
+    )
 
 
 def _never_released(found: Mapping[str, str]) -> install.Fault | None:

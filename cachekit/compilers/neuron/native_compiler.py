@@ -23,7 +23,7 @@ from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Restored, Run
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
-from cachekit.errors import CompileError, CompilerUnavailableError, RecipeError
+from cachekit.errors import CompileError, RecipeError
 from cachekit.private import private_folder
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, watched_variables
@@ -117,19 +117,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
         split.check(recipe, self.machine)
 
     def watch(self, run: Run) -> NativeWatch:
-        """A trial is a few steps on the device: TorchNeuron compiles what it meets.
-
-        Raises:
-            CompilerUnavailableError: It is a training, and there is no device.
-        """
+        """A trial is a few steps on the device: TorchNeuron compiles what it meets."""
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
-        if run.kind == "train" and self._without_device:
-            raise CompilerUnavailableError(
-                "there is no Neuron device here to train on",
-                cause=f"{facts.TARGET_OVERRIDE} says what to compile for; the graphs are kept",
-                hint="`cachekit push` shares what is warm; train where the devices are",
-            )
         self.check_node(run.recipe)
         command = RunCommand(run, self.machine, self._node)
         theirs = {

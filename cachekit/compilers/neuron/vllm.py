@@ -15,7 +15,7 @@ from msgspec import Struct
 from cachekit.compilers.neuron import facts
 
 
-class Entry(Struct, frozen=True):
+class VllmEntry(Struct, frozen=True):
     """A compiled graph, or what a compile left of one."""
 
     path: Path
@@ -29,12 +29,12 @@ def folders() -> list[Path]:
     return [root / facts.VLLM_FOLDER for root in roots if (root / facts.VLLM_FOLDER).is_dir()]
 
 
-def entries(folder: Path) -> Iterator[Entry]:
+def entries(folder: Path) -> Iterator[VllmEntry]:
     """The entries of a folder; what is called otherwise is none."""
     for path in sorted(folder.iterdir()):
         if facts.VLLM_ENTRY.fullmatch(path.name) and path.is_dir():
             mark = path / facts.VLLM_MARK
-            yield Entry(path, mark.exists(), _damage(path, mark))
+            yield VllmEntry(path, mark.exists(), _damage(path, mark))
 
 
 def _damage(entry: Path, mark: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -63,6 +64,7 @@ class Client:
         self._endpoint, self._token = address.rstrip("/") or None, token
         self._made: Any = None
         self._elsewhere: dict[str, str] = {}  # signed addresses of large files, by their addresses here
+        self._finding = threading.Lock()
         self._calls = Calls(place, hanging=1000)  # the client ends what hangs by itself, mostly: none is refused
 
     @property
@@ -238,18 +240,29 @@ class Client:
         """A file, or a range of it: by the address that the Hub gave for an earlier range, as long as that serves."""
 
         def opened() -> Body:
-            headers = self._headers()
-            # Whatever is fetched whole a second time came wrong: by the Hub's own way then.
-            if elsewhere := self._elsewhere.get(url) if end is not None else self._elsewhere.pop(url, None):
-                bare = {name: value for name, value in headers.items() if name.lower() != "authorization"}
-                try:
-                    return Body(elsewhere, bare, call, start, end)
-                except Exception:  # noqa: BLE001 - whatever it is, the Hub gives another one
-                    self._elsewhere.pop(url, None)
-            body = Body(url, headers, call, start, end)
-            if end is not None and body.elsewhere:
+            if end is None:  # what is fetched whole a second time came wrong: by the Hub's own way then
+                return elsewhere(self._elsewhere.pop(url, "")) or Body(url, self._headers(), call, start)
+            if body := elsewhere(self._elsewhere.get(url, "")):
+                return body
+            if self._elsewhere.get(url) == "":  # the Hub itself has it
+                return Body(url, self._headers(), call, start, end)
+            with self._finding:  # one of several ranges asks the Hub, and the others go where that was sent
+                if body := elsewhere(self._elsewhere.get(url, "")):
+                    return body
+                body = Body(url, self._headers(), call, start, end)
                 self._elsewhere[url] = body.elsewhere
-            return body
+                return body
+
+        def elsewhere(place: str) -> Body | None:
+            if not place:
+                return None
+            bare = {name: value for name, value in self._headers().items() if name.lower() != "authorization"}
+            try:
+                return Body(place, bare, call, start, end)
+            except Exception:  # noqa: BLE001 - whatever it is, the Hub gives another one
+                if self._elsewhere.get(url) == place:
+                    self._elsewhere.pop(url, None)
+                return None
 
         return run(self._calls, call, opened, seconds=self.limits.connect + 2 * self.limits.read)
 

@@ -11,6 +11,7 @@ import re
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from cachekit import redact
 from cachekit.errors import (
@@ -100,6 +101,9 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
         # Without a token, the Hub answers 401: then nobody knows.
         missing = MissingRemoteError if status == 404 else AuthError  # noqa: PLR2004
         return missing(f"{place} does not exist, or this token may not see it", cause=cause, hint=hint)
+    where = urlsplit(str(getattr(response, "url", ""))).netloc
+    if status in {401, 403} and where not in {"", call.host}:  # no token goes there: the address was too old, say
+        return RemoteError(f"{place} sent us to an address that refuses us", cause=cause)
     if status in {401, 403}:
         return AuthError(f"{place} rejected this token", cause=cause, hint=f"{LOGIN} read and write this repo")
     if status == 429:  # noqa: PLR2004

@@ -25,11 +25,11 @@ from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.hub.create import place_of
 from cachekit.remotes.port import (
     ABSENT,
-    Change,
     Commit,
     Document,
     Entry,
     Limits,
+    PastCommit,
     Storage,
     Tell,
     Upload,
@@ -254,13 +254,14 @@ class HubStorage(Storage):
             raise UncertainError(f"{self.name} did not name a commit in its answer", cause=made[:100])
         return made
 
-    def latest(self, revision: str = "") -> Sequence[Change]:
+    def latest(self, revision: str = "") -> Sequence[PastCommit]:
         """The last commits; one request."""
 
-        def commits(api: Any) -> list[Change]:
+        def commits(api: Any) -> list[PastCommit]:
             found = islice(api.list_repo_commits(revision=revision or self._branch, **self._repo), LATEST)
             return [
-                Change(str(commit.commit_id), commit.title.strip(), commit.created_at.timestamp()) for commit in found
+                PastCommit(str(commit.commit_id), commit.title.strip(), commit.created_at.timestamp())
+                for commit in found
             ]
 
         return self._client.ask(commits)

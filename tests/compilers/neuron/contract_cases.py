@@ -34,7 +34,7 @@ def machine(folder: Path, **knobs: object) -> Machine:
 
 def native_machine(folder: Path) -> Machine:
     """A trn2 with TorchNeuron, and a torch of a few lines."""
-    host = neuron_host(folder / "host", cores=4, instance_type="trn2.3xlarge", compile_seconds=0.3)
+    host = neuron_host(folder / "host", cores=4, xla=False, instance_type="trn2.3xlarge", compile_seconds=0.3)
     made = Machine(folder, host=host)
     made.command = [str(HERE / "native_machine.py")]
     made.environment["PYTHONPATH"] = os.pathsep.join([str(NATIVE_PACKAGES), made.environment["PYTHONPATH"]])

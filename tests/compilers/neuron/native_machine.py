@@ -23,7 +23,7 @@ class NativeMachine(Machine):
     def __init__(
         self, folder: Path, *, compiler: str = NEW, framework: str = "2.11.3.0.1278", instance: str = "trn2.48xlarge"
     ) -> None:
-        super().__init__(folder, host=neuron_host(folder / "host", instance_type=instance))
+        super().__init__(folder, host=neuron_host(folder / "host", xla=False, instance_type=instance))
         self.packages = folder / "packages"
         for name, version in (("neuronx-cc", compiler), ("torch-neuronx", framework), ("torch", "2.11.0")):
             self.install(name, version)

@@ -138,3 +138,13 @@ def test_real_failures_have_a_class():
     for path in sorted(real_dir("logs").glob("*failure*")):
         text = path.read_text(errors="replace")
         assert classify(text, exit_code=1).kind.name != "unknown", path
+
+
+def test_a_code_of_which_more_is_known_than_its_class_has_help_of_its_own():
+    missing = classify(
+        "[ERROR] [NCC_EVRF059] no such file: /var/tmp/nki-intermediate-cache/71ad/attention.colz", exit_code=70
+    )
+    assert (missing.kind.name, missing.deterministic, missing.clearable) == ("user-error", False, True)
+    for words in ("/var/tmp/nki-intermediate-cache", "NKI_COMPILE_CACHE_URL", "`cachekit warm`", "`cachekit pull`"):
+        assert words in missing.advice
+    assert "neuronx-cc==2.26.6360.0" in classify("[ERROR] [NCC_ISMP902] is_subset()", exit_code=70).advice

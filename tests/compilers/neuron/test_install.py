@@ -39,7 +39,39 @@ def test_a_chip_that_is_not_in_the_table_gets_no_other_chips_line(tmp_path, mach
         select("auto")
     family = name.partition(".")[0]
     assert f"no release in the table is for {family}: it has inf2, trn1, trn2, trn3" in raised.value.cause
-    assert raised.value.hint.startswith("cachekit zoo ls toolchains; or --compiler inductor")
+    assert raised.value.hint.startswith("--compiler inductor")
+    assert the_problem("neuron-packages")["repair"].startswith("choose another compiler: --compiler inductor")
+
+
+def test_a_compiler_that_does_not_have_the_chip_is_told_with_the_one_that_has(tmp_path, machine):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        assert select("auto", "neuron-native").machine
+    assert "neuron-native has no trn1, only trn2, trn3: take --compiler neuron" in raised.value.cause
+    assert "torch-neuronx==2.9.0.2.15.32035" in raised.value.hint
+    found = the_problem("neuron-packages", compiler="neuron-native")
+    assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
+@pytest.mark.parametrize("compiler, words", [("neuron", "2.9.0.2.15"), ("neuron-native", "'torch-neuronx==2.14.*'")])
+def test_the_line_to_install_is_that_of_the_compiler_that_was_named(tmp_path, machine, compiler, words):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn2.3xlarge")
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        assert select("auto", compiler).machine
+    found = the_problem("neuron-packages", compiler=compiler)
+    assert words in found["run"]
+    assert raised.value.hint.startswith(f"{found['run']}; or ")
+    assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
+@pytest.mark.parametrize("name, guessed", [("trn1.2xlarge", False), ("", True)])
+def test_a_line_for_a_chip_that_nothing_names_is_called_a_guess(tmp_path, machine, name, guessed):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text(name)
+    said = "nothing tells which chip it is, and this line is for trn1, inf2, trn2"
+    assert (said in the_problem("neuron-packages")["said"]) == guessed
 
 
 def test_an_image_for_the_chip_is_found_whatever_its_stack(tmp_path, machine):

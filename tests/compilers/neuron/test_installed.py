@@ -10,7 +10,7 @@ from cachekit.compilers import select
 from cachekit.compilers.neuron import facts, host, installed
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import zoo
-from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.compilers.neuron.unusable_cases import MESSAGE, NATIVE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
 from tests.support.doctor_cases import findings, fine, the_problem
 from tests.support.places import ROOT
 
@@ -20,7 +20,7 @@ pytest_plugins = ["tests.support.cli_session"]
 @pytest.mark.parametrize(
     "versions, cause",
     [
-        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx are not installed"),
+        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx, torch-xla are not installed"),
         ({"neuronx-cc": "1.0.post1", "torch-neuronx": "1.0"}, "cannot be used"),
         ({"neuronx-cc": "2.27.5334.0", "torch-neuronx": "2.11.3.0.1278"}, "cannot be used"),  # TorchNeuron, no code
     ],
@@ -54,7 +54,7 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
             select("auto")
         why = "half-installed: the package's metadata has no version"
-        assert raised.value.cause == f"torch-neuronx cannot be used; {why}"
+        assert raised.value.cause.startswith(f"torch-neuronx cannot be used; {why}")
         assert "--force-reinstall" in raised.value.hint
         with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
             host.this_host(installed.NATIVE)
@@ -87,7 +87,12 @@ TWO = {
         "-m venv ~/neuron",
     ),
     "a release for other chips": (
-        {"neuronx-cc": "2.21.33363.0", "torch-neuronx": "2.8.0.2.10.16998", "libneuronxla": "2.2.12677.0"},
+        {
+            "neuronx-cc": "2.21.33363.0",
+            "torch-neuronx": "2.8.0.2.10.16998",
+            "libneuronxla": "2.2.12677.0",
+            "torch-xla": "2.8.0",
+        },
         "does not compile for trn3; these are of neuron-2.26.1, which knows trn1, inf2, trn2",
         "torch-neuronx==2.14.*",
     ),
@@ -138,6 +143,7 @@ def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monke
         assert raised.value.cause.startswith("torch-neuronx is installed twice: 2.9.0.2.15.32035, 2.14.3.0; ")
         assert "-m venv ~/neuron" in raised.value.hint
         assert the_problem("neuron-packages")["said"] == f"{raised.value.message}; {raised.value.cause}"
+        assert fine("installed-once"), "one line mends it, and pip's own would take the wrong index"
     finally:
         for one in asked:
             one.cache_clear()
@@ -165,32 +171,81 @@ def test_torchneuron_with_a_compiler_from_before_it_is_told(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     "versions, said",
     [
-        ({"libneuronxla": "3.0.5356.0"}, "3.x is JAX's"),
-        ({}, ""),
-        ({"torch-neuronx": "2.14.3.0", "neuronx-cc": "2.28.7631.0", "libneuronxla": "3.0.10135.0"}, ""),
+        (WHOLE | {"libneuronxla": "3.0.5356.0"}, "3.x is JAX's"),
+        (WHOLE, ""),
+        (NATIVE | {"libneuronxla": "3.0.10135.0"}, ""),
+        (WHOLE | {"torch": "2.13.0"}, "2.9.0.2.15.32035 with torch 2.13.0 cannot be used; it loads beside torch 2.9"),
+        (WHOLE | {"torch-xla": "2.7.0"}, "with torch-xla 2.7.0 cannot be used; it loads beside torch 2.9 and"),
+        ({name: one for name, one in WHOLE.items() if name != "torch-xla"}, "torch-xla is not installed"),
+        (NATIVE | {"torch": "2.9.1"}, "torch-neuronx 2.14.3.0 with torch 2.9.1 cannot be used; it loads beside torch"),
     ],
 )
 @pytest.mark.parametrize("devices", [True, False])
 @pytest.mark.usefixtures("whole")
-def test_packages_that_are_reported_to_fail_together_are_refused_in_doctors_words(
-    machine, monkeypatch, versions, said, devices
-):
-    monkeypatch.setattr(installed, "versions", lambda: WHOLE | versions)
+def test_packages_that_do_not_load_together_are_refused_in_doctors_words(machine, monkeypatch, versions, said, devices):
+    monkeypatch.setattr(installed, "versions", lambda: versions)
     for node in () if devices else machine.iterdir():
         node.unlink()
     if not said:
         assert fine("neuron-packages")
         (found,) = findings("neuron-packages")
-        assert ("TorchNeuron is experimental" in found["said"]) == bool(versions)
+        assert ("TorchNeuron is experimental" in found["said"]) == (versions["torch"] == "2.14.0")
         return
     found = the_problem("neuron-packages")
-    for compiler in ("auto", "neuron"):
+    ours = "neuron-native" if "2.14" in versions["torch-neuronx"] else "neuron"
+    # Without a device and without all packages nobody meant Neuron.
+    for compiler in ("auto", ours) if devices or "torch-xla" in versions or ours != "neuron" else (ours,):
         with pytest.raises(CompilerUnavailableError) as raised:
             assert select("auto", compiler).machine
-        assert said in raised.value.cause
+        assert said in found["said"]
         assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
         assert found["run"] in raised.value.hint
     assert (MESSAGE in found["said"]) == devices
+
+
+@pytest.mark.parametrize(
+    "versions, words",
+    [
+        (
+            {"neuronx-cc": "2.27.5334.0", "libneuronxla": "3.0.5356.0"},
+            ["libneuronxla==2.2.17544.0", "neuronx-cc==2.26.6360.0"],
+        ),
+        ({"torch": "2.13.0"}, ["'torch==2.9.*'"]),
+        (
+            {"torch": "2.13.0", "torch-xla": "2.13.0", "neuronx-cc": "2.21.33363.0", "libneuronxla": "2.2.12677.0"},
+            ["'torch==2.9.*'", "'torch-xla==2.9.*'", "libneuronxla==2.2.17544.0", "neuronx-cc==2.26.6360.0"],
+        ),
+    ],
+)
+@pytest.mark.usefixtures("whole")
+def test_one_line_mends_all_that_does_not_fit(monkeypatch, versions, words):
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE | versions)
+    run = the_problem("neuron-packages")["run"]
+    assert run == f"pip install --extra-index-url https://pip.repos.neuron.amazonaws.com {' '.join(words)}"
+
+
+@pytest.mark.usefixtures("whole", "machine")
+@pytest.mark.parametrize(
+    "versions, theirs",
+    [
+        ({"neuronx-cc": "2.21.33363.0", "libneuronxla": "2.2.12677.0"}, "neuron-2.31 has it with neuronx-cc 2.26.6360"),
+        (
+            {"torch-neuronx": "2.8.0.2.10.16998", "torch": "2.8.0", "torch-xla": "2.8.0"},
+            "neuron-2.26.1 has it with neuronx-cc 2.21.33363.0",
+        ),
+        ({"torch-neuronx": "2.1.2.2.2.0", "torch": "2.1.2", "torch-xla": "2.1.2"}, ""),
+        ({"torch-neuronx": "2.9.0.9.9", "neuronx-cc": "2.24.1.0"}, ""),
+    ],
+)
+def test_a_compiler_of_another_release_is_told(recipe, command, monkeypatch, versions, theirs):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE | versions)
+    told = answer(command, "plan", recipe, code=0)["lacks"].get("release", "")
+    assert theirs in told
+    if not theirs:
+        assert (told, fine("neuron-packages")) == ("", True)
+        return
+    assert the_problem("neuron-packages")["said"] == told
 
 
 @pytest.mark.usefixtures("whole", "machine")

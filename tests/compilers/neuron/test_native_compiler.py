@@ -68,7 +68,7 @@ def test_it_is_chosen_by_itself_where_torch_neuronx_is_no_longer_on_xla(installe
     with pytest.raises(CompilerUnavailableError, match="is TorchNeuron") as caught:
         select("neuron").fingerprint()
     assert caught.value.hint == "--compiler neuron-native"
-    installed(neuronx_cc="2.26.6360.0", torch_neuronx="2.9.0.2.15.32035", libneuronxla="2.2.17544.0")
+    installed(neuronx_cc="2.26.6360.0", torch_neuronx="2.9.0.2.15.32035", libneuronxla="2.2.17544.0", torch_xla="2.9.0")
     assert select("auto").name == "neuron"
     with pytest.raises(CompilerUnavailableError, match="the one on PyTorch/XLA") as caught:
         select("neuron-native").fingerprint()

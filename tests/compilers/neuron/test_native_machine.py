@@ -90,9 +90,12 @@ def test_a_host_without_a_device_compiles_and_promises_nothing_to_one_that_has_i
     assert "set NEURON_PLATFORM_TARGET_OVERRIDE (trn2, trn2n, trn2u, trn3, trn3u)" in refused["hint"]
     laptop.environment["NEURON_PLATFORM_TARGET_OVERRIDE"] = "trn2"
     assert "TORCH_NEURONX_COMPILE_ONLY=1, experimental" in laptop("plan", "tiny.yaml")["lacks"]["device"]
-    warmed = laptop("warm", "tiny.yaml")
+    cold = laptop("train", "tiny.yaml", code=1)["error"]
+    assert "no device here to train on" in cold["message"]
+    assert "--set parallel.data_parallel_size=N" in cold["cause"]
+    warmed = laptop("warm", "tiny.yaml")  # all of it: the training was refused before it compiled anything
     assert (warmed["compiled"], warmed["next"], laptop.host.events("loaded")) == (2, "cachekit push", [])
-    assert "no Neuron device here to train on" in laptop("train", "tiny.yaml", code=1)["error"]["message"]
+    assert "no device here to train on" in laptop("train", "tiny.yaml", code=1)["error"]["message"]
 
     shutil.copytree(laptop.home, machine.home)
     planned = machine("plan", "tiny.yaml")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cachekit.compilers import select
-from cachekit.compilers.neuron import devices, facts, host, install, presence
+from cachekit.compilers.neuron import devices, doctor, facts, host, install, installed, presence
+from cachekit.compilers.registry import adapter
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
@@ -36,7 +38,7 @@ def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, co
     error = answer(command, verb, recipe, code=1)["error"]
     assert error["code"] == "compiler-unavailable"
     assert error["message"].startswith(f"{MESSAGE} ({machine}/neuron0)")
-    assert "neuronx-cc, libneuronxla, torch-neuronx are not installed" in error["cause"]
+    assert "neuronx-cc, libneuronxla, torch-neuronx, torch-xla are not installed" in error["cause"]
     assert install.way("").run in error["hint"]
     assert "--compiler inductor" in error["hint"]
 
@@ -163,6 +165,47 @@ def test_a_machine_whose_devices_cannot_be_reached_trains_nothing(machine, tmp_p
             assert error["hint"].startswith(found["run"])
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "inf2")  # whoever says so compiles for another machine
     assert host.this_host().target == "inf2"
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("said", ["", "trn9"])
+def test_a_machine_without_a_device_to_compile_for_is_told_by_doctor_as_by_plan(
+    machine, recipe, command, monkeypatch, said
+):
+    for node in machine.iterdir():
+        node.unlink()
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, said)
+    error = answer(command, "plan", recipe, code=2 if said else 1)["error"]
+    found = the_problem("neuron-devices")
+    assert found["said"] == "; ".join(filter(None, (error["message"], error.get("cause"))))
+    assert found["repair"] == error["hint"]
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
+    assert fine("neuron-devices")
+
+
+@pytest.mark.usefixtures("whole")
+def test_doctor_says_of_the_other_stack_what_plan_says(recipe, command, monkeypatch):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    error = answer(command, "plan", recipe, "--compiler", "neuron-native", code=1)["error"]
+    found = the_problem("neuron-packages", compiler="neuron-native")
+    assert (found["said"], found["repair"]) == (f"{error['message']}; {error['cause']}", error["hint"])
+
+
+def test_the_contract_of_neuron_offers_no_other_compiler(machine):
+    (machine / "neuron0").touch()
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        adapter("neuron").assumed()
+    assert raised.value.hint == install.way("").run
+
+
+@pytest.mark.parametrize("name, there", [("NEURON_MODULE_OPTIONS", False), (facts.CC_FLAGS, True)])
+def test_a_variable_of_another_program_is_nothing_of_neuron(monkeypatch, tmp_path, name, there):
+    monkeypatch.setenv(facts.CACHE_URL, "")
+    monkeypatch.setenv(name, "-nogui")
+    monkeypatch.setattr(doctor, "resolve", lambda: SimpleNamespace(folder=None))
+    monkeypatch.setattr(doctor, "resolve_native", lambda: SimpleNamespace(folder=None))
+    monkeypatch.setattr(installed, "versions", dict)
+    assert doctor.concerned() == there
 
 
 @pytest.mark.parametrize(

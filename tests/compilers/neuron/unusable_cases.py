@@ -42,7 +42,14 @@ def answer(command, *words, code):
     return command(*words, "--format", "json", code=code).json
 
 
-WHOLE = {"neuronx-cc": "2.26.6360.0", "torch-neuronx": "2.9.0.2.15.32035", "libneuronxla": "2.2.17544.0"}
+WHOLE = {
+    "neuronx-cc": "2.26.6360.0",
+    "torch-neuronx": "2.9.0.2.15.32035",
+    "libneuronxla": "2.2.17544.0",
+    "torch-xla": "2.9.0",
+    "torch": "2.9.1",
+}
+NATIVE = {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch": "2.14.0"}
 
 
 @pytest.fixture

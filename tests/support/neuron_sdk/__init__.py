@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = Path(__file__).resolve().parent / "packages"
+# Metadata alone: the torch and the torch-xla that torch-neuronx 2.9 loads beside, whatever is really there.
+XLA_PACKAGES = PACKAGES.parent / "xla_packages"
 # TorchNeuron, which goes before those on PYTHONPATH, and a torch of a few lines.
 NATIVE_PACKAGES = PACKAGES.parent / "native_packages"
 VERSION = "2.26.6360.0+6f180f47"
@@ -101,12 +103,13 @@ class NeuronHost:
         return [Entry(path) for path in sorted(((root or self.root) / COMPILER_DIRECTORY).glob("MODULE_*"))]
 
 
-def neuron_host(folder: Path, *, cores: int = 2, **knobs: Any) -> NeuronHost:
+def neuron_host(folder: Path, *, cores: int = 2, xla: bool = True, **knobs: Any) -> NeuronHost:
     """Make a host in an empty folder.
 
     Args:
         folder: Where; made if need be.
         cores: What neuron-ls shows.
+        xla: Its packages are those of torch-neuronx on XLA; without, others go before these on PYTHONPATH.
         knobs: See `neuronxcc.knobs`.
     """
     for name in ("bin", "root", "tmp", "home"):
@@ -120,7 +123,9 @@ def neuron_host(folder: Path, *, cores: int = 2, **knobs: Any) -> NeuronHost:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("NEURON_", "XLA_", "PJRT_"))},
         "PATH": os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(PACKAGES), str(XLA_PACKAGES) if xla else "", os.environ.get("PYTHONPATH", "")])
+        ),
         "PJRT_DEVICE": "CPU",
         "NEURON_COMPILE_CACHE_URL": str(folder / "root"),
         "NEURON_SDK_DEFAULT_ROOT": str(folder / "default-root"),
