@@ -194,7 +194,7 @@ def compiling(machine, child):
 
 
 @pytest.mark.feature("R4")
-@pytest.mark.parametrize(("what", "code"), [("token", 4), ("repo", 4), ("hub", 7)])
+@pytest.mark.parametrize(("what", "code"), [("token", 4), ("repo", 7), ("hub", 7)])
 def test_what_vanishes_in_the_middle_stops_no_training(tmp_path, team, what, code):
     ann = Machine(tmp_path / "ann", team.hub, team.repo)
     with ended(ann.start("train", "toy.yaml", "--output-dir", "out", STANDIN_DELAY="0.5")) as child:
