@@ -74,7 +74,8 @@ def ls(
 ) -> Shown:
     """List the records of the remotes, newest first.
 
-    Who signed a record is what the remote's index says; a record is judged when it is used.
+    "says alice": the remote's index says that alice signed the record. Anybody who can write there can have written
+    that: a record is judged when it is used.
 
     Example:  cachekit hub ls --cache local:rw,team:r --recipe bert
     """
@@ -128,8 +129,8 @@ def _listed(found: list[RemoteContents]) -> list[str]:
 def _row(row: RemoteRecord, where: RemoteContents) -> list[str]:
     who, _, _ = row.by.partition("@")
     who = who if len(who) <= NAME else f"{who[: NAME - 1]}…"
-    trust = "not signed" if where.demands else "anybody's" if where.mode == "all" else "yours"
-    if row.signers:
-        trust = ("" if row.usable else "not trusted: ") + ", ".join(row.signers)
+    trust = "says nobody" if where.demands else "anybody's" if where.mode == "all" else "yours"
+    if row.said_signers:
+        trust = f"says {', '.join(row.said_signers)}"
     made = row.created[:10]
     return [f"  {row.recipe}", row.model_type, row.instance or "-", out.size(row.bytes), made, who, trust]

@@ -35,9 +35,10 @@ from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
 
 SCHEMA = 1
-LARGEST = 32 << 20  # bytes of the document; 30,000 records are 1.5 MB
-LARGEST_ROWS = 64 << 20  # bytes of the columns
-MOST = 1_000_000  # rows
+# Anybody may have written it: within these, to read it and find the nearest takes seconds, not minutes.
+LARGEST = 8 << 20  # bytes of the document; 30,000 records are 1.5 MB
+LARGEST_ROWS = 24 << 20  # bytes of the columns; 100,000 records are 16 MB
+MOST = 100_000  # rows
 LANES = 16  # records that are read at once
 DIGITS = 16  # of a key: which record it is; the ingredients give the others
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
@@ -314,7 +315,9 @@ def decode(raw: bytes) -> RemoteIndex | None:
         rows = unpacking.decompress(document.rows, LARGEST_ROWS)
         columns = msgspec.json.decode(rows, type=dict[str, Column])
         keys = columns[_KEY]
-        fits = unpacking.eof and len(keys.numbers) <= MOST and -1 not in keys.rows
+        if not unpacking.eof or len(keys.numbers) > MOST:
+            raise DamagedIndexError("not an index: it is too large")
+        fits = -1 not in keys.rows
         fits = fits and all(column.fits(len(keys.numbers)) for column in columns.values())
         fits = fits and all(isinstance(key, str) and _DIGITS.fullmatch(key) for key in keys.values)
         folders = [columns[name] for name in _FOLDERS if len(keys.numbers)]

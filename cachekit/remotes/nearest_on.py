@@ -115,7 +115,9 @@ class Catalogue:
             if covers:
                 self.known, self.folder = self._stale, layout.RECORDS
             else:
-                before = self._stale.with_(before.rows()) if self._stale else before
+                present = self._stale  # what it says now counts, and not what it said before
+                more = before.only(before.paths.keys() - present.paths.keys())
+                before = present.with_(more.rows()) if present else before
                 listing = sorted(islice(storage.list(folder, revision), self._budget.listed), key=first)
                 survey, self.folder = index.Survey(storage, revision, self._budget, before), folder
                 try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit import config_files
-from cachekit.config_trust import Mode
+from cachekit.config_trust import Mode, is_fingerprint
 from cachekit.errors import AuthError, UsageError
 from cachekit.key.nearest import TOOLS
 from cachekit.remotes.address import setup
@@ -61,8 +61,8 @@ class RemoteRecord(Struct, frozen=True):
         bytes: Of all files.
         created: UTC, ISO 8601.
         by: Who made it on which host, as it says.
-        signers: Whose signatures are said to lie beside it: names that the settings give, or fingerprints of keys.
-        usable: Nothing that is known so far keeps it from being used. It is judged when it is fetched.
+        said_signers: Whose signatures the index says lie beside it: names that the settings give to the keys, or the
+            keys' fingerprints. Anybody who can write there can have said so: a record is judged when it is fetched.
     """
 
     key: str
@@ -77,8 +77,7 @@ class RemoteRecord(Struct, frozen=True):
     compile_seconds: float
     created: str
     by: str
-    signers: tuple[str, ...]
-    usable: bool
+    said_signers: tuple[str, ...]
 
 
 class RemoteContents(Answer, frozen=True):
@@ -210,7 +209,7 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
             index = catalogue.look(anew=True)
             known = list(index.rows())
         rows = (
-            _record(one, remote, needs=bool(demands))
+            _record(one, remote)
             for one in sorted(known, key=lambda one: (one.created, one.key), reverse=True)
             if recipe in {"", one.recipe}
             and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
@@ -219,8 +218,9 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
     return found
 
 
-def _record(one: Known, remote: Remote, *, needs: bool) -> RemoteRecord:
+def _record(one: Known, remote: Remote) -> RemoteRecord:
     versions = {name.removeprefix(TOOLS): str(value) for name, value in one.hard.items() if name.startswith(TOOLS)}
+    keys = [key for key in one.signers if is_fingerprint(key)]  # what else stands there could be anybody's name
     return RemoteRecord(
         key=one.key,
         recipe=one.recipe,
@@ -234,6 +234,5 @@ def _record(one: Known, remote: Remote, *, needs: bool) -> RemoteRecord:
         compile_seconds=one.compile_seconds,
         created=one.created,
         by=one.by,
-        signers=remote.trust.policy.names(one.signers) if one.signers else (),
-        usable=not needs or bool(one.signers and remote.trust.policy.believes(one.signers)),
+        said_signers=remote.trust.policy.names(keys) if keys else (),
     )

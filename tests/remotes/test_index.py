@@ -7,12 +7,15 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from cachekit.cli.hub import _listed
 from cachekit.key.canonical import key_of
 from cachekit.remotes import index, layout
 from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.nearest import search, to_fetch
+from cachekit.remotes.nearest_on import Catalogue
 from cachekit.remotes.port import Commit, PastCommit, Write
 from cachekit.remotes.push import push
+from cachekit.verbs.hub import contents
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import KINDS, serve, title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, names, others, wish
@@ -154,6 +157,7 @@ def hostile(wanted):
         "deep": deep,
         "deep rows": document(zlib.compress(b'{"key": ' + deep + b"}")),
         "a bomb": document(zlib.compress(b" " * (index.LARGEST_ROWS + 1))),
+        "too many": document(rows_of({"key": [["0" * 16], [0] * (index.MOST + 1)]})),
         "cut off": document(rows_of(columns)[:-9]),
         "no key": changed("key", ["../../../../etc"]),
         "too few": changed("recipe", []),
@@ -168,7 +172,7 @@ def hostile(wanted):
 
 
 KINDS_OF_SPOILT = [
-    "no JSON", "empty", "deep", "deep rows", "a bomb", "cut off", "no key", "too few", "out of range",
+    "no JSON", "empty", "deep", "deep rows", "a bomb", "too many", "cut off", "no key", "too few", "out of range",
     "another key's ingredients", "up", "control characters", "numbers as text", "deep ingredients", "a later schema",
 ]  # fmt: skip
 
@@ -210,6 +214,32 @@ def test_a_record_of_which_it_lies_is_not_used(tmp_path, wanted, memory):
     reuse = search(wish(wanted, reuse_bytes=100), me.store, me.session.remotes).reuse
     assert reuse.known.by == "you@home"
     assert to_fetch(reuse, me.store, 100) is None
+
+
+def test_who_signed_is_told_as_what_it_says(tmp_path, wanted, memory):
+    """Names are the settings' own, for fingerprints: what else stands there is anybody's words."""
+    fill(memory, others(wanted, 1))
+    stranger = f"SHA256:{'a' * 43}"
+    liar = structs.replace(Known.of(near_one(wanted)[0]), signers=("alice", stranger, "SHA256:short"))
+    plant(memory, index.encode(structs.replace(RemoteIndex().with_([liar]), change="a" * 12)))
+    (there,) = contents(Watched(tmp_path / "me", shared=[(memory, "r")]).session)
+    (row,) = [one for one in there.records if one.key == liar.key]
+    assert row.said_signers == (stranger,)
+    assert f"says {stranger[:12]}" in "\n".join(_listed([there]))
+
+
+def test_what_it_says_now_counts_and_not_what_it_said_before(tmp_path, wanted, memory):
+    """A record that was written again, or a lie that somebody took back."""
+    fill(memory, made := others(wanted, 2))
+    old = Known.of(made[0][0])
+    me = Watched(tmp_path / "me", shared=[(memory, "r")])
+    (remote,) = me.session.remotes.readable
+    for by in ("before", "now"):
+        said = structs.replace(old, by=by)
+        plant(memory, index.encode(structs.replace(RemoteIndex().with_([said]), change="b" * 12)))
+        found = Catalogue(remote, me.store.layout.remotes).look(anew=True)
+        assert {one.key: one.by for one in found.rows()}[old.key] == by
+        assert len(found) == 2, "what it lacks is read, or remembered"
 
 
 def test_what_is_written_is_what_was_known(wanted):
