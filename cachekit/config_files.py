@@ -131,8 +131,9 @@ def _planted(path: Path) -> tuple[Path, int] | None:
 
     It may be the file, a folder or a link. Where this user works was chosen, whoever made it.
     """
-    here = Path.cwd()
-    chosen, above = {here, *here.parents}, False
+    chosen, above = set[Path](), False
+    with suppress(FileNotFoundError):  # the working directory may be gone
+        chosen = {Path.cwd(), *Path.cwd().parents}
     found: list[tuple[Path, int]] = []
 
     def look(step: whose.PathStep) -> None:
