@@ -326,6 +326,21 @@ def test_what_only_npcs_report_says_is_lost_too():
     assert (found.lost_seconds, found.lost_at_most) == (130.5, True)
 
 
+@pytest.mark.parametrize("after", ["", "subprocess.CalledProcessError: Command 'neuronx-cc' returned exit status 1.\n"])
+@pytest.mark.parametrize("time", ["", "2026-07-31T05:09:00Z "])
+def test_a_compile_that_the_driver_says_was_killed_has_failed(time, after):
+    """Where nobody else tells it: `F137` names no module, and is of the one that was being compiled."""
+    call = f"Call compiler with cmd: neuronx-cc compile /tmp/w/model.{module(5)}.hlo_module.pb --target=trn1"
+    begun = f"2026-07-31 05:08:00.000100:  5  [INFO]: {call}\n"
+    killed = (
+        f"...\n{time}[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient memory.\n"
+    )
+    (failed,) = told(begun + killed + after).failed
+    assert (failed.module, failed.kind) == (module(5), "host-oom")
+    done = f"2026-07-31 05:09:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
+    assert told(begun + killed + done).failed == ()
+
+
 def test_a_compile_that_failed_before_is_told_with_its_failure():
     call = f"['neuronx-cc', '--output', '/tmp/w/model.{module(1)}.neff']: [F137] neuronx-cc was forcibly killed"
     failed = f"2026-07-31 05:08:00.000100:  5  [ERROR]: Failed compilation with {call}\n"

@@ -44,6 +44,7 @@ class LogReader:
         self._listing = False  # inside the list of graphs that npc prints over several lines
         self._failing = ""  # the module whose failure the lines without header are about
         self._quoted = ""  # the same, where the failure is an old one
+        self._crashed: dict[str, Event] = {}  # compiles that the compiler's driver said were killed, by module
         self._report: dict[str, str] = {}  # an entry of npc's JSON report, as far as it was read
         self._child: int | None = None  # the rank that torchrun's report is about
 
@@ -63,8 +64,10 @@ class LogReader:
 
     def close(self) -> list[Event]:
         """The stream has ended: the events of an unfinished line, and what can only be told now."""
-        events = self._line()
-        return events + self._timing.close()
+        events = self._line() + self._timing.close()
+        # Mostly the framework tells the failure, with the module's name; else nobody does.
+        killed = [event for module, event in self._crashed.items() if self._timing.is_open(module)]
+        return events + [self._timing.failed(event) for event in killed]
 
     def groups(self) -> int:
         """How many groups of processes have written, each after all of those before it had ended."""
@@ -195,6 +198,8 @@ class LogReader:
             if "WARN" in text[max(0, found.start() - 80) : found.start()]:
                 continue
             said = text[found.start() : found.start() + _TEXT].strip()
+            if found.re is facts.CRASH_CODE and (module := self._failing or self._timing.only(source.process)):
+                self._crashed.setdefault(module, replace(source, kind="failed", module=module, text=said))
             yield replace(source, kind="error", module=self._failing, text=said)
 
 

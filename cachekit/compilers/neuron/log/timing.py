@@ -67,6 +67,15 @@ class Timing:
         self._spend(event.rank)
         return _compiled(event, module, begun, basis)
 
+    def only(self, process: str) -> str:
+        """The module that a process compiles, if it is one; else the one that any compiles, if it is one."""
+        busy = self._open.get(process) or {module: None for one in self._open.values() for module in one}
+        return next(iter(busy)) if len(busy) == 1 else ""
+
+    def is_open(self, module: str) -> bool:
+        """Whether a compile of this module has begun, and nothing has told its end."""
+        return any(module in busy for busy in self._open.values())
+
     def before(self, source: Event, found: Sequence[Event]) -> list[Event]:
         """A process writes a new line, which says `found`: its one open compile has ended, if a PASS was seen."""
         busy = self._open.get(source.process, {})
