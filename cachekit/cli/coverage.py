@@ -60,7 +60,8 @@ def human(answer: CoverageOfAll) -> list[str]:
         if trouble := _trouble(one, 2):
             lines += [f"  {one.recipe}", *trouble]
     counts = {
-        "covered": answer.covered, "failed": answer.failed, "missing": answer.missing, "unusable": answer.unusable
+        "covered": answer.covered, "failed": answer.failed, "missing": answer.missing, "unknown": answer.unknown,
+        "unusable": answer.unusable,
     }  # fmt: skip
     return [*lines, ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)]
 
@@ -85,6 +86,8 @@ def _full(one: Coverage) -> list[str]:
     if one.needed:
         where = f", {_where(one)}" if _where(one) else ""
         lines.append(f"  {one.cached} of {out.count(one.needed, 'module')} cached{graphs}{where}")
+    elif one.status == "unknown":
+        lines.append("  nothing is cached here, and nobody knows what is elsewhere")
     else:
         about = f"; the nearest record has {out.count(one.graphs, 'graph')}" if one.graphs else ""
         lines.append(f"  nothing is cached, and no run has recorded which modules are needed{about}")

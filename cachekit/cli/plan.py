@@ -126,7 +126,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
     for sentence in answer.untrusted:
         lines += out.labelled("", sentence, 2)
     for silent in answer.unanswered:
-        lines += out.labelled("", _unanswered(silent), 2)
+        lines += out.labelled("", unanswered(silent), 2)
     if answer.unasked:
         lines += out.labelled("", f"not asked, as no connection may be opened: {', '.join(answer.unasked)}", 2)
     if near is None and answer.flaw:
@@ -150,7 +150,8 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
     return lines
 
 
-def _unanswered(silent: Unanswered) -> str:
+def unanswered(silent: Unanswered) -> str:
+    """Why nobody knows what a remote has, or that what it has is damaged."""
     return (
         silent.reason if silent.code == IntegrityError.code else f"{silent.remote} could not be asked: {silent.reason}"
     )
@@ -252,7 +253,7 @@ def several(answer: Forecast) -> list[str]:
         for sentence in row.untrusted:
             unused.setdefault(sentence, []).append(row.name)
         for silent in row.unanswered:
-            unused.setdefault(_unanswered(silent), []).append(row.name)
+            unused.setdefault(unanswered(silent), []).append(row.name)
     for sentence, names in unused.items():
         lines += out.labelled("unused  ", out.about(", ".join(names), sentence))
     return [*lines, "", *_totals(answer), *_next(planned)]

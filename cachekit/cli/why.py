@@ -11,7 +11,7 @@ import typer
 from cachekit import api
 from cachekit.api import Variant
 from cachekit.cli import options, out
-from cachekit.cli.plan import LOCAL, meaning
+from cachekit.cli.plan import LOCAL, meaning, unanswered
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
 
@@ -134,17 +134,19 @@ def of_recipe(answer: Why) -> list[str]:
         return out.labelled(f"{name}: ", f"miss: {answer.flaw}")
     if answer.untrusted:
         return out.labelled(f"{name}: ", f"miss: {'; '.join(answer.untrusted)}")
-    near = answer.nearest
+    near, status = answer.nearest, answer.status
+    silent = [line for one in answer.unanswered for line in out.labelled("", unanswered(one), 2)]
     if near is None:
         reached = (one.remote for one in answer.looked if one.records or not one.problem)
         asked = " or ".join(["the store", *reached])
-        lines = out.labelled(f"{name}: ", f"miss; there is no record to compare with in {asked}")
+        lines = out.labelled(f"{name}: ", f"{status}; there is no record to compare with in {asked}")
+        lines += silent
         for one in answer.looked:
             lines += out.labelled("", one.untrusted, 2) if one.untrusted else []
         return lines
     where = "" if near.remote == LOCAL else f" on {near.remote}"
-    head = out.labelled(f"{name}: ", f"miss; nearest is {near.key[:16]} ({near.recipe}){where}")
-    return [*head, *_changes(answer.changes)]
+    head = out.labelled(f"{name}: ", f"{status}; nearest is {near.key[:16]} ({near.recipe}){where}")
+    return [*head, *silent, *_changes(answer.changes)]
 
 
 def of_two(answer: Compared) -> list[str]:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from cachekit.compilers import Compiler, Failed
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError
+from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError, from_code
 from cachekit.remotes.judging import HINT
 from cachekit.remotes.remote import Found, Outcome, Remote
 from cachekit.store import divergent
@@ -61,6 +61,7 @@ class Coverage(Answer, frozen=True, kw_only=True):
         builds: Where the key was built twice with other bytes.
         notes: What could not be looked at.
         untrusted: Where a record of the key lies that may not be used, with the reason.
+        unanswered: The error of a remote that could not be asked, and may have what is missing; then it is `unknown`.
         trial: The last trial of the key, where it failed.
         problem: Why nothing can be told of the recipe here, where it is `unusable`.
     """
@@ -72,7 +73,7 @@ class Coverage(Answer, frozen=True, kw_only=True):
     directory: str = ""
     elsewhere: str = ""
     model_type: str = ""
-    status: Literal["covered", "failed", "missing", "unusable"]
+    status: Literal["covered", "failed", "missing", "unknown", "unusable"]
     basis: Basis = "unknown"
     needed: int | None = None
     cached: int = 0
@@ -83,6 +84,7 @@ class Coverage(Answer, frozen=True, kw_only=True):
     builds: tuple[DivergentBuilds, ...] = ()
     notes: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
+    unanswered: CachekitError | None = None
     trial: Attempt | None = None
     problem: CachekitError | None = None
 
@@ -128,6 +130,7 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
     noted = divergent.noted(session.store.layout, prepared.key)
     counts, fingerprint = Counter(unit.status for unit in units), prepared.fingerprint
     whole = basis == "record" and counts["cached"] == len(units)
+    silent = None if whole else next(filter(None, (one.failure(prepared.key) for one in asked)), None)
     return Coverage(
         recipe=prepared.recipe.name,
         source=prepared.source,
@@ -136,7 +139,7 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
         directory=fingerprint.directory,
         elsewhere=fingerprint.instance if fingerprint.elsewhere else "",
         model_type=prepared.model_type,
-        status="covered" if whole else "failed" if counts["failed"] else "missing",
+        status="covered" if whole else "failed" if counts["failed"] else "unknown" if silent else "missing",
         basis=basis,
         needed=len(units) or None,
         cached=counts["cached"],
@@ -147,6 +150,7 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
         builds=tuple(noted),
         notes=tuple(notes),
         untrusted=() if whole else session.remotes.untrusted(prepared.key),
+        unanswered=silent,
         trial=attempt,
     )
 
@@ -172,16 +176,22 @@ class CoverageOfAll(Answer, frozen=True):
     covered: int
     failed: int
     missing: int
+    unknown: int
     unusable: int
     modules: CoveredModules
     recipes: tuple[Coverage, ...]
 
-    def miss(self) -> MissError | UntrustedError | None:
+    def miss(self) -> CachekitError | None:
         """What to raise where everything should be cached; None where it is."""
         lacking = [one for one in self.recipes if not one.whole]
         if not lacking:
             return None
         first = lacking[0]
+        if silent := next((one for one in lacking if one.status == "unknown"), None):
+            assert silent.unanswered is not None
+            message = f"nobody knows whether {silent.recipe} is covered: a remote could not be asked"
+            error = silent.unanswered
+            return from_code(error.code, message, cause=error.cause or error.message, hint=error.hint)
         if all(one.untrusted for one in lacking):
             names = shortened([one.recipe for one in lacking])
             return UntrustedError(f"nothing that may be used covers {names}", cause=first.untrusted[0], hint=HINT)
@@ -233,7 +243,13 @@ def coverage_of_all(
         missing=sum(one.missing for one in found),
     )
     return CoverageOfAll(
-        counts["covered"], counts["failed"], counts["missing"], counts["unusable"], modules, tuple(found)
+        counts["covered"],
+        counts["failed"],
+        counts["missing"],
+        counts["unknown"],
+        counts["unusable"],
+        modules,
+        tuple(found),
     )
 
 
@@ -249,7 +265,18 @@ class _Asked(Struct, frozen=True):
     remote: Remote
     outcomes: Mapping[str, Outcome]
     lying: Collection[str] = ()
-    problem: str = ""
+    problem: RemoteError | AuthError | None = None
+
+    def failure(self, key: str) -> RemoteError | AuthError | None:
+        """Why nobody knows what the remote has of a key; None where that is known."""
+        outcome = self.outcomes.get(key)
+        if isinstance(outcome, Found):
+            return self.problem
+        return (
+            outcome
+            if isinstance(outcome, (RemoteError, AuthError)) and not isinstance(outcome, UntrustedError)
+            else None
+        )
 
 
 def _ask(session: Session, places: Sequence[Place]) -> list[_Asked]:
@@ -266,7 +293,7 @@ def _ask(session: Session, places: Sequence[Place]) -> list[_Asked]:
             asked.append(_Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else ()))
         except (RemoteError, AuthError) as error:
             session.remotes.failed(remote, error)
-            asked.append(_Asked(remote, outcomes, problem=_unusable(remote, error)))
+            asked.append(_Asked(remote, outcomes, problem=error))
     return asked
 
 
@@ -298,7 +325,7 @@ def _there(asked: _Asked, key: str, notes: list[str]) -> list[str]:
     if not isinstance(found, Found):
         return []
     if asked.problem:
-        notes.append(asked.problem)
+        notes.append(_unusable(asked.remote, asked.problem))
         return []
     gone = {sha256 for path, sha256 in _paths(found).items() if path not in asked.lying}
     return [

@@ -224,11 +224,16 @@ def planned(plan: Plan, price: Price | None = None) -> Planned:
         flaw=plan.flaw,
         untrusted=plan.untrusted,
         unasked=plan.unasked,
-        unanswered=tuple(
-            Unanswered(name, error.code, ": ".join(filter(None, [error.message, error.cause])), error.hint)
-            for name, error in plan.problems.items()
-        ),
+        unanswered=unanswered(plan),
         ingredients=prepared.ingredients,
+    )
+
+
+def unanswered(plan: Plan) -> tuple[Unanswered, ...]:
+    """The remotes that may have the record of a plan, and did not give it."""
+    return tuple(
+        Unanswered(name, error.code, ": ".join(filter(None, [error.message, error.cause])), error.hint)
+        for name, error in plan.problems.items()
     )
 
 

@@ -28,6 +28,7 @@ from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find, is_key
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import Unanswered, unanswered
 from cachekit.verbs.session import Session
 
 
@@ -59,6 +60,7 @@ class Why(Answer, frozen=True, kw_only=True):
     Attributes:
         flaw: What is wrong with the key's own record; empty where it has none.
         untrusted: Where a record of the key lies that may not be used, with the reason.
+        unanswered: The remotes that may have the record, and did not give it.
         nearest: None on a hit, and where there is no record at all.
         changes: From the nearest record to the recipe.
         looked: How far each remote was searched.
@@ -72,6 +74,7 @@ class Why(Answer, frozen=True, kw_only=True):
     remote: str
     flaw: str
     untrusted: tuple[str, ...] = ()
+    unanswered: tuple[Unanswered, ...] = ()
     nearest: ComparedRecord | None
     changes: tuple[Told, ...] = ()
     looked: tuple[Looked, ...] = ()
@@ -94,6 +97,7 @@ def why(session: Session, prepared: Prepared) -> Why:
         remote=planned.remote,
         flaw=planned.flaw,
         untrusted=planned.untrusted,
+        unanswered=unanswered(planned),
         nearest=_nearest(planned.nearest) if planned.nearest else None,
         changes=told(planned.changes, registry.adapter(prepared.fingerprint.compiler).explain),
         looked=planned.looked,

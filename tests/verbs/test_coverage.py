@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from cachekit.cli.coverage import human
 from cachekit.compilers import Failed
 from cachekit.errors import CompileError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
-from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage
+from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage, coverage_of_all
 from cachekit.verbs.warm import warm
 from tests.support.processes import memory_folder
 from tests.support.standins import StandIn, Watched, publish, recipe, runs
@@ -64,7 +65,7 @@ def record_of(prepared, names, made, watched):
 
 
 def of_all(found):
-    return CoverageOfAll(0, 0, 0, 0, CoveredModules(0, 0, 0, 0), (found,))
+    return CoverageOfAll(0, 0, 0, 0, 0, CoveredModules(0, 0, 0, 0), (found,))
 
 
 def put(watched, prepared, names):
@@ -158,6 +159,10 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     found = coverage(bob.session, bob.prepare())
     assert "could not be asked" in found.notes[0]
     assert bob.told("remote.failed")
+    assert (found.status, found.missing) == ("unknown", 0)
+    every = coverage_of_all(bob.session, [("toy", lambda: (bob.compiler, bob.prepare()))], skip=False)
+    assert (every.unknown, every.missing, every.miss().exit_code) == (1, 0, 7)
+    assert "nobody knows what is elsewhere" in "\n".join(human(every))
 
 
 def test_a_remote_that_is_not_trusted_is_said_to_be_not_used(tmp_path):

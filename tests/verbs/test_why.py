@@ -165,8 +165,9 @@ def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
     assert [bool(one.problem) for one in found.looked] == [True]
     assert len(me.told("remote.failed")) == 1
     other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    (line,) = screen.of_recipe(why(other.session, wanted))
-    assert line == "toy: miss; there is no record to compare with in the store", "nobody looked anywhere else"
+    line, *silent = screen.of_recipe(why(other.session, wanted))
+    assert line == "toy: unknown; there is no record to compare with in the store", "nobody looked anywhere else"
+    assert "could not be asked: " in " ".join(silent)
 
 
 # Two
