@@ -90,8 +90,8 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
 
     That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
     this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
-    other file was put by this user, too, as one that is mounted into a container is. What lies on the way in a folder of
-    everybody, and the file there, must be this user's or root's: see `_planted`.
+    other file was put by this user, too, as one that is mounted into a container is. What lies on the way in a folder
+    of everybody, and the file there, must be this user's or root's: see `_planted`.
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
