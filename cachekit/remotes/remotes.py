@@ -22,6 +22,7 @@ from cachekit.remotes.judging import Trust
 from cachekit.remotes.patience import Patience
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import DamagedRecordError
+from cachekit.text import about
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -244,7 +245,7 @@ class Remotes:
             "remote.failed",
             remote=remote.name,
             code=error.code,
-            reason=error.cause or error.message,
+            reason=about(remote.name, error.said),
             hint=error.hint,
             skipped=isinstance(error, SkippedError),
         )
@@ -277,7 +278,7 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     trust = Trust(config.trust, said, config.trust_only, everything=config.trust_all)
 
     def told(name: str, error: RemoteError, pause: float) -> None:
-        journal.show("remote.again", remote=name, reason=error.cause or error.message, seconds=pause)
+        journal.show("remote.again", remote=name, reason=about(name, error.said), seconds=pause)
 
     patience = Patience(config.patience_seconds, told)
 

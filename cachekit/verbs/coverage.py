@@ -311,7 +311,7 @@ def _found(session: Session, asked: _Asked, key: str, notes: list[str]) -> Found
 
 
 def _unusable(remote: Remote, error: CachekitError) -> str:
-    return f"{remote.name} could not be asked: {error.cause or error.message}"
+    return f"{remote.name} could not be asked: {error.said}"
 
 
 def _paths(found: Found) -> dict[str, str]:

@@ -109,6 +109,17 @@ def test_all_questions_of_a_run_share_it():
     assert storage.asked == asked + 1  # it is asked, and not again
 
 
+def test_the_reason_is_of_all_tries():
+    storage, remote, _, _ = asking(10_000, takes=1.0, error=lambda: RemoteError("it is away", cause="no answer"))
+    with pytest.raises(RemoteError) as caught:
+        remote.revision()
+    assert re.fullmatch(rf"no answer; asked {storage.asked} times in [12]\d s", caught.value.cause), caught.value.cause
+    _, remote, _, _ = asking(1, error=lambda: BusyError("busy", wait=1e6))
+    with pytest.raises(BusyError) as caught:
+        remote.revision()
+    assert caught.value.cause == "it asks to wait an hour or more"
+
+
 def test_nobody_is_asked_sooner_than_it_says():
     _, remote, _, clock = asking(1, error=lambda: BusyError("busy", wait=12))
     assert remote.revision() == "now"
@@ -331,5 +342,5 @@ def test_a_push_says_how_long_it_tried(member, hub):
     hub.commits_per_hour = 0
     bob = member("bob")
     (pushed,) = push(bob.store, bob.session.remotes, [record])
-    said = r"tried once in [\d.]+ s of the 1 min 0 s that a push may take, and it asks to wait 10 min"
+    said = r"tried once in [\d.]+ s of the 1 min 0 s that a push may take; it asks to wait 10 min"
     assert re.search(said, pushed.error.cause), pushed.error.cause
