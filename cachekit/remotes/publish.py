@@ -131,11 +131,10 @@ def publish(
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"
-            asks = f", and it asks to wait {duration(last.wait)}" if last.wait else ""
             raise BusyError(  # no outage: it can still be read
                 f"{storage.name} did not take the push",
-                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {tried}"
-                f" in {duration(clock.now() - began)} of the {duration(seconds)} that a push may take{asks}",
+                cause=f"{last.said}; tried {tried} in {duration(clock.now() - began)}"
+                f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
                 hint="cachekit push --pending, later",
             ) from last
         wait(pause, last.message)

@@ -29,10 +29,9 @@ class NeuronHost(Struct, frozen=True):
 def unusable_devices(required: Sequence[str] = ()) -> CompilerUnavailableError | None:
     """The error of a machine that has Neuron devices and lacks these packages; None on every other machine.
 
-    By default the packages are those of the stack that is there.
+    By default the packages are those of the stack that is likely.
     """
-    wanted = required or (installed.NATIVE if installed.is_native(installed.versions()) else installed.REQUIRED)
-    if not presence.may_have_devices() or (wrong := installed.fault(wanted)) is None:
+    if not presence.may_have_devices() or (wrong := installed.fault(required or installed.likely())) is None:
         return None
     there = _there()
     if not there and (failed := chip.listed()[1]):
