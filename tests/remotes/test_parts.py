@@ -1,4 +1,4 @@
-"""A long record in parts: what grows by one sends and reads little, and nothing that is wrong with a part is believed."""
+"""A long record in parts: what grows by one sends and reads little, and nothing wrong of a part is believed."""
 
 import base64
 import hashlib
