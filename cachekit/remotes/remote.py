@@ -102,7 +102,8 @@ class Remote:
         patience: Patience | None = None,
     ) -> None:
         self.storage = storage
-        self._patient = patient(storage, patience or Patience())
+        self._patience = patience or Patience()
+        self._patient = patient(storage, self._patience)
         self.name = storage.name
         self.readable = readable
         self.writable = writable
@@ -125,7 +126,7 @@ class Remote:
             SkippedError: It did.
             RemoteError: It fails now.
         """
-        with self._breaker.call():
+        with self._breaker.call(once=self._patience.is_once):
             yield self._patient
 
     def revision(self) -> str:
