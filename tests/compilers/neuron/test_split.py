@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachekit.compilers.neuron import compiler, facts, host
+from cachekit.compilers.neuron import compiler, facts, host, split
 from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError
