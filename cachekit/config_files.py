@@ -88,9 +88,10 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
 def check_writers(path: Path, state: os.stat_result, why: str) -> None:
     """See that a file is of those who may say whose code runs: `/tmp` is above much.
 
-    That is this user, root, whoever owns the folder that it lies in, or a member of the group that shares this folder;
-    the user's own settings may be of the first two alone. What lies on the way in a folder of everybody, and the file
-    there, must be this user's or root's: see `_planted`.
+    That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
+    this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
+    other file was put by this user, too, as one that is mounted into a container is. What lies on the way in a folder
+    of everybody, and the file there, must be this user's or root's: see `_planted`.
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
@@ -103,7 +104,13 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
     """
     folder, own = path.parent, path == user_file()
     planted = _planted(path)
-    owners = {0, os.geteuid()} if own or _open_to_all(folder) else {0, os.geteuid(), folder.stat().st_uid}
+    owners = {0, os.geteuid()}
+    if not (own or _open_to_all(folder)):
+        above = folder.absolute()
+        # Whoever owns one above can exchange it.
+        owners |= {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
+        if os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
+            owners.add(state.st_uid)
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if planted:
         where, owner = planted

@@ -33,8 +33,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cachekit import redact
-from cachekit.text import one_line
+from cachekit.text import duration, one_line
 
+LONGEST_WAIT = 3600.0  # seconds; who is asked to wait longer, for ten days say, looks again after an hour
 # What helps where a package for training is missing.
 INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, install torch\'s CPU build first)'
 
@@ -90,6 +91,11 @@ class CachekitError(Exception):
         if self.hint:
             text.append(f"  hint: {self.hint}")
         return [one_line(line) for line in text]
+
+    @property
+    def said(self) -> str:
+        """What happened, and why, in one sentence."""
+        return ": ".join(filter(None, [self.message, self.cause]))
 
     @property
     def document(self) -> ErrorDocument:
@@ -191,7 +197,7 @@ class RemoteError(CachekitError):
     """A remote that cannot be reached in time, or does not do what was asked.
 
     Args:
-        wait: Seconds after which to try again, as far as the remote says; 0 where it does not.
+        wait: Seconds after which to try again, as far as the remote says, `LONGEST_WAIT` at most; 0 where it does not.
         lasting: Asking again soon gets the same answer.
     """
 
@@ -202,7 +208,14 @@ class RemoteError(CachekitError):
         self, message: str, *, cause: str = "", hint: str = "", wait: float = 0.0, lasting: bool = False
     ) -> None:
         super().__init__(message, cause=cause, hint=hint)
-        self.wait, self.lasting = wait, lasting
+        self.wait, self.lasting = min(max(0.0, wait), LONGEST_WAIT), lasting
+
+    @property
+    def asks(self) -> str:
+        """What the remote asks for, as the end of a sentence; empty where it asks for nothing."""
+        if not self.wait:
+            return ""
+        return f"; it asks to wait {'an hour or more' if self.wait >= LONGEST_WAIT else duration(self.wait)}"
 
 
 class ConflictError(RemoteError):

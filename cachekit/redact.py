@@ -52,12 +52,15 @@ _TAKEN = (
 )
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
-# version or digest. What stands before mail addresses, packages and images is no user.
+# version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a
+# part of its name, where a short word of small letters and digits follows: `trial:lr1e-3@node7`. No host is `fp16`.
 _PAIR = (
     r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:arch|author|bcc|by|cc|contact|cpu|device|dtype|e?mail|from|git|gpu|image|"
-    r"layer|mailto|model|module|node|npm|op|owner|param|scp|sender|sip|ssh|tag|tensor|to|xmpp):)[a-z_][\w.-]{0,63}:)"
+    r"layer|mailto|model|module|node|npm|op|owner|param|scp|sender|sip|ssh|tag|tensor|to|xmpp):)"
+    r"(?!(?:[\w.-]*[_.-])?(?:cfg|ckpt|conf|config|exp|experiment|lr|optim|preset|recipe|sweep|trial|variant):"
+    r"(?-i:[a-z\d._+-]{1,12})@)[a-z_][\w.-]{0,63}:)"
     r"(?=[^\s@]*[a-z])(?=[^\s@]*[^a-z_.@-])(?![vr]?\d[\w.]*[-+]?\w*@)[^\s:/@,;\"'`<>$*{}()\[\]]{6,200}"
-    r"(?=@(?!sha\d{3})(?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.-]*)(?::\d|[\s/\"',;)]|$))"
+    r"(?=@(?!sha\d{3}|(?:bf|fp|int|tf)\d{1,2}(?![\w.-]))(?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.-]*)(?::\d|[\s/\"',;)]|$))"
 )
 _ORACLE = r"(\boracle:\w{1,9}:[^\s/@:]{1,99}/)[^\s@\"']{1,200}(?=@)"  # `jdbc:oracle:thin:scott/<PW>@host`
 _BEARER = r"(?i)\b((Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{6,}=*)"
@@ -82,6 +85,7 @@ _SHORT = 200  # characters of such a value: `token:token:...` has one behind eac
 _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
 _PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, as a key in base64 may begin
+_PLAIN_ADDRESS = r"[a-z][a-z\d+.-]*://[^@?#]*"  # one without a login and a query
 
 # Names of what holds a secret, in words: `apiKey` and `X-Api-Key` are `api key`.
 _NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
@@ -94,14 +98,15 @@ _BEHIND_CAPITALS = _BEHIND | frozenset(
 _LAST = frozenset(
     """
     secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
-    authorization bearer auth passwords cookie sas jwt psk
+    authorization bearer auth passwords cookie netrc sas jwt psk
     """.split()  # noqa: SIM905
 )
 _GLUED = (
     *("password", "passwd", "apikey", "secretkey", "accesskey"),
     *("accesstoken", "apitoken", "authtoken", "bottoken", "hftoken", "hubtoken", "sessiontoken"),
+    *("hookurl", "sessionid", "sessid"),
 )
-_NO_SECRETS = frozenset({"PWD", "OLDPWD"})
+_NO_SECRETS = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID", "TERM_SESSION_ID", "ITERM_SESSION_ID"})
 # What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by. Some
 # are of services, too: as variables always, else where the value looks drawn by lot, as no word of a tokenizer does.
 _SERVICES = frozenset({"bot", "system", "trigger", "user"})
@@ -140,8 +145,12 @@ _STORES = frozenset(
     """.split()  # noqa: SIM905
 )
 _PAIRS = frozenset(
-    "key id, api keys, access keys, connection string, conn str, auth header, secret access, token value".split(", ")  # noqa: SIM905
-)
+    {
+        "key id", "api keys", "api tokens", "access keys", "access tokens", "auth tokens", "connection string",
+        "conn str", "auth header", "secret access", "token value", "session id", "hook url", "hook uri", "hooks url",
+        "chat hook", "discord hook", "incoming hook", "slack hook", "teams hook",
+    }
+)  # fmt: skip
 _SIGNATURES = frozenset(
     {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
 )
@@ -181,8 +190,11 @@ def surely_secret(name: str) -> bool:
 
 
 def names_tokens(name: str) -> bool:
-    """Whether a name leaves it to the value whether that is a secret: `--bot_token`, `stop_tokens`."""
-    return name[-6:].lower().endswith(("token", "tokens"))
+    """Whether a name leaves it to the value whether that is a secret: `--bot_token`, `tokens`; not `stop_tokens`."""
+    if not name[-6:].lower().endswith(("token", "tokens")):
+        return False
+    words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
+    return words[-1] != "tokens" or name.isupper() or words[-2:][0] not in _PLAIN_TOKENS - _SERVICES
 
 
 def _names_secret(name: str, words: list[str]) -> bool:
@@ -210,7 +222,8 @@ def is_secret(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     if not names_secret(name):
-        return names_tokens(name) and re.fullmatch(_DRAWN, value) is not None
+        drawn = re.fullmatch(_DRAWN, value) and not re.fullmatch(f"{_PATH}|{_PLAIN_ADDRESS}", value)
+        return bool(drawn) and names_tokens(name)
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 
 
@@ -569,20 +582,25 @@ def _name(name: str, sought: tuple[str, ...]) -> tuple[str, bool]:
     return _printed(name, sought), names_secret(name) or names_tokens(name)
 
 
-def places(value: Any) -> list[str]:
-    """The names of those fields of a JSON value that hold a secret: `hard.command.arguments.3`."""
-    return [*_places(value, "", _sought())]
+def places(value: Any) -> dict[str, str]:
+    """What tells a secret in each field of a JSON value that holds one: `{"hard.command.arguments.3": "--api-key"}`.
+
+    That is an option, a name, or a variable of this process whose value it is; empty for what its form alone tells.
+    """
+    return dict(_places(value, "", _sought()))
 
 
-def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[str]:
+def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        if is_secret(name, value) or _printed(value, sought) != value:
-            yield name
+        if is_secret(name, value):
+            yield name, name.rpartition(".")[2]
+        elif (shown := _printed(value, sought)) != value:
+            yield name, _told_by(value, shown)
     elif isinstance(value, Mapping):
         for key, one in value.items():
             inner = f"{name}.{key}" if name else str(key)
-            if _document(key, sought) != key:
-                yield inner
+            if (shown := _document(key, sought)) != key:
+                yield inner, _told_by(key, shown)
             else:
                 yield from _places(one, inner, sought)
     elif isinstance(value, list | tuple):
@@ -591,7 +609,16 @@ def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[str]:
             if (
                 isinstance(before, str) and re.fullmatch(r"-[\w.-]+", before) and is_secret(before, one)
             ):  # `--api-key X`
-                yield f"{name}.{number}"
+                yield f"{name}.{number}", before
             else:
                 yield from _places(one, f"{name}.{number}", sought)
             before = one
+
+
+def _told_by(text: str, shown: str) -> str:
+    """The variable whose value a text holds, else the name before what is hidden of it."""
+    for name, value in secrets_of(os.environ).items():
+        if any(shape in text for shape in _shapes((value,))):
+            return name
+    found = re.search(rf"(-{{0,2}}[A-Za-z_][\w.-]*)(?:[=:\s\"'\\]|%3[Dd]){{1,6}}{re.escape(HIDDEN)}", shown)
+    return found[1] if found and names_secret(found[1]) else ""

@@ -158,6 +158,9 @@ def test_a_named_value_is_hidden_as_texts_have_it(text):
     [
         "db_user:{}@db.corp:5432",
         "user:{}@host",
+        "trial:{}@node7",
+        "--tokens=https://ann:{}@host/x",
+        "--tokens=https://host/x?token={}",
         "//registry.npmjs.org/:_authToken={}",
         "g++ -DTOKEN={} -DAPI_KEY='{}'",
         "--cfg={{token: {}}}",
@@ -185,6 +188,16 @@ def test_no_form_is_shorter_than_what_is_looked_at():
     parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
     shortest = min(parser.parse(form).getwidth()[0] for _, form in redact._forms())
     assert shortest == redact._SHORTEST_FORM
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    ["config:{}@node7", "--api_tokens={}", "--tokens={}", "--IMAGE_TOKENS={}", "ann:{}@db", "--tokens=/{}/aB3dE5gH"],
+)
+def test_a_value_that_looks_drawn_by_lot_is_hidden_beside_the_plain_ones(text):
+    value = "kQ3hunter2xLongA1"
+    assert value not in redact.printed(text.format(value))
 
 
 def test_a_line_of_names_alone_costs_no_more_than_its_length():
@@ -285,10 +298,10 @@ def test_values_of_secret_variables_are_looked_for(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "correct horse\n")  # as a file that was mounted has it
     assert redact.printed("the correct horse") == "the ***", "nobody hands over this process's own"
     assert redact.document({"correct horse": ["a correct horse"]}) == {"***": ["a ***"]}
-    assert redact.places({"recipe": "x", "hard": {"a": ["correct horse"], "my correct horse": 1}}) == [
-        "hard.a.0",
-        "hard.my correct horse",
-    ]
+    assert redact.places({"recipe": "x", "hard": {"a": ["correct horse"], "my correct horse": 1}}) == {
+        "hard.a.0": "WANDB_API_KEY",
+        "hard.my correct horse": "WANDB_API_KEY",
+    }
     monkeypatch.delenv("WANDB_API_KEY")
     assert not redact.holds("the correct horse")
 

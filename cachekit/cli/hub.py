@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cachekit.api.answers import RemoteContents, RemoteRecord, Used
 
 NAME = 10  # characters of who made a record
+SHOWN = 12  # names of recipes
+LONGEST = 40  # of any other name: a stranger's may have hundreds
 
 app = typer.Typer(
     add_completion=False,
@@ -109,7 +111,11 @@ def _lines(found: list[RemoteContents]) -> str:
 def _listed(found: list[RemoteContents]) -> list[str]:
     lines = []
     for one in found:
-        lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")
+        if one.recipes:
+            there = ", ".join(out.some([_short(name) for name in one.recipes], SHOWN, 0))
+            lines += out.labelled("", f"{one.remote}: no record is of a recipe of this name; there are {there}")
+        else:
+            lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")
         if one.demands:
             lines += out.labelled("", f"used only if signed by somebody you trust: {one.demands}", 2)
         header = ["  recipe", "model", "on", "size", "made", "by", "trust"]
@@ -119,8 +125,8 @@ def _listed(found: list[RemoteContents]) -> list[str]:
         by_compiler: dict[str, list[str]] = {}
         for row, line in zip(one.records, table, strict=True):
             by_compiler.setdefault(row.directory, [head]).append(line)
-        for directory, there in by_compiler.items():
-            lines += [directory, *there]
+        for directory, below in by_compiler.items():
+            lines += [directory, *below]
         if one.unread:
             lines += out.labelled("", f"and {one.unread:,} more that its index lacks: the next pushes add them", 2)
     return lines
@@ -128,9 +134,14 @@ def _listed(found: list[RemoteContents]) -> list[str]:
 
 def _row(row: RemoteRecord, where: RemoteContents) -> list[str]:
     who, _, _ = row.by.partition("@")
-    who = who if len(who) <= NAME else f"{who[: NAME - 1]}…"
     trust = "says nobody" if where.demands else "anybody's" if where.mode == "all" else "yours"
     if row.said_signers:
         trust = f"says {', '.join(row.said_signers)}"
     made = row.created[:10]
-    return [f"  {row.recipe}", row.model_type, row.instance or "-", out.size(row.bytes), made, who, trust]
+    names = [_short(name) for name in (row.recipe, row.model_type, row.instance or "-")]
+    names[0] = f"  {names[0]}"
+    return [*names, out.size(row.bytes), made, _short(who, NAME), _short(trust)]
+
+
+def _short(name: str, most: int = LONGEST) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from msgspec import UNSET, structs
 
 from cachekit import redact
-from cachekit.errors import CachekitError, UntrustedError, UsageError
+from cachekit.errors import CachekitError, UsageError
 from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, rate, size
 from cachekit.values import Answer, builtins
 
@@ -43,6 +43,8 @@ class _Style:
     verbose: int = 0
     answer: dict[str, Any] | None = field(default_factory=dict)  # printed with the error that follows; None: it was
     aside: bool = False
+    told: str = ""  # the answer, as people have read it
+    progress: Progress | None = None  # of the run that goes on
 
 
 _style = _Style()
@@ -69,7 +71,7 @@ def setup(
     if format not in FORMATS:
         raise UsageError(f"--format {format}: no such format", hint=f"one of {', '.join(FORMATS)}")
     _style.format, _style.quiet, _style.verbose = format, quiet or format == "quiet", verbose
-    _style.answer, _style.aside = {}, aside
+    _style.answer, _style.aside, _style.told, _style.progress = {}, aside, "", None
 
 
 def setup_early(arguments: Sequence[str]) -> None:
@@ -221,6 +223,8 @@ def answer(shown: Shown) -> int:
     Raises:
         CachekitError: The answer's own, after it was printed: for programs both are one document.
     """
+    if _style.progress:
+        _style.progress.end_line()
     for line in shown.warnings:
         warning(line)
     for line in shown.notes:
@@ -238,7 +242,8 @@ def answer(shown: Shown) -> int:
         if shown.quiet is not None and (line := shown.quiet(found)):
             _print(plain(line))
     elif lines := shown.human(found):
-        _print("\n".join(map(one_line, lines)))
+        _style.told = "\n".join(map(one_line, lines))
+        _print(_style.told)
     if problem is not None:
         raise problem
     return shown.code
@@ -321,26 +326,26 @@ def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, An
         What is called with each event.
     """
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
-    shown: list[Progress] = []
 
     def show(event: dict[str, Any]) -> None:
         if event["event"] in answered and _style.format != "quiet":
             return
-        if not shown:  # many a verb tells nothing
+        if _style.progress is None:  # many a verb tells nothing
             from cachekit.cli.progress import Progress
 
-            shown.append(Progress(write=lambda line: _tell(one_line(line)), live=live, quiet=_style.quiet))
-        shown[0].event(event)
+            _style.progress = Progress(write=lambda line: _tell(one_line(line)), live=live, quiet=_style.quiet)
+        _style.progress.event(event)
 
     try:
         yield show
-    except UntrustedError as error:
-        for progress in shown:
-            progress.answered(error.cause)
+    except CachekitError as error:
+        if _style.progress:
+            _style.progress.answered(error.said)
         raise
     finally:
-        for progress in shown:
-            progress.close()
+        if _style.progress:
+            _style.progress.answered(_style.told)
+            _style.progress.close()
 
 
 FIGURES = {"f1": "F1", "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}

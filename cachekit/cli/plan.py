@@ -336,18 +336,25 @@ def _totals(answer: Forecast) -> list[str]:
     if sums.fetch_bytes:
         lines.append(f"  to fetch: {out.size(sums.fetch_bytes)}")
     if sums.miss or sums.unknown:
-        lines.append(f"  to compile: {_cost(sums.unknown_seconds, sums.expected_seconds, sums.dollars)}")
+        costs = _cost(sums.unknown_seconds, sums.expected_seconds, sums.seconds_range, sums.dollars, sums.dollars_range)
+        lines += out.labelled("to compile: ", costs, 2)
     if sums.goes_cold:
         cold = out.count(sums.goes_cold, "recipe goes", "recipes go")
-        costs = _cost(sums.goes_cold_unknown_seconds, sums.goes_cold_expected_seconds, sums.goes_cold_dollars)
-        lines.append(f"  {cold} cold with this toolchain: {costs}")
+        costs = _cost(
+            sums.goes_cold_unknown_seconds,
+            sums.goes_cold_expected_seconds,
+            sums.goes_cold_seconds_range,
+            sums.goes_cold_dollars,
+            sums.goes_cold_dollars_range,
+        )
+        lines += out.labelled("", f"{cold} cold with this toolchain: {costs}", 2)
     return lines
 
 
-def _cost(unknown: int, seconds: float, paid: float) -> str:
-    words = f"about {out.duration(seconds)}" if seconds else ""
+def _cost(unknown: int, seconds: float, between: tuple[float, float], paid: float, costs: tuple[float, float]) -> str:
+    words = f"about {out.duration(seconds)} ({span(*between)})" if seconds else ""
     if seconds and paid:
-        words += f", {dollars(paid)}"
+        words += f", {dollars(paid)} ({' to '.join(map(dollars, costs))})"
     left = f"{out.count(unknown, 'key')} of unknown time" if unknown else ""
     return ", and ".join(part for part in (words, left) if part) or "nothing of its own"
 

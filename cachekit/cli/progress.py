@@ -34,9 +34,7 @@ Event = dict[str, Any]
 # and plain lines repeat only every so often; then lines of their own; then warnings, which quiet does not silence.
 GOING_ON: dict[str, Callable[[Event], str]] = {
     "store.waiting": lambda e: f"waiting: {e['holder']} removes from the store, {out.duration(e['waited'])} so far",
-    "remote.again": lambda e: (
-        f"{e['remote']} does not answer: {e['reason']}; asking again in {out.duration(e['seconds'])}"
-    ),
+    "remote.again": lambda e: f"{e['reason']}; asking again in {out.duration(e['seconds'])}",
     "lock.waiting": lambda e: _waits(e) if "takes_over_seconds" in e else f"still waiting for {e['holder']}",
     "pull.progress": lambda e: f"fetched {out.size(e['bytes'])} of {out.size(e['total'])}",
     "push.progress": lambda e: f"sent {out.size(e['bytes'])} to {e['remote']}",
@@ -61,9 +59,12 @@ LINES: dict[str, Callable[[Event], str]] = {
     "pull.start": lambda e: f"fetching {out.count(e['files'], 'file')}, {out.size(e['bytes'])}, from {e['remote']}",
     "push.end": lambda e: (
         f"pushed {out.count(e['files'], 'file')}, {out.size(e['bytes'])}, to {e['remote']}"
-        if e["records"] or e["files"]
+        if e["files"]
+        else f"pushed {out.count(e['records'], 'record')} to {e['remote']}, which has the files already"
+        if e["records"]
         else ""
     ),
+    "lease.failed": lambda e: f"no lease, so another machine may compile the same: {e['reason']}",
     "compile.start": lambda e: (
         "compiling: a trial run of a few steps"
         + (f"; expected about {out.duration(e['expected_seconds'])}" if e.get("expected_seconds") else "")
@@ -104,7 +105,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         + ("`cachekit trust sign KEY`" if e["signs"] else "`cachekit trust init`")
         + ", then `cachekit push`"
     ),
-    "remote.failed": lambda e: f"{e['remote']} is not used: {e['reason']}" + (f"; {e['hint']}" if _advises(e) else ""),
+    "remote.failed": lambda e: f"{e['reason']}; going on without it" + (f"; {e['hint']}" if _advises(e) else ""),
     "trust.all": lambda _: (
         "--trust-all: what anybody made is used, and a compiler cache is code, which runs on this machine"
     ),
@@ -167,17 +168,17 @@ class Progress:
         self._mode = ""
         self._split = "validation"
         self._left = False
-        self._untrusted: list[Event] = []
+        self._unused: list[Event] = []
 
     def event(self, event: Event) -> None:
         """Show an event of the journal, if it is one to show."""
         name = event["event"]
         handler = getattr(self, "_on_" + name.replace(".", "_").replace("-", "_"), None)
-        if name == "remote.untrusted" or (name == "store.refused" and not event["quarantine"]):
-            self._untrusted.append(event)
+        if name in {"remote.untrusted", "remote.failed"} or (name == "store.refused" and not event["quarantine"]):
+            self._unused.append(event)
             return
         if name in LINES or name in {"command.start", "lock.wait"}:
-            self._warn_of_untrusted()
+            self._warn_of_unused()
         if handler is not None:
             handler(event)
         if name in GOING_ON and (now := GOING_ON[name](event)):
@@ -187,22 +188,24 @@ class Progress:
         if name in WARNINGS:
             out.warning(WARNINGS[name](event))
 
-    def answered(self, cause: str) -> None:
-        """The run ends with an error of this cause, which tells why something may not be used."""
-        self._untrusted = [event for event in self._untrusted if event["reason"] not in cause]
+    def answered(self, words: str) -> None:
+        """The run ends with these words, on one line or several, which may tell why something is not used."""
+        told = " ".join(words.split())
+        self._unused = [event for event in self._unused if event["reason"] not in told]
 
     def close(self) -> None:
         """Tell what is still to be told, and end the live line."""
-        self._warn_of_untrusted()
-        self._end_line()
+        self._warn_of_unused()
+        self.end_line()
 
-    def _warn_of_untrusted(self) -> None:
+    def _warn_of_unused(self) -> None:
         """As soon as the run goes on without it: where it does not, the error says so."""
-        for event in self._untrusted:
+        for event in self._unused:
             out.warning(WARNINGS[event["event"]](event))
-        self._untrusted.clear()
+        self._unused.clear()
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """End the live line: something else is printed now."""
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -263,7 +266,7 @@ class Progress:
         self._compiling_since = time.monotonic()
 
     def _on_command_start(self, _: Event) -> None:
-        self._end_line()  # the screen is the command's now
+        self.end_line()  # the screen is the command's now
 
     def _on_worker_start(self, event: Event) -> None:
         self._mode = event["mode"]
@@ -344,7 +347,7 @@ class Progress:
 
     def _on_store_reading(self, event: Event) -> None:
         if event["done"] == event["of"]:
-            self._end_line()
+            self.end_line()
         elif event["of"] >= MANY:
             self._now(f"reading records: {event['done']} of {event['of']}", rarely=True)
 

@@ -60,7 +60,8 @@ def human(answer: Pushes) -> list[str]:
     lines = []
     for one in answer.pushed:
         if one.error:
-            lines += out.labelled("", f"{one.remote}: {'nothing sent' if one.refused else one.error.message}")
+            told = one.refused or one.error is answer.error()  # below, or as the error that follows
+            lines += out.labelled("", f"{one.remote}: nothing sent" if told else out.about(one.remote, one.error.said))
             lines += _refused(one)
             lines += [f"  would reveal: {leak}" for leak in one.leaks]
             continue

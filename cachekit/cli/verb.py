@@ -121,7 +121,7 @@ def verb(
                     for line in unknown_variables():
                         out.warning(line, minor=True)
                     shown = function(Cache(**said, progress=progress), **given)
-            return shown if isinstance(shown, int) else out.answer(shown)
+                return shown if isinstance(shown, int) else out.answer(shown)
 
         run.__name__, run.__doc__, run.__module__ = function.__name__, function.__doc__, function.__module__
         run.__annotations__ = {one.name: one.annotation for one in parameters}

@@ -35,10 +35,14 @@ from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
 
 SCHEMA = 1
-# Anybody may have written it: within these, to read it and find the nearest takes seconds, not minutes.
-LARGEST = 8 << 20  # bytes of the document; 30,000 records are 1.5 MB
-LARGEST_ROWS = 24 << 20  # bytes of the columns; 100,000 records are 16 MB
-MOST = 100_000  # rows
+# Anybody may have written it: within these, to read it and find the nearest takes about a second and 150 MB at most.
+# They are looked at before anything is made of the text. Of 30,000 records with 50 ingredients each:
+LARGEST = 4 << 20  # bytes of the document; 1.5 MB
+LARGEST_ROWS = 8 << 20  # bytes of the columns; 5 MB
+MOST = 40_000  # rows
+_MOST_OF = {b",": 2_200_000, b'"': 1_000_000, b"[": 60_000, b"{": 20_000}  # characters; 1,900,000, 300,000, 130, 1
+_MOST_VALUES = 100_000  # of all ingredients together, each once
+_MOST_INSIDE = 200_000  # commas in values: lists are long to tell apart
 LANES = 16  # records that are read at once
 DIGITS = 16  # of a key: which record it is; the ingredients give the others
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
@@ -123,7 +127,9 @@ class Column(Struct, frozen=True, array_like=True):
     def fits(self, count: int) -> bool:
         """Whether it speaks of so many rows, in values that can be told apart."""
         numbers = self.numbers
-        if len(numbers) != count or not all(-1 <= number < len(self.values) for number in numbers):
+        if len(numbers) != count or len(self.values) > count:
+            return False
+        if self.rows and not -1 <= min(self.rows) <= max(self.rows) < len(self.values):
             return False
         for value in self.values:
             if isinstance(value, (list, dict)):
@@ -168,11 +174,13 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         columns: By name: the first digits of the key, what `Known` has, and each ingredient.
         change: The mark of the change that it was written with.
         unread: How many other records there were of which nothing is known.
+        problem: Why the index that lies there is not used, for people.
     """
 
     columns: Mapping[str, Column] = field(default_factory=lambda: {_KEY: Column([])})
     change: str = ""
     unread: int = 0
+    problem: str = ""
 
     def __len__(self) -> int:
         """How many records are known."""
@@ -224,12 +232,12 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         numbers = []
         for name, column in self.columns.items():
             if name.startswith(_HARD):
-                first = len(parts)
+                own = [*range(len(parts), len(parts) + len(column.values)), -1]  # one object a number, not one a row
                 parts |= {
                     number: {name.removeprefix(_HARD): _text(value)}
-                    for number, value in enumerate(column.values, first)
+                    for number, value in zip(own, column.values, strict=False)
                 }
-                numbers.append([first + number if number >= 0 else -1 for number in column.numbers])
+                numbers.append([own[number] for number in column.numbers])
         keys = self.columns[_KEY]
 
         def records(_: int) -> list[tuple[int, str, list[int]]]:
@@ -313,10 +321,14 @@ def decode(raw: bytes) -> RemoteIndex | None:
             return None
         unpacking = zlib.decompressobj()
         rows = unpacking.decompress(document.rows, LARGEST_ROWS)
+        if not unpacking.eof or any(rows.count(mark) > most for mark, most in _MOST_OF.items()):
+            raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
         columns = msgspec.json.decode(rows, type=dict[str, Column])
         keys = columns[_KEY]
-        if not unpacking.eof or len(keys.numbers) > MOST:
-            raise DamagedIndexError("not an index: it is too large")
+        values = sum(len(column.values) for name, column in columns.items() if name.startswith(_HARD))
+        inside = rows.count(b",") - sum(len(column.values) + len(column.rows) for column in columns.values())
+        if len(keys.numbers) > MOST or values > _MOST_VALUES or inside > _MOST_INSIDE:
+            raise ValueError("it is too large")  # noqa: TRY301 - as all that is wrong with it
         fits = -1 not in keys.rows
         fits = fits and all(column.fits(len(keys.numbers)) for column in columns.values())
         fits = fits and all(isinstance(key, str) and _DIGITS.fullmatch(key) for key in keys.values)
@@ -342,9 +354,9 @@ def read(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
         found = storage.read(layout.INDEX, revision, LARGEST)
         return (decode(found.data), found.token) if found else (RemoteIndex(), NOTHING)
     except TooLargeError as error:
-        return RemoteIndex(), error.token
-    except DamagedIndexError:
-        return RemoteIndex(), found.token if found else NOTHING
+        return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token
+    except DamagedIndexError as error:
+        return RemoteIndex(problem=f"its index is not used: {error}"), found.token if found else NOTHING
 
 
 # What lies there and is in no index

@@ -60,6 +60,7 @@ class Catalogue:
     Attributes:
         known: What is known so far, also where an error kept the rest from being read.
         folder: Below which.
+        problem: Why the remote's own index is not used.
     """
 
     def __init__(self, remote: Remote, memory: Path, budget: Budget | None = None) -> None:
@@ -68,7 +69,7 @@ class Catalogue:
         self._stale: RemoteIndex | None = None  # what the remote's own index says, where it may lack records
         self._doubted = False
         self.known = RemoteIndex()
-        self.folder = ""
+        self.folder = self.problem = ""
 
     def doubt(self) -> None:
         """Believe the remote's index, and what is remembered of it, no more: it says what cannot be."""
@@ -106,6 +107,7 @@ class Catalogue:
         if self._stale is None:
             with self._remote.call() as storage:
                 there, _ = index.read(storage, revision)
+            self.problem = there.problem if there is not None else ""
             if there and enough(there):
                 self.known, self.folder = there, layout.RECORDS
                 return there
@@ -183,7 +185,8 @@ class RemoteSearch:
         elif known.unread:
             late = time.monotonic() - begun > self._budget.seconds
             late_problem = f"it took more than {self._budget.seconds:g} s"
-            self.problem = late_problem if late else "it has more records than are read for one search"
+            more = self._catalogue.problem or "it has more records than are read for one search"
+            self.problem = late_problem if late else more
 
     def _is_settled(self, known: RemoteIndex) -> bool:
         """Whether no record that an index lacks can be nearer than those that it has."""

@@ -19,6 +19,7 @@ from cachekit import calls
 from cachekit.errors import ConflictError, RemoteError, SkippedError, UncertainError
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.port import Entry, Storage
+from cachekit.text import duration
 
 SHARE = 0.1  # of the compile time at stake
 LEAST = 20.0  # seconds; also where nobody knows what is at stake
@@ -63,6 +64,11 @@ class Patience:
         """Seconds for which questions may still be asked again."""
         whole = 0.0 if self.stake == 0 else max(LEAST, SHARE * (self.stake or 0.0))
         return min(whole, self._most) - self.lost
+
+    @property
+    def is_once(self) -> bool:
+        """Whether nothing is asked again just now."""
+        return self._once
 
     @contextmanager
     def once(self) -> Iterator[None]:
@@ -124,6 +130,7 @@ class _Tries:
     def __init__(self, patience: Patience, name: str) -> None:
         self._patience, self._name = patience, name
         self._failed, self._since = 0, patience.clock.now()
+        self._begun = self._since
 
     def bounded(self) -> AbstractContextManager[None]:
         """Ends a try that is not the first with the run's patience."""
@@ -136,12 +143,17 @@ class _Tries:
         """
         now = self._patience.clock.now()
         self._failed, self._since = 0, min(now, self._since + size / calls.LEAST) if size else now
+        self._begun = self._since
 
     def again(self, error: RemoteError) -> bool:
         """Wait until the question may be asked again; see `Patience.again`."""
         self._failed += 1
         allowed = self._patience.again(self._name, error, self._failed, self._since)
         self._since = self._patience.clock.now()
+        if not allowed and not self._patience.is_once:
+            took = duration(self._since - self._begun)
+            tries = f"; asked {self._failed} times in {took}" if self._failed > 1 else ""
+            error.cause = f"{error.cause}{tries}{error.asks}".removeprefix("; ")
         return allowed
 
     def done(self) -> None:

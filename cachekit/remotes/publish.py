@@ -106,9 +106,9 @@ def publish(
             done = structs.replace(done, derived=tuple(one.path for one in page))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
-            # A record comes after its signatures: where each is written by itself, nobody sees it without them. What is
-            # derived of records comes after them.
-            writes = [*todo.signatures, *todo.records, *page, *([freed] if freed else [])]
+            # A record comes after its signatures and parts: where each is written by itself, nobody sees it without
+            # them. What is derived of records comes after them.
+            writes = [*todo.signatures, *todo.parts, *todo.records, *page, *([freed] if freed else [])]
             if dry_run or not writes:
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
@@ -131,11 +131,10 @@ def publish(
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"
-            asks = f", and it asks to wait {duration(last.wait)}" if last.wait else ""
             raise BusyError(  # no outage: it can still be read
                 f"{storage.name} did not take the push",
-                cause=f"{last.message}{': ' + last.cause if last.cause else ''}; tried {tried}"
-                f" in {duration(clock.now() - began)} of the {duration(seconds)} that a push may take{asks}",
+                cause=f"{last.said}; tried {tried} in {duration(clock.now() - began)}"
+                f" of the {duration(seconds)} that a push may take{'' if last.asks in last.said else last.asks}",
                 hint="cachekit push --pending, later",
             ) from last
         wait(pause, last.message)

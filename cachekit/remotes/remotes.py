@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from cachekit.remotes.judging import Trust
 from cachekit.remotes.patience import Patience
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import DamagedRecordError
+from cachekit.text import about
 
 if TYPE_CHECKING:
     from cachekit.config import Config
@@ -98,33 +99,52 @@ class Remotes:
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
         """The records of many keys, each from the first remote that has it; a remote that fails is skipped.
 
-        Each remote is asked once which of them it has, nearest first; those that failed are asked again, with this
-        run's patience, only for what no other one has.
+        Each remote is asked which of them it has, and again only for what no other one has; see `ask_each`.
 
         Args:
             places: Where records lie.
             anew: Ask, whatever is remembered.
         """
         found: dict[str, Found] = {}
-        failures: list[tuple[Remote, dict[Place, RemoteError | AuthError]]] = []
-        others = len(self.readable) > 1
-        for remote in self.readable:
-            left = [place for place in dict.fromkeys(places) if place.key not in found]
-            if not left:
-                break
-            with self.patience.once() if others else nullcontext():
-                failed = self._ask(remote, left, found, anew=anew)
-            failures.append((remote, failed))
-        for remote, failed in failures:
-            left = [place for place in failed if place.key not in found]
-            if others and left and self._may_ask_again(remote, failed.values()):
-                again = self._ask(remote, left, found, anew=anew)
-                for place in left:
-                    del failed[place]
-                failed.update(again)
+        failures: dict[Remote, dict[Place, RemoteError | AuthError]] = {}
+
+        def left(remote: Remote) -> list[Place]:
+            asked = failures.get(remote, dict.fromkeys(places))
+            return [place for place in asked if place.key not in found]
+
+        def ask(remote: Remote) -> Collection[RemoteError | AuthError]:
+            asked = left(remote)
+            before = {place: error for place, error in failures.get(remote, {}).items() if place not in asked}
+            failures[remote] = before | self._ask(remote, asked, found, anew=anew)
+            return failures[remote].values()
+
+        self.ask_each(ask, lambda remote: bool(left(remote)))
+        for remote, failed in failures.items():
             for place, error in failed.items():
                 self.failed(remote, error, place.key)
         return found
+
+    def ask_each(
+        self, ask: Callable[[Remote], Collection[RemoteError | AuthError]], wanted: Callable[[Remote], bool]
+    ) -> None:
+        """Ask each remote once, nearest first; then those that failed once more, with this run's patience.
+
+        So what a good remote has is not waited for behind a dead one.
+
+        Args:
+            ask: Asks one; returns what it failed with, nothing where it did not.
+            wanted: Whether its answer is still wanted.
+        """
+        others = len(self.readable) > 1
+        failed = []
+        for remote in self.readable:
+            if wanted(remote):
+                with self.patience.once() if others else nullcontext():
+                    errors = ask(remote)
+                failed += [(remote, errors)] if errors else []
+        for remote, errors in failed:
+            if others and wanted(remote) and self._may_ask_again(remote, errors):
+                ask(remote)
 
     def _ask(
         self, remote: Remote, places: Sequence[Place], found: dict[str, Found], *, anew: bool
@@ -244,7 +264,7 @@ class Remotes:
             "remote.failed",
             remote=remote.name,
             code=error.code,
-            reason=error.cause or error.message,
+            reason=about(remote.name, error.said),
             hint=error.hint,
             skipped=isinstance(error, SkippedError),
         )
@@ -277,7 +297,7 @@ def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Re
     trust = Trust(config.trust, said, config.trust_only, everything=config.trust_all)
 
     def told(name: str, error: RemoteError, pause: float) -> None:
-        journal.show("remote.again", remote=name, reason=error.cause or error.message, seconds=pause)
+        journal.show("remote.again", remote=name, reason=about(name, error.said), seconds=pause)
 
     patience = Patience(config.patience_seconds, told)
 

@@ -202,18 +202,22 @@ def check_shareable(record: Record) -> None:
     """See that a record may be shown to others. An older cachekit, or another tool, may have made it.
 
     Raises:
-        SecretError: A field of the record, or a file, holds a secret. The field, or the variable whose value that is,
-            is named, and the secret is not.
+        SecretError: A field of the record, or a file, holds a secret. The field is named, and the variable or option
+            that the secret belongs to, where one tells it; the secret is not.
     """
     said = {name: getattr(record, name) for name in ("recipe", "model_type", "directory", "hard", "soft")}
     names = "\n".join(file_path(module, file) for module in record.modules for file in module.files)
     said |= {"provenance": msgspec.to_builtins(record.provenance), "modules": names}
     if found := redact.places(said):
-        variables = [field.rpartition(".")[2] for field in found if "environment." in field]  # it is in one already
-        without = f"without {variables[0]}" if variables else "with the secret in an environment variable alone"
+        # Its name may be the end of the field's: `hard.environment.PROXY`.
+        fields = [one if not by or one.endswith(by) else f"{one} ({by})" for one, by in found.items()]
+        field, by = next(iter(found.items()))
+        without = f"with {by or 'the secret'} in an environment variable alone, and not in {field}"
+        if "environment." in field:  # it is in one already
+            without = f"without {field.rpartition('.')[2]}"
         raise SecretError(
             f"{record.recipe} ({record.key[:12]}) is not shared",
-            cause=f"its record holds a secret in {', '.join(found[:3])}",
+            cause=f"its record holds a secret in {', '.join(fields[:3])}",
             hint=f"cachekit store rm {record.key[:12]}, then run it again {without}",
         )
     # The name of the variable only, which need not be set here: what stands in a file cannot be taken out of it.

@@ -50,11 +50,13 @@ class Totals(Struct, frozen=True, kw_only=True):
 
     Attributes:
         expected_seconds: What compiling takes, as far as that is known.
+        seconds_range: Likewise the least and the most that is expected of all of it.
         unknown: Of how many recipes nobody knows, as a remote could not be asked; what is told of misses includes them.
         unknown_seconds: Of how many recipes it is not known.
         dollars: What compiling costs, as far as that is known.
+        dollars_range: Likewise the least and the most.
         unknown_dollars: Of how many recipes it is not known.
-        goes_cold_expected_seconds: The same of recipes that are warm under another toolchain; so for the next three.
+        goes_cold_expected_seconds: The same of recipes that are warm under another toolchain; so for the next five.
     """
 
     recipes: int
@@ -65,12 +67,16 @@ class Totals(Struct, frozen=True, kw_only=True):
     goes_cold: int
     fetch_bytes: int
     expected_seconds: float
+    seconds_range: tuple[float, float]
     unknown_seconds: int
     dollars: float
+    dollars_range: tuple[float, float]
     unknown_dollars: int
     goes_cold_expected_seconds: float
+    goes_cold_seconds_range: tuple[float, float]
     goes_cold_unknown_seconds: int
     goes_cold_dollars: float
+    goes_cold_dollars_range: tuple[float, float]
     goes_cold_unknown_dollars: int
 
 
@@ -124,12 +130,21 @@ def _sums(prefix: str, misses: Sequence[Row]) -> dict[str, Any]:
     """Seconds and dollars, as far as they are known, and of how many they are not."""
     seconds = [row.expected_seconds for row in misses]
     dollars = [row.dollars for row in misses]
+    spans = [(row.expected.low, row.expected.high) for row in misses if row.expected]
+    costs = [row.dollars_range for row in misses if row.dollars_range]
     return {
         f"{prefix}expected_seconds": round(sum(value for value in seconds if value is not None), 3),
+        f"{prefix}seconds_range": _added(spans, 3),
         f"{prefix}unknown_seconds": seconds.count(None),
         f"{prefix}dollars": round(sum(value for value in dollars if value is not None), 6),
+        f"{prefix}dollars_range": _added(costs, 6),
         f"{prefix}unknown_dollars": dollars.count(None),
     }
+
+
+def _added(ranges: Sequence[tuple[float, float]], digits: int) -> tuple[float, float]:
+    """From all at their least to all at their most: what makes one slower than expected mostly makes the next so."""
+    return round(sum(low for low, _ in ranges), digits), round(sum(high for _, high in ranges), digits)
 
 
 def forecast(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 from cachekit import config_files
 from cachekit.config_trust import Mode, is_fingerprint
-from cachekit.errors import AuthError, UsageError
+from cachekit.errors import MissingRemoteError, UsageError
 from cachekit.key.nearest import TOOLS
 from cachekit.remotes.address import setup
 from cachekit.remotes.index import Known
@@ -88,6 +89,8 @@ class RemoteContents(Answer, frozen=True):
         records: The newest first.
         unread: How many more there are, of which nothing is known without reading each.
         demands: Why a record there needs the signature of somebody whom the settings name; empty where it does not.
+        recipes: Where no record is of the recipe that was asked for: of which recipes there are records, the names
+            that are most alike first.
     """
 
     remote: str
@@ -95,6 +98,7 @@ class RemoteContents(Answer, frozen=True):
     records: tuple[RemoteRecord, ...]
     unread: int
     demands: str
+    recipes: tuple[str, ...] = ()
 
 
 def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = False) -> Used:
@@ -132,10 +136,7 @@ def use(repo: str, folder: Path, *, kind: str, may: str, dry_run: bool = False) 
     """
     place = setup(ADDRESS).look(repo, kind=kind)
     if place is None:
-        raise AuthError(
-            f"there is no repo {repo}, or this token may not see it",
-            hint=f"make it with `cachekit hub create {repo}`, or log in with `hf auth login`",
-        )
+        raise MissingRemoteError(f"there is no repo {repo}", hint=f"make it with `cachekit hub create {repo}`")
     return _used(place, folder / FILE, may if place.owned else "r", dry_run=dry_run)
 
 
@@ -214,8 +215,17 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
             if recipe in {"", one.recipe}
             and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
         )
-        found.append(RemoteContents(remote.name, remote.trust.mode(remote.name), tuple(rows), index.unread, demands))
+        mode, others = remote.trust.mode(remote.name), _others(recipe, {one.recipe for one in known})
+        found.append(RemoteContents(remote.name, mode, tuple(rows), index.unread, demands, others))
     return found
+
+
+def _others(recipe: str, there: Collection[str]) -> tuple[str, ...]:
+    """The recipes that there are, where one is asked for that there is not; those with a like name first."""
+    if recipe == "" or recipe in there:
+        return ()
+    near = get_close_matches(recipe, there, n=len(there) or 1)
+    return (*near, *sorted(set(there) - set(near)))
 
 
 def _record(one: Known, remote: Remote) -> RemoteRecord:

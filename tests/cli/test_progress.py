@@ -242,6 +242,28 @@ def test_a_run_that_goes_on_without_what_may_not_be_used_says_so_first(clock, ca
     assert capsys.readouterr().err == "warning: r is not used: it is revoked\n"
 
 
+def test_what_the_answer_has_said_is_no_warning(clock, capsys):
+    failed = {"event": "remote.failed", "remote": "r", "code": "remote", "hint": "", "skipped": False}
+    followed = Progress([].append, live=False, quiet=False)
+    for reason in ("r answers with an error: 503", "r stopped answering"):
+        followed.event({**failed, "reason": reason})
+    followed.answered("tiny: unknown\n  r could not be asked: r answers with\n    an error: 503")
+    followed.close()
+    assert capsys.readouterr().err == "warning: r stopped answering; going on without it\n"
+
+
+@pytest.mark.parametrize(
+    ("records", "files", "told"),
+    [
+        (1, 2, ["pushed 2 files, 1.0 kB, to r"]),
+        (1, 0, ["pushed 1 record to r, which has the files already"]),
+        (0, 0, []),
+    ],
+)
+def test_nothing_is_told_of_files_that_were_not_sent(clock, records, files, told):
+    assert plain([{"event": "push.end", "remote": "r", "records": records, "files": files, "bytes": 1000}]) == told
+
+
 def test_quiet_says_nothing_else(clock, capsys):
     wait = {"event": "lock.wait", "key": "0", "holder": "process 1"}
     waiting = {"event": "lock.waiting", "holder": "process 1", "waited": 99.0}

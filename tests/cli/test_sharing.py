@@ -11,7 +11,7 @@ import huggingface_hub
 import pytest
 
 from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
-from tests.support.cli_session import RECIPE, golden, the_error
+from tests.support.cli_session import RECIPE, golden, publish_record, small_record, the_error
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -198,6 +198,23 @@ def test_an_endpoint_that_is_no_address_is_said(command, monkeypatch, address, v
     assert variable in hint
 
 
+def test_a_list_of_a_remote_stays_narrow_and_says_which_recipes_there_are(command, home, work):
+    (work / "there").mkdir()
+    cache = ("--cache", f"local:rw,{work / 'there'}:rw")
+    for number, name in enumerate(("a" * 320, "tiny")):
+        publish_record(home, small_record(name, number=number))
+    command("push", *cache)
+    answer = command("hub", "ls", *cache)
+    assert max(map(len, answer.out.splitlines()[1:])) < 100
+    assert f"{'a' * 39}…" in answer.out
+    said = " ".join(command("hub", "ls", *cache, "--recipe", "tinny").out.split())
+    assert f"no record is of a recipe of this name; there are tiny, {'a' * 39}…" in said
+    (there,) = command("hub", "ls", *cache, "--recipe", "tinny", "--format", "json").json
+    assert (there["records"], there["recipes"][0]) == ([], "tiny")
+    (there,) = command("hub", "ls", *cache, "--recipe", "tiny", "--format", "json").json
+    assert (len(there["records"]), there["recipes"]) == (1, [])
+
+
 @pytest.mark.feature("R5")
 @pytest.mark.parametrize("verb", ["pull", "push"])
 @pytest.mark.parametrize("asked", ["--offline", "HF_HUB_OFFLINE"])
@@ -235,7 +252,9 @@ def test_a_hub_is_asked_for_nothing_else(join, address, question):
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=serve, daemon=True).start()
         ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert "is not used" in ann("plan", "tiny.yaml", "--cache", f"local:rw,hf://{address}:r").err
+        answer = ann("plan", "tiny.yaml", "--cache", f"local:rw,hf://{address}:r")
+    assert "could not be asked" in answer.out
+    assert "going on without it" not in answer.err, "the answer has said it"
     assert {path.partition("?")[0] for path in asked} == {question}
 
 

@@ -76,6 +76,24 @@ def test_a_token_that_vanishes_while_a_run_works_does_not_fail_it(member, repo, 
     assert (again["records"], again["unchanged"]) == ([], 0)
 
 
+def test_a_lease_that_is_refused_is_no_remote_that_is_not_used(member, hub):
+    hub.fault("403", "POST */commit/*", times=None)
+    told = member("warm", "tiny.yaml").err.splitlines()
+    assert not [line for line in told if "going on without it" in line]
+    assert [line.partition(":")[0] for line in told if "rejected this token" in line] == [
+        "no lease, so another machine may compile the same",
+        "warning",  # that it is not pushed, an hour later
+    ]
+
+
+def test_a_failure_is_told_once(member, hub):
+    hub.fault("503", "*", times=None, headers={"Retry-After": "1000000"})
+    for arguments, code in ((["warm", "tiny.yaml", "--require-warm"], 7), (["pull", "tiny.yaml"], 7), (["push"], 7)):
+        answer = member(*arguments, code=code)
+        assert (answer.out + answer.err).count("503 Service unavailable") == 1, answer
+        assert answer.err.count("it asks to wait an hour or more") == 1
+
+
 def test_a_full_disk_in_a_push(member, repo):
     """The client keeps what it sends in HF_HOME; of what could not be sent at least the name is noted."""
     member("warm", "tiny.yaml", "--offline")

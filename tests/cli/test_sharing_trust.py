@@ -56,4 +56,4 @@ def test_a_dry_run_names_no_repo_and_makes_none(join, repo):
         assert (would["new"], would["private"], would["dry_run"]) == (True, True, True)
     assert not (ann.work / "cachekit.toml").exists()
     assert "would make" in ann("hub", "create", new, "--dry-run").out
-    assert "there is no repo" in ann("hub", "use", new, code=4).err
+    assert "there is no repo" in ann("hub", "use", new, code=7).err

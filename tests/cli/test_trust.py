@@ -177,7 +177,7 @@ def test_a_revoked_key_signs_nothing_more(command, market, home, work, own_setti
         assert (message, "trust init --key" in hint) == (f"the signing key {fingerprint} is revoked", True)
     assert own_settings.read_text() == before
     assert f"{fingerprint} (revoked: nothing is signed)" in " ".join(command("trust", "ls").out.split())
-    assert "is revoked" in command("push", code=2).out
+    assert "is revoked" in command("push", code=2).err
     assert not [path for path in market.rglob("*") if path.is_file()]
     new = key_file(work, 2, "new")
     assert not command("trust", "init", "--key", new, "--format", "json").json["former"], "it is revoked"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import socket
 import traceback
+import tracemalloc
 
 import pytest
 
 from cachekit.errors import (
+    LONGEST_WAIT,
     AuthError,
     BusyError,
     CachekitError,
@@ -20,6 +23,7 @@ from cachekit.errors import (
     UsageError,
 )
 from cachekit.remotes.hub import HubStorage, create, look
+from cachekit.remotes.hub.errors import _wait
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     COUNTER,
@@ -96,6 +100,62 @@ def test_refusals_of_commits(storage, hub, repo, kind, landed):
     done = landed or kind == "cut"
     assert [change.revision for change in storage.latest() if change.title == title] == ([repo.head] if done else [])
     assert (repo.head != revision) == done
+
+
+DATE = "Mon, 23 Nov 2026 10:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"Retry-After": "7"}, 7),
+        ({"Retry-After": "Mon, 23 Nov 2026 10:00:30 GMT", "Date": DATE}, 30),
+        ({"Retry-After": "Mon, 23 Nov 2026 09:00:30 GMT", "Date": DATE}, 0),
+        ({"Retry-After": "Mon, 23 Nov 2099 09:00:30 GMT", "Date": ""}, LONGEST_WAIT),
+        ({"Retry-After": "1000000"}, LONGEST_WAIT),
+        *(({"Retry-After": said}, 0) for said in ("-5", "soon", "1e9", "\u00b2", "Mon, 32 Nov 99999 10:00:00 GMT", "")),
+    ],
+)
+def test_how_long_a_hub_asks_to_wait(headers, wait):
+    assert RemoteError("x", wait=_wait(headers, "")).wait == wait
+
+
+def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monkeypatch):
+    hub.fault("rewrite", "*", change=gzip.compress, headers={"Content-Encoding": "gzip"}, times=None)
+    assert storage.revision() == repo.head
+    assert next(iter(storage.latest())).revision == repo.head
+    hub.faults.clear()
+    monkeypatch.setattr("cachekit.remotes.hub.session.ANSWER_LIMIT", 4 << 20)
+    bomb = gzip.compress(bytes(64 << 20))
+    hub.fault("rewrite", "*", change=lambda _: bomb, headers={"Content-Encoding": "gzip"}, times=None)
+    tracemalloc.start()
+    with pytest.raises(RemoteError) as caught:
+        storage.revision()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert caught.value.cause == "an answer of more than 4 MB"
+    assert most < 16 << 20
+    hub.faults.clear()
+    hub.fault("rewrite", "*", body="x", headers={"Content-Encoding": "br"}, times=None)
+    with pytest.raises(RemoteError) as caught:
+        storage.latest()
+    assert caught.value.cause == "an answer in an encoding that nobody asked for"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("black-hole", "nothing came for {read:g} s"),
+        ("drop", "the connection was cut ("),
+        ("rewrite", "it is no JSON"),
+        ("502", "502 Bad Gateway"),
+    ],
+)
+def test_a_cause_is_said_in_words(make, hub, kind, said):
+    hub.fault(kind, "*", body="<html>", times=None)
+    with pytest.raises(RemoteError) as caught:
+        make(limits=QUICK).revision()
+    assert caught.value.cause.startswith(said.format(read=QUICK.read))
 
 
 def test_the_quota_of_commits_is_waited_for_by_the_minute(storage, hub, repo):

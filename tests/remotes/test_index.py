@@ -156,6 +156,7 @@ def hostile(wanted):
         "empty": b"",
         "deep": deep,
         "deep rows": document(zlib.compress(b'{"key": ' + deep + b"}")),
+        "values of no row": changed("recipe", ["a"] * 3, [0]),
         "a bomb": document(zlib.compress(b" " * (index.LARGEST_ROWS + 1))),
         "too many": document(rows_of({"key": [["0" * 16], [0] * (index.MOST + 1)]})),
         "cut off": document(rows_of(columns)[:-9]),
@@ -172,7 +173,8 @@ def hostile(wanted):
 
 
 KINDS_OF_SPOILT = [
-    "no JSON", "empty", "deep", "deep rows", "a bomb", "too many", "cut off", "no key", "too few", "out of range",
+    "no JSON", "empty", "deep", "deep rows", "values of no row", "a bomb", "too many", "cut off", "no key",
+    "too few", "out of range",
     "another key's ingredients", "up", "control characters", "numbers as text", "deep ingredients", "a later schema",
 ]  # fmt: skip
 
@@ -192,6 +194,47 @@ def test_one_that_somebody_spoilt_leads_nowhere_and_the_next_push_replaces_it(tm
         assert keys(there(memory)) == firsts([*made, near])
         again = Watched(tmp_path / "you", shared=[(memory, "r")])
         assert search(wish(wanted), again.store, again.session.remotes).nearest.known.key == near[0].key
+
+
+def costly(rows, **more):
+    """A document of so many rows, with more columns."""
+    columns = {
+        "key": [[f"{number:016x}" for number in range(rows)], []],
+        "directory": [["inductor-2"], [0] * rows],
+        "model_type": [["bert"], [0] * rows],
+        **more,
+    }
+    return msgspec.json.encode({"schema": 1, "change": "a" * 12, "unread": 0, "rows": rows_of(columns)})
+
+
+def ingredients(count, rows, values):
+    return {f"hard.{number}": [values, [row % len(values) for row in range(rows)]] for number in range(count)}
+
+
+def test_what_would_take_much_memory_and_time_is_no_index():
+    """A small document may hold millions of values: 8 MB of them took 2.4 GB and 30 s."""
+    for document in (
+        costly(50_000),
+        costly(9, x=[[0] * 3_000_000, [0] * 9]),
+        costly(9, x=[[[[]] * 100_000], [0] * 9]),
+        costly(9, x=[[[{}] * 30_000], [0] * 9]),
+        costly(9, x=[[["a"] * 600_000], [0] * 9]),
+        costly(9, x=[[[0] * 300_000], [0] * 9]),
+        costly(600, **{f"hard.{number}": [[*range(600)], []] for number in range(200)}),
+    ):
+        assert len(document) < index.LARGEST
+        with pytest.raises(index.DamagedIndexError, match="too large"):
+            index.decode(document)
+    own = {"created": [[f"2026-11-23T00:00:{number}" for number in range(30_000)], []]}
+    assert len(index.decode(costly(30_000, **own, **ingredients(50, 30_000, [*range(300)])))) == 30_000
+
+
+def test_that_it_is_not_used_is_told_where_records_stay_unread(tmp_path, wanted, memory):
+    fill(memory, others(wanted, 3))
+    plant(memory, costly(9, x=[[0] * 3_000_000, [0] * 9]))
+    me = Watched(tmp_path / "me", shared=[(memory, "r")])
+    found = search(wish(wanted), me.store, me.session.remotes, budget=index.Budget(read=1))
+    assert [one.problem for one in found.looked] == ["its index is not used: not an index: it is too large"]
 
 
 def test_one_that_is_too_large_is_not_read(tmp_path, wanted, memory, monkeypatch):

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, SkippedError
-from cachekit.remotes.budget import Clock
 from cachekit.remotes.patience import MOST, Patience, patient
 from cachekit.remotes.port import Entry
 from cachekit.remotes.push import push
@@ -18,23 +17,11 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.hub_storage import QUICK, hub, make, repo  # noqa: F401 - fixtures
+from tests.remotes.jumping_clock import Passing
 from tests.remotes.remote_faults import EVERY, failing
 from tests.support import standin_worker
 from tests.support.standins import Watched, recipe
 from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
-
-
-class Passing(Clock):
-    """Time passes where somebody sleeps."""
-
-    def __init__(self):
-        self.passed = 0.0
-
-    def now(self):
-        return self.passed
-
-    def sleep(self, seconds):
-        self.passed += seconds
 
 
 class Failing:
@@ -107,6 +94,17 @@ def test_all_questions_of_a_run_share_it():
     with pytest.raises(RemoteError):
         remote.revision()
     assert storage.asked == asked + 1  # it is asked, and not again
+
+
+def test_the_reason_is_of_all_tries():
+    storage, remote, _, _ = asking(10_000, takes=1.0, error=lambda: RemoteError("it is away", cause="no answer"))
+    with pytest.raises(RemoteError) as caught:
+        remote.revision()
+    assert re.fullmatch(rf"no answer; asked {storage.asked} times in [12]\d s", caught.value.cause), caught.value.cause
+    _, remote, _, _ = asking(1, error=lambda: BusyError("busy", wait=1e6))
+    with pytest.raises(BusyError) as caught:
+        remote.revision()
+    assert caught.value.cause == "it asks to wait an hour or more"
 
 
 def test_nobody_is_asked_sooner_than_it_says():
@@ -331,5 +329,5 @@ def test_a_push_says_how_long_it_tried(member, hub):
     hub.commits_per_hour = 0
     bob = member("bob")
     (pushed,) = push(bob.store, bob.session.remotes, [record])
-    said = r"tried once in [\d.]+ s of the 1 min 0 s that a push may take, and it asks to wait 10 min"
+    said = r"tried once in [\d.]+ s of the 1 min 0 s that a push may take; it asks to wait 10 min"
     assert re.search(said, pushed.error.cause), pushed.error.cause

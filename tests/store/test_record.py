@@ -175,5 +175,26 @@ def test_a_record_with_the_value_of_a_variable_is_not_shared(monkeypatch, change
     monkeypatch.setenv("MY_SERVICE_TOKEN", "jit_zqsvc_991122" if field == "modules" else SECRET)
     with pytest.raises(SecretError) as refused:
         check_shareable(one)
-    assert f"holds a secret in {field}" in refused.value.cause
+    assert f"holds a secret in {field} (MY_SERVICE_TOKEN)" in refused.value.cause
+    assert f"with MY_SERVICE_TOKEN in an environment variable alone, and not in {field}" in refused.value.hint
     assert "zqsvc" not in str(refused.value.lines())
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--api-key", "h7sh1hush"], "hard.command.arguments.2 (--api-key)"),
+        (["run", "--api-key=h7sh1hush"], "hard.command.arguments.1 (--api-key)"),
+        (["sh", "-c", "HF_TOKEN='h7sh1hush' run"], "hard.command.arguments.2 (HF_TOKEN)"),
+        (["run", "ghp_" + "a1" * 18], "hard.command.arguments.1"),
+    ],
+)
+def test_what_names_the_secret_is_named_with_the_field(arguments, said):
+    """A variable or an option, and what to do about it."""
+    with pytest.raises(SecretError) as refused:
+        check_shareable(record(hard={**HARD, "command.arguments": arguments}))
+    assert refused.value.cause == f"its record holds a secret in {said}"
+    field, _, by = said.partition(" ")
+    wanted = by.strip("()") or "the secret"
+    assert refused.value.hint.endswith(f"with {wanted} in an environment variable alone, and not in {field}")

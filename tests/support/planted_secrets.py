@@ -100,6 +100,7 @@ FORMS = [
     ("LTAI", ALNUM, 20, ""), ("glptt-", HEX, 40, ""), ("gldt-", ALNUM, 20, ""), ("glcbt-1_", ALNUM, 20, ""),
     ("glagent-", ALNUM, 50, ""), ("xai-", ALNUM, 80, ""), ("rpa_", ALNUM, 40, ""), ("tgp_v1_", ALNUM, 43, ""),
     ("7312345678:AA", ALNUM, 33, ""), ("dop_v1_", HEX, 64, ""),
+    ("sk-", ALNUM, 12, "_aB3dE5gH7"), ("sk-", HEX, 32, ""), ("sk-", ALNUM, 22, ""),
     ("https://api.telegram.org/bot7312345678:AA", ALNUM, 33, "/sendMessage"), ("EAAC", ALNUM, 120, ""),
     ("MTAxNTY3ODkwMTIzNDU2Nzg5.GhQkLm.", ALNUM, 38, ""), ("SK", HEX, 32, ""), ("sha256~", ALNUM, 43, ""),
 ]  # fmt: skip
@@ -115,6 +116,8 @@ SECRET_NAMES = [
     "API_KEY_2", "API_KEY2", "SECRET_1", "SECRET_KEY_BASE", "VAULT_SECRET_ID", "CI_JOB_JWT", "CI_JOB_JWT_V2",
     "DOCKER_AUTH_CONFIG", "PRIVATE_KEY_PEM", "hub_token_2", "api_key_prod",
     "TELEGRAM_BOT_TOKEN", "SLACK_USER_TOKEN", "CI_TRIGGER_TOKEN", "SYSTEM_TOKEN_2", "hubtoken", "token-value",
+    "NETRC", "CI_NETRC", "SESSIONID", "SESSION_ID", "JSESSIONID", "PHPSESSID", "sessionId", "TEAMS_HOOK_URL",
+    "HOOK_URL", "SLACK_HOOK", "TEAMS_WEBHOOKURL",
 ]  # fmt: skip
 PLAIN_NAMES = [
     "pad_token_id", "pad_token", "bos_token", "eos_token", "forced_bos_token", "mask_token", "unk_token",
@@ -129,6 +132,7 @@ PLAIN_NAMES = [
     "rng_key", "weight_key", "best_config_key", "token_ids", "token_id", "auth_config", "pad_token_2", "PAD_TOKEN_ID",
     "TOKENS_2",
     "dispatch_batches", "keypoints", "key_padding_mask", "per_token", "authors", "nopass", "id",
+    "NETRC_FILE", "XDG_SESSION_ID", "TERM_SESSION_ID", "pre_hook", "GIT_HOOK", "forward_hook", "session", "model_id",
 ]  # fmt: skip
 PLAIN_WORDS = [
     "hf://team/cache@v2.1:rw", "hf://datasets/team/cache@refs/pr/1", "s3://team-bucket/some/prefix",
@@ -154,5 +158,8 @@ PLAIN_WORDS = [
     "https://a-user-with-a-long-name@host/x", "bearer of_all_news_in_the_module", "--tokens 4096", "tokens=int8",
     "ssh -p 2222 host", "sshpass -p $PW ssh host", "sshpass -f file", "local:rw,team/cache@v2:r",
     "MyLongModuleName.config.another_long_name_of_a_module_2", "12:30:A", "sk_test_of_it", "SKIP", "dapi_of_a_module",
+    "--train_tokens=/data/Llama3/tok1.bin", "--tokens=s3://Bucket/llama3/tok", "--stop_tokens=EndOfTurn1",
+    "sk-resnet50_imagenet_pretrained_v2", "sk-randomforestclassifier", "trial:lr1e-3@node7", "cfg:adamw8bit@fp16",
+    "weights:adamw8bit@bf16",
     "inductor-2.13.0/x86_64-avx2-0a1b2c3d/" + "0123456789abcdef" * 4 + ".tar", "c" * 40,
 ]  # fmt: skip

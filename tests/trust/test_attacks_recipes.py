@@ -121,3 +121,33 @@ def test_recipes_of_those_with_whom_one_works_are_read(tmp_path, monkeypatch):
     os.chown(own, ANOTHER, team)
     with pytest.raises(UsageError, match="is not read"):
         load_recipe("mine.yaml")
+
+
+def test_a_file_of_another_user_that_is_mounted_where_only_this_one_writes_is_read(tmp_path, monkeypatch):
+    """`docker run -v ./x.yaml:/work/x.yaml`, as root; and not what a link of this user's leads to elsewhere."""
+    work = tmp_path / "work"
+    work.mkdir(0o755)
+    monkeypatch.chdir(work)
+    path = written(work / "x.yaml", ONE)
+    assert load_recipe("x.yaml").name == load_recipe(path).name == "x"
+    elsewhere = written(tmp_path / "theirs" / "x.yaml", ONE)
+    (work / "link.yaml").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="is not read"):
+        load_recipe("link.yaml")
+    work.chmod(0o775)
+    os.chown(work, 0, ONE)
+    with pytest.raises(UsageError, match="is not read"):
+        load_recipe("x.yaml")  # others can put files there
+
+
+def test_a_folder_that_root_made_in_a_runners_checkout_may_hold_the_runners_files(tmp_path, monkeypatch):
+    """A job in a container works as root in a checkout of the uid 1001, and steps outside of it add files."""
+    checkout = tmp_path / "checkout"
+    (checkout / "made").mkdir(parents=True)
+    os.chown(checkout, ONE, ONE)
+    monkeypatch.chdir(checkout)
+    written(checkout / "made" / "x.yaml", ONE)
+    assert load_recipe("made/x.yaml").name == "x"
+    written(checkout / "made" / "x.yaml", ANOTHER)
+    with pytest.raises(UsageError, match="is not read"):
+        load_recipe("made/x.yaml")

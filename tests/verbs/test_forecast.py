@@ -69,6 +69,9 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
     assert totals.fetch_bytes == rows["toy-1"].fetch_bytes > 0
     assert totals.expected_seconds == rows["toy-3"].expected_seconds == 30.0
     assert totals.dollars == pytest.approx(30.0 * 1.2 / 3600)
+    only = rows["toy-3"]
+    assert totals.seconds_range == pytest.approx((only.expected.low, only.expected.high), abs=0.001)
+    assert totals.dollars_range == pytest.approx(only.dollars_range, abs=1e-6)
 
 
 def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):

@@ -45,7 +45,7 @@ def look(
     token: str | None = None,
     limits: Limits | None = None,
 ) -> Repo | None:
-    """The repo; None where it is not there, or where this token may not see it: the Hub answers both alike.
+    """The repo; None where it is not there, which the Hub tells for the token's own repos only.
 
     Raises:
         RemoteError, AuthError: As the port has them.
@@ -53,10 +53,8 @@ def look(
     client = Client(place_of(repo, kind), endpoint, token, limits or Limits())
     try:
         info = client.ask(lambda api: api.repo_info(repo, repo_type=kind, expand=["private"]))
-    except AuthError as error:
-        if isinstance(error, MissingRemoteError) or error.cause.startswith("404"):
-            return None
-        raise
+    except MissingRemoteError:
+        return None
     page = f"{redact.address(client.endpoint)}/{_below(kind)}{repo}"
     return Repo(repo, kind, page, private=bool(info.private), owned=_is_owned(repo, client))
 

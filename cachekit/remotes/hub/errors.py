@@ -8,8 +8,9 @@ progress, a 429 with `RateLimit: "api";r=0;t=55` where the window is used up, an
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+import time
 from email.utils import parsedate_to_datetime
+from http.client import responses
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -73,8 +74,9 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     if answered is not None:
         return _by_status(answered, place, call, token)
     lost = next((e for e in chain if isinstance(e, LostError)), None)
-    cause = clean(str(lost) if lost else f"{type(error).__name__}: {error}", token)
     names = {cls.__name__ for e in chain for cls in type(e).__mro__}
+    unread = f"its client cannot read it ({type(error).__name__}: {error})"
+    cause = clean(str(lost) if lost else "it is no JSON" if "JSONDecodeError" in names else unread, token)
     if "OfflineModeIsEnabled" in names:
         return RemoteError(f"{place} is not asked: HF_HUB_OFFLINE is set", hint="unset HF_HUB_OFFLINE", lasting=True)
     if "LocalTokenNotFoundError" in names:
@@ -93,7 +95,7 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
     response: Any = error.response  # type: ignore[attr-defined]
     status, headers = int(response.status_code), response.headers
     said = getattr(error, "server_message", None) or headers.get("X-Error-Message") or ""
-    cause = clean(f"{status} {said}", token)
+    cause = clean(f"{status} {said or responses.get(status, '')}", token)
     code = headers.get("X-Error-Code") or ""
     if code == "RepoNotFound":
         create = "hf buckets create" if place.startswith("hf://buckets/") else "cachekit hub create"
@@ -117,7 +119,8 @@ def _by_status(error: BaseException, place: str, call: Call, token: str | None) 
         if status == 409:  # noqa: PLR2004
             return BusyError(f"another commit to {place} is in progress", cause=cause, wait=BUSY_WAIT)
         if status >= 500 or status == 408:  # noqa: PLR2004
-            return UncertainError(f"a commit to {place} failed, or its answer was lost", cause=cause)
+            wait = _wait(headers, said)
+            return UncertainError(f"a commit to {place} failed, or its answer was lost", cause=cause, wait=wait)
     lasting = status < 500 and status not in _PASSING  # noqa: PLR2004
     return RemoteError(f"{place} answers with an error", cause=cause, wait=_wait(headers, said), lasting=lasting)
 
@@ -130,9 +133,16 @@ def _wait(headers: Any, said: str) -> float:
     if "repository commits" in said:
         return QUOTA_WAIT
     after = (headers.get("Retry-After") or "").strip()
-    if after.isdigit():
+    if re.fullmatch("[0-9]+", after):
         return float(after)
-    with suppress(ValueError, TypeError):  # a date, by the server's clock, which it says as well
-        now = parsedate_to_datetime(headers.get("Date") or "")
-        return max(0.0, (parsedate_to_datetime(after) - now).total_seconds())
-    return 0.0
+    until = _date(after)
+    now = _date(headers.get("Date") or "") or time.time()  # by the server's clock, where it tells that
+    return until - now if until else 0.0
+
+
+def _date(said: str) -> float:
+    """Seconds since the epoch; 0 where it is no date."""
+    try:
+        return parsedate_to_datetime(said).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0

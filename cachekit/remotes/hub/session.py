@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from io import BytesIO
@@ -80,10 +81,29 @@ def _is_bounded(call: Call, status: int) -> bool:
     return not (call.streams and 200 <= status < 300)  # noqa: PLR2004
 
 
-def _bounded(pieces: Iterator[bytes], seconds: float) -> Iterator[bytes]:
+def _unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """What was compressed as we asked, in small pieces: a kilobyte of it may stand for a megabyte, or for more."""
+    if encoding in {"", "identity"}:
+        yield from pieces
+        return
+    if encoding != "gzip":
+        raise LostError("an answer in an encoding that nobody asked for", sent=True)
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        for piece in pieces:
+            data = piece
+            while data:
+                yield unpacker.decompress(data, PIECE)
+                data = unpacker.unconsumed_tail
+        yield unpacker.flush()
+    except zlib.error as error:
+        raise LostError(f"an answer that cannot be unpacked ({error})", sent=True) from None
+
+
+def _bounded(pieces: Iterator[bytes], encoding: str, seconds: float) -> Iterator[bytes]:
     """An answer's body, of no more than `ANSWER_LIMIT` bytes, and in no more than so many seconds."""
     size, end = 0, time.monotonic() + seconds
-    for piece in pieces:
+    for piece in _unpacked(pieces, encoding):
         size += len(piece)
         if size > ANSWER_LIMIT:
             raise LostError(f"an answer of more than {ANSWER_LIMIT >> 20} MB", sent=True)
@@ -95,6 +115,8 @@ def _bounded(pieces: Iterator[bytes], seconds: float) -> Iterator[bytes]:
 def _begin(call: Call, request: Any) -> tuple[float, float]:
     """Note a request; the seconds to connect and to answer."""
     url = urlsplit(str(request.url))
+    if request.headers.get("Accept-Encoding") != "identity":
+        request.headers["Accept-Encoding"] = "gzip"  # which `_unpacked` can bound
     if request.method == "GET" and url.netloc != call.host:  # the next page of a list, as some answer says
         request.headers.pop("Authorization", None)
     return call.limits.connect, call.begin(request.method, url.path)
@@ -118,7 +140,8 @@ def _bind_httpx(library: ModuleType, client: Any) -> None:
     def answered(response: Any) -> None:
         if call := current():
             if _is_bounded(call, response.status_code):
-                response.stream = received(response.stream, 2 * call.limits.read)
+                encoding = response.headers.pop("Content-Encoding", "")  # the client unpacks without a bound
+                response.stream = received(response.stream, encoding.lower(), 2 * call.limits.read)
             _refuse(call, response.request.method, response)
 
     def bounded_send(request: Any, **options: Any) -> Any:
@@ -131,9 +154,9 @@ def _bind_httpx(library: ModuleType, client: Any) -> None:
             early = isinstance(error, (library.ConnectError, library.ConnectTimeout, library.PoolTimeout))
             if not early and call.tolerates(request.method):
                 raise
-            raise LostError(_said(error), sent=not early) from None
+            raise LostError(_said(error, call, sent=not early), sent=not early) from None
         except (library.TooManyRedirects, library.DecodingError) as error:
-            raise LostError(_said(error), sent=True) from None
+            raise LostError(_said(error, call, sent=True), sent=True) from None
 
     hooks = client.event_hooks
     client.event_hooks = {"request": [*hooks["request"], begin], "response": [*hooks["response"], answered]}
@@ -145,11 +168,11 @@ def _streams(library: ModuleType) -> tuple[Any, Any]:
     """Classes for bodies, which must be of the library's own kind: what is received, what is sent."""
 
     class Received(library.SyncByteStream):  # type: ignore[name-defined,misc]
-        def __init__(self, stream: Any, seconds: float) -> None:
-            self._stream, self._seconds = stream, seconds
+        def __init__(self, stream: Any, encoding: str, seconds: float) -> None:
+            self._stream, self._encoding, self._seconds = stream, encoding, seconds
 
         def __iter__(self) -> Iterator[bytes]:
-            return _bounded(iter(self._stream), self._seconds)
+            return _bounded(iter(self._stream), self._encoding, self._seconds)
 
         def close(self) -> None:
             self._stream.close()
@@ -202,7 +225,7 @@ def _adapter_class() -> Any:
                 early = _is_early(error)
                 if not early and call.tolerates(request.method):
                     raise
-                raise LostError(_said(error), sent=not early) from None
+                raise LostError(_said(error, call, sent=not early), sent=not early) from None
             except BaseException:
                 _close(response)
                 raise
@@ -215,7 +238,9 @@ def _adapter_class() -> Any:
 
 
 def _read_whole(call: Call, response: Any) -> None:
-    data = b"".join(_bounded(response.raw.stream(PIECE, decode_content=True), 2 * call.limits.read))
+    encoding = response.headers.get("Content-Encoding", "").lower()
+    sent = response.raw.stream(PIECE, decode_content=False)
+    data = b"".join(_bounded(sent, encoding, 2 * call.limits.read))
     response.raw.release_conn()
     response.raw = BytesIO(data)
     call.answer = data if call.committing else b""
@@ -255,5 +280,13 @@ class _Counted:
         return getattr(self._file, name)
 
 
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _said(error: BaseException, call: Call, *, sent: bool) -> str:
+    """What happened to a request, in words that are the same for each of the three libraries."""
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if names & {"ConnectTimeout", "PoolTimeout"}:
+        return f"no connection within {call.limits.connect:g} s"
+    if names & {"ReadTimeout", "WriteTimeout"}:
+        return f"nothing came for {call.limits.commit if call.committing else call.limits.read:g} s"
+    if names & {"TooManyRedirects", "DecodingError"}:
+        return str(error)
+    return f"the connection was cut ({error})" if sent else f"no connection ({error})"

@@ -13,6 +13,7 @@ from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
+from cachekit.text import about
 
 LEASE = 60.0  # seconds that a machine which has gone silent is believed to live
 # The same where commits are scarce: with a look every ten seconds it is six minutes, and with one sign for each lease a
@@ -67,8 +68,10 @@ def fleet_lease(
     with lease(
         remote.storage, place.key, what, length, crowded=crowded, wait=wait, told=waiting, done=published
     ) as mine:
-        if isinstance(mine.trouble, RemoteError | AuthError):
-            remotes.failed(remote, mine.trouble)
+        if mine.trouble is not None:  # of a remote that is read as before
+            journal.emit(
+                "lease.failed", remote=remote.name, key=place.key, reason=about(remote.name, mine.trouble.said)
+            )
         yield mine
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
 from cachekit.compilers.neuron.log.told import read
 from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
@@ -339,6 +340,32 @@ def test_a_compile_that_the_driver_says_was_killed_has_failed(time, after):
     assert (failed.module, failed.kind) == (module(5), "host-oom")
     done = f"2026-07-31 05:09:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
     assert told(begun + killed + done).failed == ()
+
+
+def test_a_code_alone_is_read_as_the_failure_that_it_is():
+    """What somebody has cut out of a log, and no other program's code."""
+    (failed,) = told(
+        "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient memory."
+    ).failed
+    assert (failed.module, failed.kind, failed.code) == ("", "host-oom", "F137")
+    assert read(io.BytesIO(b"[WEB500] Internal Server Error\n")) is None
+
+
+def test_what_a_text_says_is_sought_once_however_often_it_stands_there(monkeypatch):
+    """Every worker finds the same graphs in every run: a log of 200 MB may hold nothing else."""
+    sought = []
+
+    class Counted:
+        def search(self, text, place=0):
+            sought.append(text)
+
+    monkeypatch.setattr(facts, "LOG_WORDS", {"hit": Counted()})
+    lines = [
+        f"2026-07-29 17:25:{n:02d}.000941:  {n}  [INFO]: Using a cached neff at {NCC}/{module(77)}/model.neff\n"
+        for n in range(50)
+    ]
+    LogReader().feed("".join(lines))
+    assert len(sought) == 1
 
 
 def test_a_compile_that_failed_before_is_told_with_its_failure():

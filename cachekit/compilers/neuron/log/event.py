@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ def module_in(text: str) -> str:
     return found["module"] if found else ""
 
 
+@lru_cache(4096)
 def compiler_in(text: str) -> str:
     """The first compiler's directory (`neuronxcc-<version>`) in a path; empty where there is none."""
     found = facts.COMPILER_IN_TEXT.search(text)

@@ -11,16 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.event import Event, codes_in, module_in
 from cachekit.compilers.neuron.log.timing import Timing
-from cachekit.units import parse_time
 
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
+_SHORT = 1000  # characters of a text that is kept with what it says, so that the next one like it is not read again
 _TEXT = 4000  # characters of a quoted message that an event carries
 _MOST = 1e12  # of any figure: a line that says more is torn, or lies
 Said = Mapping[str, "str | None"]  # what a pattern has found, by the names of its groups
@@ -86,16 +87,18 @@ class LogReader:
         if len(self._tail) > _HALF:
             del self._tail[:-_HALF]
             self._cut = True
-        raw = bytes(self._head) + (b"\x00" if self._cut else b"") + bytes(self._tail)
+        raw = self._head + (b"\x00" if self._cut else b"") + self._tail if self._tail else self._head
         self._head, self._tail, self._cut = bytearray(), bytearray(), False
-        text = facts.TERMINAL_CODE.sub("", raw.decode("utf-8", "replace"))
-        return list(self._events(text)) if text.strip() else []
+        text = raw.decode("utf-8", "replace")
+        text = facts.TERMINAL_CODE.sub("", text) if "\x1b" in text else text
+        return [] if not text or text.isspace() else list(self._events(text))
 
     def _events(self, line: str) -> Iterator[Event]:
         source, start = _prefix(line)
         headers = list(_headers(line, start))
         first = headers[0].start() if headers else len(line)
-        yield from self._loose(line[start:first], source)
+        if start < first:
+            yield from self._loose(line[start:first], source)
         for index, header in enumerate(headers):
             end = headers[index + 1].start() if index + 1 < len(headers) else len(line)
             said = replace(source, at=_time(header), pid=int(header["pid"]) if header["pid"] else source.pid)
@@ -116,34 +119,15 @@ class LogReader:
     def _words(self, text: str, source: Event) -> Iterator[Event]:
         """The events in a text of one source, in their order."""
         yield from self._report_entries(text, source)
-        if not any(mark in text for mark in facts.LOG_MARKS):
-            return
-        place = 0
-        # The next place of each pattern; only those that an event has run over are sought again.
-        ahead = {name: match for name, word in facts.LOG_WORDS.items() if (match := word.search(text))}
-        while ahead:
-            name = min(ahead, key=lambda name: ahead[name].start())
-            match = ahead[name]
-            place = max(match.end(), place + 1)
-            if event := self._event(name, match.groupdict(), source):
-                yield event
-            for passed in [name for name, found in ahead.items() if found.start() < place]:
-                if again := facts.LOG_WORDS[passed].search(text, place):
-                    ahead[passed] = again
-                else:
-                    del ahead[passed]
+        # The same few graphs are found again and again, in logs of any length.
+        for name, said, event in _found(text) if len(text) > _SHORT else _found_before(text):
+            if told := self._event(name, said, event, source):
+                yield told
         yield from self._errors(text, source)
 
-    def _event(self, name: str, said: Said, source: Event) -> Event | None:
-        path = (said.get("path") or "").lstrip(".")
-        event = replace(
-            source,
-            kind=_KINDS.get(name, name),
-            module=module_in(path),
-            path=path,
-            text=(said.get("text") or "").strip()[:_TEXT],
-            numbers=_numbers(said),
-        )
+    def _event(self, name: str, said: Said, event: Event, source: Event) -> Event | None:
+        event = replace(event, at=source.at, pid=source.pid, rank=source.rank, worker=source.worker)
+        path = event.path
         # What follows from it for the lines after it, or from earlier lines for the event.
         match name:
             case "graph-list":
@@ -178,7 +162,7 @@ class LogReader:
 
     def _report_entries(self, text: str, source: Event) -> Iterator[Event]:
         """The JSON report of npc, token by token, because lines of other processes may stand between its lines."""
-        if not self._report and facts.MODULE_PREFIX not in text:
+        if not self._report and ('"' not in text or facts.MODULE_PREFIX not in text):
             return
         for token in facts.NPC_REPORT_TOKEN.finditer(text):
             if token["path"]:
@@ -203,6 +187,37 @@ class LogReader:
             yield replace(source, kind="error", module=self._failing, text=said)
 
 
+def _found(text: str) -> tuple[tuple[str, Said, Event], ...]:
+    """What a text says, in its order: the pattern's name, what it has found, and the event, of nobody yet."""
+    if not any(mark in text for mark in facts.LOG_MARKS):
+        return ()
+    found, place = [], 0
+    # The next place of each pattern; only those that an event has run over are sought again.
+    ahead = {name: match for name, word in facts.LOG_WORDS.items() if (match := word.search(text))}
+    while ahead:
+        name = min(ahead, key=lambda name: ahead[name].start())
+        match = ahead[name]
+        place = max(match.end(), place + 1)
+        said = match.groupdict()
+        path = (said.get("path") or "").lstrip(".")
+        event = Event(
+            kind=_KINDS.get(name, name),
+            module=module_in(path),
+            path=path,
+            text=(said.get("text") or "").strip()[:_TEXT],
+            numbers=_numbers(said),
+        )
+        found.append((name, said, event))
+        for passed in [name for name, other in ahead.items() if other.start() < place]:
+            if again := facts.LOG_WORDS[passed].search(text, place):
+                ahead[passed] = again
+            else:
+                del ahead[passed]
+    return tuple(found)
+
+
+_found_before = lru_cache(4096)(_found)
+
 # The kind of an event where it is not the name of its pattern.
 _KINDS = {
     "graph-list": "listed",
@@ -224,7 +239,10 @@ def _may_tell(line: bytes, marks: Sequence[bytes]) -> bool:
 
 def _headers(line: str, start: int) -> Iterator[re.Match[str]]:
     """The headers in a line: several where lines of several processes were glued together."""
-    while end := facts.LOG_HEADER_END.search(line, start):
+    while line.find("]:", start) >= 0 or line.find("||:", start) >= 0:
+        end = facts.LOG_HEADER_END.search(line, start)
+        if end is None:
+            return
         header = facts.LOG_HEADER.search(line, max(start, end.start() - facts.LOG_HEADER_LONGEST))
         if header is None:
             return
@@ -248,7 +266,7 @@ def _time(header: re.Match[str]) -> datetime | None:
     if not header["time"]:
         return None
     try:
-        at = parse_time(header["time"])
+        at = datetime.fromisoformat(header["time"])
     except ValueError:
         return None
     digits = header["fraction"] or "0"

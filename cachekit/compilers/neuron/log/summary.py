@@ -39,6 +39,7 @@ class Log(Struct):
     summary: dict[str, float] = {}
     # Its last count of the root's entries by state (`failed`, `done`, …), those of earlier runs too.
     entries: dict[str, float] = {}
+    alone: str = ""  # error codes of the compiler, with their lines, that are told of no module
     begun: set[str] = set()  # modules for which the compiler was called, or that are said to be compiled next
 
     def add_all(self, events: Iterable[Event]) -> Log:
@@ -76,6 +77,8 @@ class Log(Struct):
                 self._failed(event)
             case "error" if module in self.remembered or module in self.failed:
                 self._failed(event)
+            case "error" if not module:
+                self.alone = _joined(self.alone, event.text)
             case "whole":  # once for each model, and by each of its processes
                 self.whole_seconds = max(self.whole_seconds, event.numbers["seconds"])
             case "summary":  # older versions spread it over three lines

@@ -78,7 +78,8 @@ class Timing:
 
     def before(self, source: Event, found: Sequence[Event]) -> list[Event]:
         """A process writes a new line, which says `found`: its one open compile has ended, if a PASS was seen."""
-        busy = self._open.get(source.process, {})
+        if not (busy := self._open.get(source.process)):
+            return []
         begun = [event.module for event in found if event.kind == "command"]
         waiting = [module for module in busy if module not in begun]
         if len(waiting) != 1 or not self._spend(source.rank):

@@ -10,6 +10,7 @@ from functools import partial
 from typing import BinaryIO
 
 from cachekit.compilers.logged import Logged, LoggedCompile, LoggedFailure
+from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.failures import CompileFailure, classify
 from cachekit.compilers.neuron.log.compiler import CompilerRun, read_compiler_log
 from cachekit.compilers.neuron.log.event import Event
@@ -26,16 +27,20 @@ def read(log: BinaryIO) -> Logged | None:
 
     A run's output may quote the compiler's lines, so that the compiler's own log is what no run speaks in.
     """
-    told = _of_run(log)
+    run = Log()
+    told = _of_run(log, run)
     if told is None:
         log.seek(0)
         with io.TextIOWrapper(log, encoding="utf-8", errors="replace") as lines:
             told = _of_compiler(read_compiler_log(iter(partial(lines.readline, _LINE), "")))
+    # What somebody has cut out of either: the code alone.
+    if told is None and (facts.ERROR_CODE.search(run.alone) or facts.CRASH_CODE.search(run.alone)):
+        return Logged(of="run", failed=(_failure("", classify(run.alone), None),))
     return told
 
 
-def _of_run(log: BinaryIO) -> Logged | None:
-    reader, run, spans = LogReader(), Log(), _Spans()
+def _of_run(log: BinaryIO, run: Log) -> Logged | None:
+    reader, spans = LogReader(), _Spans()
     while piece := log.read(_PIECE):
         for event in reader.feed(piece):
             run.add(event)
