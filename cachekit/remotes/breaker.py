@@ -1,7 +1,8 @@
 """An outage costs its time once: every process of this host skips a remote for a while after it failed.
 
-After that one process tries it again (the probe) while the others still leave it alone. The state is a small file in
-the store; without a writable store each run finds out for itself.
+Where a run asked it only once, as another remote may have the answer, it is skipped by that run alone; by all, once
+that happens again within the pause. After the pause one process tries it again (the probe) while the others still leave
+it alone. The state is a small file in the store; without a writable store each run finds out for itself.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ PAUSE = 60.0  # seconds that a remote is left alone after a failure
 
 
 class _Pause(Struct, frozen=True):
-    """Until when a remote is skipped, in seconds since the epoch, and why; 0 while it is in use."""
+    """Until when a remote is skipped, in seconds since the epoch, and why; 0 while it is in use.
+
+    Attributes:
+        doubted: It is still in use: it failed once at that time, and was not asked again.
+    """
 
     until: float = 0.0
     reason: str = ""
+    doubted: bool = False
 
 
 class Breaker:
@@ -48,8 +54,11 @@ class Breaker:
         return self._broken or (state.reason if time.time() < state.until else "")
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(self, *, once: bool = False) -> Iterator[None]:
         """Talk to the remote inside of the block.
+
+        Args:
+            once: A question that fails is not asked again for now, which says less of the remote.
 
         Raises:
             SkippedError: It failed a moment ago.
@@ -59,7 +68,7 @@ class Breaker:
         if broken := self.broken:
             raise self._skipped(broken)
         state = self._state()
-        with self._probe(wanted=state.until > 0) as mine:
+        with self._probe(wanted=state.until > 0 and not state.doubted) as mine:
             if not mine:
                 raise self._skipped(f"{state.reason}; another process is trying it")
             try:
@@ -67,7 +76,7 @@ class Breaker:
             except (ConflictError, BusyError, UncertainError, SkippedError):
                 raise
             except RemoteError as error:
-                self._open(error.cause or error.message)
+                self._open(error.cause or error.message, doubted=once and time.time() - state.until > PAUSE)
                 raise
         if state.until:
             self._notes.remove(self._note)
@@ -89,9 +98,9 @@ class Breaker:
         # A clock that was set back must not shut a remote for a year.
         return state if state.until <= time.time() + PAUSE else _Pause()
 
-    def _open(self, reason: str) -> None:
+    def _open(self, reason: str, *, doubted: bool) -> None:
         self._broken = reason
-        self._notes.write(self._note, _Pause(time.time() + PAUSE, reason))
+        self._notes.write(self._note, _Pause(time.time() + (0.0 if doubted else PAUSE), reason, doubted))
 
     @contextmanager
     def _probe(self, *, wanted: bool) -> Iterator[bool]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.files import hold, opened, pieces
+from cachekit.remotes import layout
 from cachekit.remotes.draft import Comparison, Draft
 from cachekit.remotes.judging import OWN, Trust
 from cachekit.remotes.port import Entry, Storage, Upload
@@ -34,6 +35,8 @@ Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 class _Empty:
     """An empty remote, as far as a draft asks: a bundle begins as one."""
+
+    batch = 1
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}
@@ -99,16 +102,25 @@ def write_bundle(
 def _members(drafted: Draft) -> tuple[Member, ...]:
     """Records and their signatures first, so that whoever reads knows of each file whether it is wanted."""
     documents = [
-        Member(write.path, len(write.data or b""), hashlib.sha256(write.data or b"").hexdigest())
-        for writes in (drafted.records, drafted.signatures)
-        for write in sorted(writes, key=lambda write: write.path)
+        Member(path, len(raw), hashlib.sha256(raw).hexdigest())
+        for kind in (_records(drafted), _signatures(drafted))
+        for path, raw in sorted(kind.items())
     ]
     files = sorted(drafted.files, key=lambda file: file.path)
     return (*documents, *(Member(file.path, file.size, file.sha256) for file in files))
 
 
+def _records(drafted: Draft) -> dict[str, bytes]:
+    """Each in one document: a bundle is read from its beginning to its end."""
+    return {layout.record_path(shared.record.place): shared.raw for shared in drafted.rows}
+
+
+def _signatures(drafted: Draft) -> dict[str, bytes]:
+    return {write.path: write.data or b"" for write in drafted.signatures}
+
+
 def _write(store: Store, drafted: Draft, members: Sequence[Member], out: IO[bytes]) -> BundleSum:
-    documents = {write.path: write.data or b"" for write in (*drafted.records, *drafted.signatures)}
+    documents = _records(drafted) | _signatures(drafted)
     files = {file.path: file for file in drafted.files}
     counted = counting(store, "export.progress", members)
     writer = Writer(out, members)

@@ -4,7 +4,7 @@
 
 A Neuron module has flags of a few hundred bytes and an empty marker beside its NEFF: fetched alone, each would cost as
 much time as the NEFF. So whoever has the record has those already. They lie at their own paths as well, for the
-compiler's own tools.
+compiler's own tools. The document of a long record is divided; see `parts`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 from msgspec import Struct, structs
 
 from cachekit.errors import IntegrityError
-from cachekit.remotes import layout
+from cachekit.remotes import layout, parts
 from cachekit.remotes.port import Storage
 from cachekit.store.record import (
     LARGEST,
@@ -59,26 +60,50 @@ class Shared(Struct, frozen=True, dict=True):
             file.sha256: (file, self.places.get(file.sha256) or path) for path, file in paths_of(self.record.modules)
         }
 
-    @cached_property
+    @property
     def raw(self) -> bytes:
-        """The document's bytes; equal ones for equal records."""
+        """All of it in one document, as a bundle has it; equal bytes for equal records."""
+        return serialise(self._whole)
+
+    @property
+    def document(self) -> bytes:
+        """The document's bytes as it lies on a remote; equal ones for equal records."""
+        return self._divided[0]
+
+    @property
+    def parts(self) -> Mapping[str, bytes]:
+        """What lies beside the document, by digest; nothing of a short record."""
+        return self._divided[1]
+
+    @cached_property
+    def _divided(self) -> tuple[bytes, Mapping[str, bytes]]:
+        return parts.divided(self._whole)
+
+    @cached_property
+    def _whole(self) -> dict[str, Any]:
         document = to_document(self.record)
         wanted = {file.sha256 for file in self.record.files}
         inline = {sha256: base64.b64encode(raw).decode() for sha256, raw in self.inline.items() if sha256 in wanted}
         places = {sha256: path for sha256, path in self.places.items() if sha256 in wanted}
-        return serialise(document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {}))
+        return document | ({"inline": inline} if inline else {}) | ({"places": places} if places else {})
 
 
-def read(raw: bytes) -> Shared | None:
+def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
     """Read a document of a remote, which anybody may have written.
+
+    Args:
+        raw: The document.
+        fetch: Brings the parts of a long record; where None, the document has all of it.
 
     Returns:
         The record with its tiny files; None where its schema is another, which is a miss.
 
     Raises:
         DamagedRecordError: It is not a record, or a tiny file is not what the record says, or a place is not a path.
+        RemoteError, AuthError: The remote cannot be asked for a part.
     """
     document = parse(raw)
+    document = parts.joined(document, fetch) if fetch else document
     inline, places = document.pop("inline", {}), document.pop("places", {})
     record = from_document(document)
     if record is None:
@@ -107,7 +132,7 @@ def listed(storage: Storage, path: str, revision: str, limit: int = LARGEST) -> 
     """
     with suppress(DamagedRecordError, IntegrityError):  # the latter of a document without end, say
         found = storage.read(path, revision, limit)
-        shared = read(found.data) if found else None
+        shared = read(found.data, parts.fetching(storage, revision)) if found else None
         if shared is not None and layout.record_path(shared.record.place) == path:
             return shared
     return None
@@ -141,7 +166,8 @@ def merge(ours: Shared, theirs: Shared | None) -> Shared:
         return theirs
     if not there.keys() <= mine.keys() and any(map(is_archive, (*mine.values(), *there.values()))):
         return theirs
-    modules = tuple(module for _, module in sorted({**mine, **there}.items()))
+    # What is there goes first, so that its parts stay as they are; a record of the store grows at its end, too.
+    modules = tuple({**there, **{name: one for name, one in mine.items() if name not in there}}.values())
     # The larger record's figures stand for the whole.
     base = ours.record if len(mine) >= len(there) else theirs.record
     graphs = max(ours.record.graphs, theirs.record.graphs)

@@ -13,13 +13,15 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
-from cachekit.remotes import document, layout
+from cachekit.remotes import document, layout, parts
 from cachekit.remotes.document import Shared
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
 from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
-from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path
+from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path, paths_of
+
+LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
 
 
 class Offer(Struct, frozen=True):
@@ -43,6 +45,7 @@ class Draft(Struct, frozen=True):
 
     Attributes:
         files: What is missing.
+        parts: Documents to write before the records: parts of long ones.
         records: Documents to write.
         rows: The same records.
         same: Records that lie there as they are offered.
@@ -55,6 +58,7 @@ class Draft(Struct, frozen=True):
     """
 
     files: tuple[Upload, ...] = ()
+    parts: tuple[Write, ...] = ()
     records: tuple[Write, ...] = ()
     rows: tuple[Shared, ...] = ()
     same: tuple[Shared, ...] = ()
@@ -118,13 +122,15 @@ class Comparison:
         # that lie there as they are.
         self._damaged: dict[str, str] = {}
         self._same: list[Offer] = []
+        self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
 
     def is_all_there(self) -> bool:
         """Whether the remote has everything, as far as one request tells; for certain where files are read.
 
         Anybody may overwrite or remove a file there: optimum-neuron does.
         """
-        documents = {layout.record_path(offer.shared.record.place): offer.shared.raw for offer in self._offers}
+        documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
+        documents |= {path: raw for offer in self._offers for path, raw in _parts(offer.shared).items()}
         documents |= {
             layout.signatures_path(offer.shared.record.place): self._signing.noted(offer.shared.record.key)
             for offer in self._offers
@@ -133,7 +139,7 @@ class Comparison:
         files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths.values()}
         wanted = list(files)
         random.shuffle(wanted)  # where there are more than fit in, other ones at the next push
-        wanted = wanted if self._read else wanted[: max(0, self._storage.batch - len(documents))]
+        wanted = wanted if self._read else wanted[: max(0, min(LOOKED_AT, self._storage.batch - len(documents)))]
         there = self._storage.stat([*sorted(documents), *wanted], "")
         for path in wanted:
             file, offer = files[path]
@@ -149,18 +155,24 @@ class Comparison:
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
-        self._damaged, self._same = {}, []
+        self._damaged, self._same, self._told = {}, [], {}
         merged = list(self._merged_all(revision))
         lying = self._lying(merged, revision)
         uploads: dict[str, Upload] = {}
         records, rows = [], []
         for one in merged:
             final = self._placed(one, lying, uploads)
-            records.append(Write(one.path, final.raw, one.token))
+            records.append(Write(one.path, final.document, one.token))
             rows.append(final)
+        lacking = tuple(self._parts([*rows, *(offer.shared for offer in self._same)], revision))
+        harmed = {write.path for write in lacking}
+        for offer in self._same:
+            if not harmed.isdisjoint(_parts(offer.shared)):
+                self._damaged[offer.shared.record.key] = "parts of it are gone, or overwritten by others"
         signatures, signed = self._signatures(merged, revision)
         return Draft(
             tuple(uploads.values()),
+            lacking,
             tuple(records),
             tuple(rows),
             tuple(offer.shared for offer in self._same),
@@ -171,6 +183,21 @@ class Comparison:
             signatures,
             signed,
         )
+
+    def _parts(self, records: Sequence[Shared], revision: str) -> Iterator[Write]:
+        """The parts of these records that are not there, or damaged."""
+        wanted = {path: raw for shared in records for path, raw in _parts(shared).items()}
+        there = self._storage.stat(sorted(wanted), revision) if wanted else {}
+        for path, raw in wanted.items():
+            if path in there and there[path].equals(raw):
+                continue
+            try:
+                found = self._storage.read(path, revision, LARGEST) if path in there else None
+                token = found.token if found else ABSENT
+            except TooLargeError as error:
+                found, token = None, error.token
+            if found is None or found.data != raw:
+                yield Write(path, raw, token)
 
     def _signatures(self, merged: Sequence[_Merged], revision: str) -> tuple[tuple[Write, ...], dict[str, bytes]]:
         """The signatures to write: over the records that are written, and those that lie there as they are here."""
@@ -192,14 +219,14 @@ class Comparison:
     def _merged_all(self, revision: str) -> Iterator[_Merged]:
         """The records to write."""
         paths = [layout.record_path(offer.shared.record.place) for offer in self._offers]
-        there = self._storage.stat(paths, revision) if paths else {}
+        there = self._storage.stat([*paths, *self._asked_later(len(paths))], revision) if paths else {}
         for path, offer in zip(paths, self._offers, strict=True):
             entry, token = there.get(path), ABSENT
             shared: Shared | None = offer.shared
             reused: tuple[ReusedOrigin, ...] = ()
             try:
                 if entry is not None:
-                    if not self._losses(offer) and entry.equals(offer.shared.raw):
+                    if not self._losses(offer) and entry.equals(offer.shared.document):
                         self._same.append(offer)
                         continue
                     found = self._storage.read(path, revision, LARGEST)
@@ -212,10 +239,26 @@ class Comparison:
             if shared is not None:
                 yield _Merged(path, offer, shared, token, reused)
 
+    def _asked_later(self, asked: int) -> list[str]:
+        """Paths that will be asked for as well, where one request tells of them too and the remote remembers that."""
+        files = [path for offer in self._offers for path in _files(offer.shared)]
+        files += [path for offer in self._offers for path in _parts(offer.shared)]
+        signed = [
+            layout.signatures_path(offer.shared.record.place)
+            for offer in self._offers
+            if self._signing.concerns(offer.beside)
+        ]
+        later = signed + (files if len(files) <= LOOKED_AT else [])
+        return later if asked + len(later) <= self._storage.batch else []
+
     def _lying(self, merged: Sequence[_Merged], revision: str) -> dict[str, Entry]:
         """What lies at the places of these records' files, and at those named by their digests where one is taken."""
         files = [found for one in merged for found in one.shared.paths.values()]
-        lying = self._storage.stat(sorted({path for _, path in files}), revision) if files else {}
+        wanted = {path for _, path in files}
+        if self._storage.batch > 1:  # also of files that are elsewhere as well: asked when they are sent
+            wanted.update(path for one in merged for path in _files(one.shared))
+        unknown = sorted(wanted - self._told.keys())
+        lying = self._told | (self._storage.stat(unknown, revision) if unknown else {})
         spare = {layout.blob_path(file.sha256) for file, path in files if self._is_taken(path, lying.get(path), file)}
         return lying | (self._storage.stat(sorted(spare), revision) if spare else {})
 
@@ -248,12 +291,13 @@ class Comparison:
         Raises:
             DamagedRecordError: Nobody can use what is there.
         """
-        if found and found.data == offer.shared.raw:  # a remote that knows no digests did not tell before
+        if found and found.data == offer.shared.document:  # a remote that knows no digests did not tell before
             if lost := self._losses(offer):
                 raise DamagedRecordError(f"{lost} of its files are gone, or overwritten by others")
             self._same.append(offer)
             return None, ()
-        theirs = document.read(found.data) if found else None
+        fetch = parts.fetching(self._storage, revision, offer.shared.parts)
+        theirs = document.read(found.data, fetch) if found else None
         if found and theirs is None:
             return None, ()  # a later cachekit's record
         if theirs is not None and layout.record_path(theirs.record.place) != layout.record_path(
@@ -264,7 +308,7 @@ class Comparison:
         origin = self._origin(theirs, mine, revision) if theirs else None
         if theirs and origin and divergent.compare(mine, theirs.record):
             self._others[theirs.record.key] = theirs.record
-        usable = self._usable(theirs, revision) if theirs and origin and not offer.replaces else None
+        usable = self._usable(theirs, offer, revision) if theirs and origin and not offer.replaces else None
         merged = document.merge(offer.shared, usable)
         if theirs is not None and merged.raw == theirs.raw:
             self._same += [offer] if theirs.record == mine else []
@@ -290,7 +334,7 @@ class Comparison:
             self._damaged[mine.key] = "its record there is signed by nobody you trust"
         return origin
 
-    def _usable(self, theirs: Shared, revision: str) -> Shared | None:
+    def _usable(self, theirs: Shared, offer: Offer, revision: str) -> Shared | None:
         """The record without modules that can no longer be fetched; None where no module is left.
 
         Other tools overwrite: optimum-neuron puts its own build of a module in the place of the one that is there. A
@@ -299,15 +343,32 @@ class Comparison:
         paths = theirs.paths
         if any(path in self._spoiled for _, path in paths.values()):
             return None  # who found that stopped there: the rest may be no better
-        lying = self._storage.stat(sorted({path for _, path in paths.values()}), revision)
-        lost = {
-            sha256
-            for sha256, (file, path) in paths.items()
-            if sha256 not in theirs.inline and (path not in lying or self._in_use(lying[path], file) is False)
-        }
+        told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in _files(theirs).items()}
+        some = list(told)
+        if self._storage.batch > LOOKED_AT and not self._read:
+            some = random.sample(some, min(LOOKED_AT, len(some)))
+        lost = self._lost_of(theirs, some, offer, revision)
+        if lost and len(some) < len(told):
+            some = list(told)
+            lost = self._lost_of(theirs, some, offer, revision)
+        self._told |= {path: entry for path, entry in told.items() if path not in set(some)}
         modules = theirs.record.modules
         kept = tuple(module for module in modules if lost.isdisjoint(file.sha256 for file in module.files))
         return structs.replace(theirs, record=structs.replace(theirs.record, modules=kept)) if kept else None
+
+    def _lost_of(self, theirs: Shared, paths: Sequence[str], offer: Offer, revision: str) -> set[str]:
+        """Which of the files at some of its paths a record has lost, by their digests."""
+        wanted = set(paths)
+        if self._storage.batch > 1:  # asked for later, and remembered
+            wanted.update(_parts(offer.shared), _files(offer.shared).keys() - _files(theirs).keys())
+        lying = self._storage.stat(sorted(wanted), revision)
+        files = _files(theirs)
+        return {
+            files[path].sha256
+            for path in paths
+            if files[path].sha256 not in theirs.inline
+            and (path not in lying or self._in_use(lying[path], files[path]) is False)
+        }
 
     def _losses(self, offer: Offer) -> int:
         """How many files of a record are lost."""
@@ -318,3 +379,13 @@ class Comparison:
         if holds is None and self._read:
             holds = reads_as(self._storage, entry.path, file.sha256)
         return holds
+
+
+def _files(shared: Shared) -> dict[str, File]:
+    """The files of a record by all paths where they lie: what is the same in many modules lies in each."""
+    return {shared.places.get(file.sha256) or path: file for path, file in paths_of(shared.record.modules)}
+
+
+def _parts(shared: Shared) -> dict[str, bytes]:
+    """The parts of a long record by their paths."""
+    return {layout.blob_path(sha256): raw for sha256, raw in shared.parts.items()}

@@ -6,7 +6,7 @@ inductor-2.13.0/<target>/<digest>.tar                       one archive a warm
 cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a key
 cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
-cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes
+cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
 

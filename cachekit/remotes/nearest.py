@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -152,25 +152,32 @@ def search(
     around = around or store.around(wanted.hard)
     near = next(_here(wanted, store, around), None)
     reuse = _reusable_here(wanted, store, around, near)
-    looked = []
-    for remote in remotes.readable if remotes else ():
-        if settled(wanted, near, reuse, LEAST):
-            break
+    looked: dict[Remote, Looked] = {}
+    failed: dict[Remote, RemoteError | AuthError] = {}
+
+    def ask(remote: Remote) -> Collection[RemoteError | AuthError]:
         from cachekit.remotes.nearest_on import RemoteSearch
 
+        nonlocal near, reuse
         there = RemoteSearch(remote, wanted, store, budget or Budget())
+        failed.pop(remote, None)
         try:
             there.look()
         except (RemoteError, AuthError) as error:
             there.problem = there.problem or error.cause or error.message
-            if remotes is not None:
-                remotes.failed(remote, error)
-        looked.append(Looked(remote.name, there.records, there.compared, there.problem, there.untrusted))
+            failed[remote] = error
+        looked[remote] = Looked(remote.name, there.records, there.compared, there.problem, there.untrusted)
         if there.nearest is not None and there.nearest.nearer(near):
             near = there.nearest
         if there.reuse is not None and there.reuse.nearer(reuse):
             reuse = there.reuse
-    return Search(near, reuse, tuple(looked), time.monotonic() - begun)
+        return [failed[remote]] if remote in failed else []
+
+    if remotes is not None:
+        remotes.ask_each(ask, lambda _: not settled(wanted, near, reuse, LEAST))
+        for remote, error in failed.items():
+            remotes.failed(remote, error)
+    return Search(near, reuse, tuple(looked.values()), time.monotonic() - begun)
 
 
 def settled(wanted: Wanted, near: Nearest | None, reuse: Nearest | None, limit: int) -> bool:

@@ -106,9 +106,9 @@ def publish(
             done = structs.replace(done, derived=tuple(one.path for one in page))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
-            # A record comes after its signatures: where each is written by itself, nobody sees it without them. What is
-            # derived of records comes after them.
-            writes = [*todo.signatures, *todo.records, *page, *([freed] if freed else [])]
+            # A record comes after its signatures and parts: where each is written by itself, nobody sees it without
+            # them. What is derived of records comes after them.
+            writes = [*todo.signatures, *todo.parts, *todo.records, *page, *([freed] if freed else [])]
             if dry_run or not writes:
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
-from cachekit.remotes import document, layout
+from cachekit.remotes import document, layout, parts
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import Shared
@@ -102,7 +102,8 @@ class Remote:
         patience: Patience | None = None,
     ) -> None:
         self.storage = storage
-        self._patient = patient(storage, patience or Patience())
+        self._patience = patience or Patience()
+        self._patient = patient(storage, self._patience)
         self.name = storage.name
         self.readable = readable
         self.writable = writable
@@ -125,7 +126,7 @@ class Remote:
             SkippedError: It did.
             RemoteError: It fails now.
         """
-        with self._breaker.call():
+        with self._breaker.call(once=self._patience.is_once):
             yield self._patient
 
     def revision(self) -> str:
@@ -324,13 +325,13 @@ class Remote:
         try:
             with self.call() as storage:
                 found = storage.read(layout.record_path(place), revision, LARGEST)
+                shared = document.read(found.data, parts.fetching(storage, revision)) if found else None
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(error.cause or error.message) from error
         if found is None:
             self._absent.touch(place.key)
             return None
         self._absent.remove(place.key)
-        shared = document.read(found.data)
         if shared is not None and shared.record.place != place:
             raise DamagedRecordError("it is the record of another key")
         return shared

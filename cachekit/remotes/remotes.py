@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cachekit.config import Config
     from cachekit.remotes import address
     from cachekit.remotes.remote import Found, Remote
+
+ONLINE = "omit --offline, and unset HF_HUB_OFFLINE"
 
 
 class Remotes:
@@ -99,33 +101,52 @@ class Remotes:
     def find_all(self, places: Sequence[Place], *, anew: bool = False) -> dict[str, Found]:
         """The records of many keys, each from the first remote that has it; a remote that fails is skipped.
 
-        Each remote is asked once which of them it has, nearest first; those that failed are asked again, with this
-        run's patience, only for what no other one has.
+        Each remote is asked which of them it has, and again only for what no other one has; see `ask_each`.
 
         Args:
             places: Where records lie.
             anew: Ask, whatever is remembered.
         """
         found: dict[str, Found] = {}
-        failures: list[tuple[Remote, dict[Place, RemoteError | AuthError]]] = []
-        others = len(self.readable) > 1
-        for remote in self.readable:
-            left = [place for place in dict.fromkeys(places) if place.key not in found]
-            if not left:
-                break
-            with self.patience.once() if others else nullcontext():
-                failed = self._ask(remote, left, found, anew=anew)
-            failures.append((remote, failed))
-        for remote, failed in failures:
-            left = [place for place in failed if place.key not in found]
-            if others and left and self._may_ask_again(remote, failed.values()):
-                again = self._ask(remote, left, found, anew=anew)
-                for place in left:
-                    del failed[place]
-                failed.update(again)
+        failures: dict[Remote, dict[Place, RemoteError | AuthError]] = {}
+
+        def left(remote: Remote) -> list[Place]:
+            asked = failures.get(remote, dict.fromkeys(places))
+            return [place for place in asked if place.key not in found]
+
+        def ask(remote: Remote) -> Collection[RemoteError | AuthError]:
+            asked = left(remote)
+            before = {place: error for place, error in failures.get(remote, {}).items() if place not in asked}
+            failures[remote] = before | self._ask(remote, asked, found, anew=anew)
+            return failures[remote].values()
+
+        self.ask_each(ask, lambda remote: bool(left(remote)))
+        for remote, failed in failures.items():
             for place, error in failed.items():
                 self.failed(remote, error, place.key)
         return found
+
+    def ask_each(
+        self, ask: Callable[[Remote], Collection[RemoteError | AuthError]], wanted: Callable[[Remote], bool]
+    ) -> None:
+        """Ask each remote once, nearest first; then those that failed once more, with this run's patience.
+
+        So what a good remote has is not waited for behind a dead one.
+
+        Args:
+            ask: Asks one; returns what it failed with, nothing where it did not.
+            wanted: Whether its answer is still wanted.
+        """
+        others = len(self.readable) > 1
+        failed = []
+        for remote in self.readable:
+            if wanted(remote):
+                with self.patience.once() if others else nullcontext():
+                    errors = ask(remote)
+                failed += [(remote, errors)] if errors else []
+        for remote, errors in failed:
+            if others and wanted(remote) and self._may_ask_again(remote, errors):
+                ask(remote)
 
     def _ask(
         self, remote: Remote, places: Sequence[Place], found: dict[str, Found], *, anew: bool
@@ -192,13 +213,23 @@ class Remotes:
             raise UsageError(
                 f"no remote can be {verb} offline",
                 cause=f"{', '.join(self.offline)} needs the network",
-                hint="omit --offline, and unset HF_HUB_OFFLINE",
+                hint=ONLINE,
             )
         if not remotes:
             raise UsageError(
                 f"no remote that can be {verb} is configured" if self._remotes else "no remote is configured",
                 hint="configure one: --cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
             )
+
+    def unasked(self, what: str) -> RemoteError | None:
+        """What to raise where no remote has a thing, and some were not asked, as no connection may be opened."""
+        if not self.offline:
+            return None
+        return RemoteError(
+            f"nobody knows whether a remote has {what}: no connection may be opened",
+            cause=f"{', '.join(self.offline)} was not asked, and no other remote has it",
+            hint=ONLINE,
+        )
 
     def problems(self, key: str) -> Mapping[str, CachekitError]:
         """By remote, why none of its record of a key came from there, although nobody knows that it has none."""

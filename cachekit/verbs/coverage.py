@@ -267,6 +267,11 @@ class _Asked(Struct, frozen=True):
     lying: Collection[str] = ()
     problem: RemoteError | AuthError | None = None
 
+    def has(self, key: str) -> bool:
+        """Whether the record of a key is there, with all of its files."""
+        found = self.outcomes.get(key)
+        return isinstance(found, Found) and not self.problem and _paths(found).keys() <= set(self.lying)
+
     def failure(self, key: str) -> RemoteError | AuthError | None:
         """Why nobody knows what the remote has of a key; None where that is known."""
         outcome = self.outcomes.get(key)
@@ -280,21 +285,33 @@ class _Asked(Struct, frozen=True):
 
 
 def _ask(session: Session, places: Sequence[Place]) -> list[_Asked]:
-    """Ask each remote for all records at once, and for their files."""
-    asked = []
-    for remote in session.remotes.readable:
-        try:
-            outcomes: Mapping[str, Outcome] = remote.find_all(places, anew=True)
-        except (RemoteError, AuthError) as error:
-            asked.append(_Asked(remote, dict.fromkeys((place.key for place in places), error)))
-            continue
-        paths = {path for one in outcomes.values() if isinstance(one, Found) for path in _paths(one)}
-        try:
-            asked.append(_Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else ()))
-        except (RemoteError, AuthError) as error:
-            session.remotes.failed(remote, error)
-            asked.append(_Asked(remote, outcomes, problem=error))
-    return asked
+    """Ask each remote for all records at once, and for their files; again only where no other has all of them."""
+    asked: dict[Remote, _Asked] = {}
+
+    def ask(remote: Remote) -> Collection[RemoteError | AuthError]:
+        asked[remote] = answer = _answer(remote, places)
+        return [error for place in places if (error := answer.failure(place.key))]
+
+    def wanted(remote: Remote) -> bool:
+        return remote not in asked or not all(any(one.has(place.key) for one in asked.values()) for place in places)
+
+    session.remotes.ask_each(ask, wanted)
+    for remote, answer in asked.items():
+        if answer.problem:
+            session.remotes.failed(remote, answer.problem)
+    return list(asked.values())
+
+
+def _answer(remote: Remote, places: Sequence[Place]) -> _Asked:
+    try:
+        outcomes: Mapping[str, Outcome] = remote.find_all(places, anew=True)
+    except (RemoteError, AuthError) as error:
+        return _Asked(remote, dict.fromkeys((place.key for place in places), error))
+    paths = {path for one in outcomes.values() if isinstance(one, Found) for path in _paths(one)}
+    try:
+        return _Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else ())
+    except (RemoteError, AuthError) as error:
+        return _Asked(remote, outcomes, problem=error)
 
 
 def _found(session: Session, asked: _Asked, key: str, notes: list[str]) -> Found | None:

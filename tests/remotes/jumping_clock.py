@@ -1,10 +1,24 @@
-"""Clocks for tests: one that jumps as soon as nobody has anything left to do but wait; one of a machine that sleeps."""
+"""Clocks for tests: that pass where somebody sleeps; that jump once nobody has anything left to do but wait; and one of
+a machine that sleeps."""
 
 from __future__ import annotations
 
 import threading
 
 from cachekit.remotes.budget import Clock
+
+
+class Passing(Clock):
+    """Time passes where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def now(self) -> float:
+        return self.passed
+
+    def sleep(self, seconds: float) -> None:
+        self.passed += seconds
 
 
 class JumpingClock(Clock):

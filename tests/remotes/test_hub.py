@@ -45,6 +45,8 @@ def test_questions_cost_a_request_each(storage, hub, repo):
     assert set(found) == {DOC, "m/model.neff"}  # a folder is no file
     assert asked(hub) == ["POST api 200"]
     assert storage.stat([*paths, "one/more"], revision) == found
+    assert asked(hub) == ["POST api 200"], "what lies at a commit does not change"
+    assert storage.stat([*paths, "one/more"], "") == found
     assert asked(hub) == ["POST api 200"] * 2
     assert storage.stat([], revision) == {}
     assert asked(hub) == []

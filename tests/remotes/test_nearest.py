@@ -16,6 +16,8 @@ from cachekit.remotes.nearest import Wanted, search, to_fetch
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import COMMAND, IMPORTED
+from cachekit.verbs.warm import warm
+from tests.remotes.jumping_clock import Passing
 from tests.remotes.storage_processes import KINDS, serve
 from tests.remotes.watched_storages import Broken, Counted
 from tests.support.processes import memory_folder
@@ -255,6 +257,30 @@ def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
     # It is left alone by the next one, and by this one: told once.
     search(wish(wanted), me.store, me.session.remotes)
     assert len(me.told("remote.failed")) == 1
+
+
+def test_the_nearest_on_a_good_remote_waits_for_one_try_of_a_dead_one(tmp_path, shared):
+    dead = Broken(FolderStorage(tmp_path), "all")
+    me = Watched(tmp_path / "me", shared=[(dead, "r"), (shared(), "r")], patience=60)
+    me.session.remotes.patience.clock = Passing()
+    wanted = me.prepare()
+    fill(shared(), [made := made_from(wanted, **{"training.per_device_train_batch_size": 64})])
+    found = search(Wanted(wanted.place, wanted.ingredients.hard), me.store, me.session.remotes)
+    assert found.nearest.known.key == made[0].key
+    assert len(dead.calls) == 1
+
+
+def test_a_single_try_that_fails_does_not_cost_other_processes_a_remote(tmp_path, shared):
+    me = Watched(tmp_path / "me", shared=[(shared(), "rw")])
+    place = warm(me.session, me.prepare()).record.place
+    asked = []
+    for _ in range(3):
+        dead = Broken(FolderStorage(tmp_path), "all")
+        other = Watched(tmp_path / "other", shared=[(dead, "r"), (shared(), "r")], patience=60)
+        other.session.remotes.patience.clock = Passing()
+        assert other.session.remotes.find(place)
+        asked.append(len(dead.calls))
+    assert asked == [1, 1, 0], "the second one in a minute does"
 
 
 def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):

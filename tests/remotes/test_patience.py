@@ -8,7 +8,6 @@ import time
 import pytest
 
 from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, SkippedError
-from cachekit.remotes.budget import Clock
 from cachekit.remotes.patience import MOST, Patience, patient
 from cachekit.remotes.port import Entry
 from cachekit.remotes.push import push
@@ -18,23 +17,11 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.hub_storage import QUICK, hub, make, repo  # noqa: F401 - fixtures
+from tests.remotes.jumping_clock import Passing
 from tests.remotes.remote_faults import EVERY, failing
 from tests.support import standin_worker
 from tests.support.standins import Watched, recipe
 from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
-
-
-class Passing(Clock):
-    """Time passes where somebody sleeps."""
-
-    def __init__(self):
-        self.passed = 0.0
-
-    def now(self):
-        return self.passed
-
-    def sleep(self, seconds):
-        self.passed += seconds
 
 
 class Failing:

@@ -18,6 +18,8 @@ from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
 from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage, coverage_of_all
 from cachekit.verbs.warm import warm
+from tests.remotes.jumping_clock import Passing
+from tests.remotes.watched_storages import Broken
 from tests.support.processes import memory_folder
 from tests.support.standins import StandIn, Watched, publish, recipe, runs
 
@@ -152,6 +154,16 @@ def test_where_each_module_lies(tmp_path):
     units = {unit.name[-1]: unit for unit in coverage(bob.session, bob.prepare()).modules}
     assert units["0"].where == ("local", name)
     assert units["2"].where == (name,)
+
+
+def test_what_a_good_remote_has_waits_for_one_try_of_a_dead_one(tmp_path):
+    ann = team(tmp_path, "ann")
+    push(ann.store, ann.session.remotes, [put(ann, ann.prepare(), range(2))])
+    dead = Broken(FolderStorage(tmp_path), "all")
+    bob = Watched(tmp_path / "bob", shared=[(dead, "r"), (FolderStorage(tmp_path / "team"), "r")], patience=60)
+    bob.session.remotes.patience.clock = Passing()
+    assert coverage(bob.session, bob.prepare()).status == "covered"
+    assert len(dead.calls) == 1
 
 
 def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):

@@ -77,10 +77,9 @@ def packages(config: Config) -> Iterator[Finding]:
 
 
 def _required(config: Config) -> Sequence[str]:
-    """The packages of the compiler that was chosen, or of the one that is there."""
+    """The packages of the compiler that was chosen, or of the one that is likely."""
     chosen = {"neuron": installed.REQUIRED, "neuron-native": installed.NATIVE}
-    there = installed.NATIVE if installed.is_native(installed.versions()) else installed.REQUIRED
-    return chosen.get(config.compiler, there)
+    return chosen.get(config.compiler) or installed.likely()
 
 
 def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:

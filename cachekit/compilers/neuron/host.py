@@ -29,10 +29,9 @@ class NeuronHost(Struct, frozen=True):
 def unusable_devices(required: Sequence[str] = ()) -> CompilerUnavailableError | None:
     """The error of a machine that has Neuron devices and lacks these packages; None on every other machine.
 
-    By default the packages are those of the stack that is there.
+    By default the packages are those of the stack that is likely.
     """
-    wanted = required or (installed.NATIVE if installed.is_native(installed.versions()) else installed.REQUIRED)
-    if not presence.may_have_devices() or (wrong := installed.fault(wanted)) is None:
+    if not presence.may_have_devices() or (wrong := installed.fault(required or installed.likely())) is None:
         return None
     there = _there()
     if not there and (failed := chip.listed()[1]):
@@ -177,13 +176,14 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
         fitting = zoo.toolchains_for(machine.target)
         raise UsageError(
             f"nothing trains with {toolchain}",
-            cause=release.evidence,
+            cause=theirs.evidence if (theirs := release.shipped(machine.target)) else release.evidence,
             hint=f"--toolchain {fitting[-1]}" if fitting else "`cachekit zoo ls toolchains` lists others",
         )
     if machine.target not in release.targets:
         raise UsageError(
             f"{toolchain} does not compile for {instance}",
-            cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}",
+            cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}"
+            + (f": {theirs.evidence}" if (theirs := release.shipped(machine.target)) else ""),
             hint="`cachekit zoo ls toolchains` lists others",
         )
     lnc = facts.DEFAULT_LNC.get(machine.target, 1)

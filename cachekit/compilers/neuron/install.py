@@ -87,6 +87,12 @@ def apart(target: str, compiler: str = "") -> Way:
     return Way(run, _too_old(install))
 
 
+def compiler_for(target: str) -> str:
+    """The compiler whose packages the table has a line of for a chip; empty for a chip that it does not have."""
+    found = (one for one in zoo.toolchains().values() if one.install and target in one.install.targets)
+    return next((one.compiler for one in found), "")
+
+
 def driver() -> str:
     """The line that installs Neuron's driver on this system, or the page that has it."""
     try:

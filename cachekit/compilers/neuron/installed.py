@@ -96,6 +96,13 @@ def native_available() -> bool:
     return is_native(versions()) and available(NATIVE)
 
 
+def likely() -> Sequence[str]:
+    """The packages of the stack that is here; where none is, of the one that the table has for this machine's chip."""
+    found = versions()
+    bare = facts.FRAMEWORK_PACKAGE not in found and install.compiler_for(chip.here()) == "neuron-native"
+    return NATIVE if is_native(found) or bare else REQUIRED
+
+
 def fault(required: Sequence[str]) -> install.Fault | None:
     """What is wrong with these packages at least; None where nothing is."""
     return (
@@ -111,6 +118,8 @@ def _lacking(required: Sequence[str]) -> install.Fault | None:
     """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it."""
     found, target = versions(), chip.here()
     compiler = "neuron-native" if required is NATIVE and not is_native(found) else ""
+    if required is REQUIRED and install.compiler_for(target) == "neuron-native":
+        compiler = "neuron"  # the chip's own line would bring packages that are refused then
     if wrong := placeholders(found):
         return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",

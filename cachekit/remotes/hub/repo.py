@@ -122,11 +122,13 @@ class HubStorage(Storage):
         return login(self.name, writable=writable)
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
-        """Those that exist; one request for a thousand."""
+        """Those that exist; one request for a thousand, and none for those that were asked for at this commit."""
         wanted = list(dict.fromkeys(_checked(path) for path in paths))
-        found: dict[str, Entry] = {}
-        for at in range(0, len(wanted), STAT_BATCH):
-            batch = wanted[at : at + STAT_BATCH]
+        known = self._known[1] if self._known[0] == revision else {}
+        found = {path: entry for path in wanted if (entry := known.get(path))}
+        unknown = [path for path in wanted if path not in known]
+        for at in range(0, len(unknown), STAT_BATCH):
+            batch = unknown[at : at + STAT_BATCH]
 
             def infos(api: Any, batch: list[str] = batch) -> list[Entry]:
                 answer = api.get_paths_info(paths=batch, revision=revision or self._branch, expand=False, **self._repo)
@@ -134,7 +136,7 @@ class HubStorage(Storage):
 
             asked = set(batch)
             found |= {entry.path: entry for entry in self._client.ask(infos) if entry.path in asked}
-        self._learn(revision, {path: found.get(path) for path in wanted})
+        self._learn(revision, {path: found.get(path) for path in unknown})
         return found
 
     def list(self, folder: str, revision: str) -> Iterator[Entry]:
@@ -289,10 +291,8 @@ class HubStorage(Storage):
 
     def _states(self, paths: Sequence[str], revision: str) -> dict[str, Entry | None]:
         """What lies at these paths, asked for once."""
-        known = self._known[1] if self._known[0] == revision else {}
-        unknown = [path for path in paths if path not in known]
-        found = self.stat(unknown, revision) if unknown else {}
-        return {path: known[path] if path in known else found.get(path) for path in paths}
+        found = self.stat(paths, revision)
+        return {path: found.get(path) for path in paths}
 
     def _missing(self, files: Sequence[Upload], revision: str) -> Sequence[Upload]:
         """Files that are not there yet; ConflictError for other bytes at one of the paths."""

@@ -31,6 +31,17 @@ def test_the_line_to_install_is_that_of_the_chip(tmp_path, machine, name, words)
     assert words in raised.value.hint
 
 
+def test_a_trn3_without_packages_is_told_what_its_own_line_brings(tmp_path, machine):
+    """No package of the XLA stack, which the line does not install."""
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn3.48xlarge")
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("auto")
+    assert "not available: neuronx-cc, torch-neuronx are not installed" in raised.value.cause
+    found = the_problem("neuron-packages")
+    assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
 @pytest.mark.parametrize("name", ["trn9.large", "inf1.xlarge"])
 def test_a_chip_that_is_not_in_the_table_gets_no_other_chips_line(tmp_path, machine, name):
     (machine / "neuron0").touch()
@@ -54,10 +65,11 @@ def test_a_compiler_that_does_not_have_the_chip_is_told_with_the_one_that_has(tm
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
 
 
+@pytest.mark.parametrize("name", ["trn2.3xlarge", "trn3.48xlarge"])
 @pytest.mark.parametrize("compiler, words", [("neuron", "2.9.0.2.15"), ("neuron-native", "'torch-neuronx==2.14.*'")])
-def test_the_line_to_install_is_that_of_the_compiler_that_was_named(tmp_path, machine, compiler, words):
+def test_the_line_to_install_is_that_of_the_compiler_that_was_named(tmp_path, machine, compiler, words, name):
     (machine / "neuron0").touch()
-    (tmp_path / "product_name").write_text("trn2.3xlarge")
+    (tmp_path / "product_name").write_text(name)
     with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
         assert select("auto", compiler).machine
     found = the_problem("neuron-packages", compiler=compiler)

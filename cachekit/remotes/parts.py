@@ -1,0 +1,132 @@
+"""A long record on a remote: its document names the parts that have its modules, so that one more is a small change.
+
+    {"record": {"schema": 2, "record": {all but modules}, "whole": "<sha256>", "parts": ["<sha256>", …]}, "sha256": "…"}
+    cachekit/v1/blobs/ab/<sha256>  base64 of zlib of {"modules": […], "inline": {…}}: of so many modules, in their order
+
+A record grows at its end. So of a push that adds a module all parts but the last lie there already: neither are they
+sent, nor are those read that have the name of one that is here. The record, its digest and its signatures are what they
+are in one document. A cachekit that knows no parts finds a record of a later schema, which is a miss.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cachekit.errors import IntegrityError
+from cachekit.remotes import layout
+from cachekit.remotes.budget import each
+from cachekit.remotes.port import Storage
+from cachekit.store.record import LARGEST, DamagedRecordError, Digest, misfit, parse, sealed, serialise, unsealed
+
+SCHEMA = 2  # the store's records, and short ones, have 1
+MODULES = 256  # of a part; a record of no more lies in one document
+LANES = 8  # parts that are read at once
+# Anybody may have written them. Many times what a record has.
+_MOST = 256  # parts
+_LARGEST = 16 << 20  # bytes of one as it lies there
+
+Fetch = Callable[[str], bytes]  # the bytes of the part of this digest
+
+
+class _Head(Struct, frozen=True, forbid_unknown_fields=True):
+    schema: int
+    record: dict[str, Any]
+    whole: Digest
+    parts: Annotated[tuple[Digest, ...], Meta(min_length=1, max_length=_MOST)]
+
+
+def divided(document: Mapping[str, Any]) -> tuple[bytes, dict[str, bytes]]:
+    """The document of a record as it lies on a remote, and its parts by their digests: none of a short one.
+
+    Args:
+        document: The record's, in one; see `document`.
+    """
+    modules = document["record"]["modules"]
+    if len(modules) <= MODULES:
+        return serialise(document), {}
+    inline = document.get("inline", {})
+    parts = {}
+    for at in range(0, len(modules), MODULES):
+        some = modules[at : at + MODULES]
+        digests = {file["sha256"] for module in some for file in module["files"]}
+        inside = {sha256: text for sha256, text in inline.items() if sha256 in digests}
+        packed = zlib.compress(serialise({"modules": some, "inline": inside}), 9)
+        raw = base64.b64encode(packed) + b"\n"  # text, so that git itself can hold it
+        parts[hashlib.sha256(raw).hexdigest()] = raw
+    record = {name: value for name, value in document["record"].items() if name != "modules"}
+    head = {"schema": SCHEMA, "record": record, "whole": document["sha256"], "parts": list(parts)}
+    others = {name: value for name, value in document.items() if name == "places"}
+    return serialise(sealed("record", head) | others), parts
+
+
+def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
+    """The record's document in one, out of what `parse` read: of a short record, as it is.
+
+    Raises:
+        DamagedRecordError: It, or a part of it, is not what `divided` makes.
+        RemoteError, AuthError: The remote cannot be asked for a part.
+    """
+    body = document.get("record")
+    if not isinstance(body, dict) or body.get("schema") != SCHEMA or "parts" not in body:
+        return document
+    others = {name: value for name, value in document.items() if name == "places"}
+    try:
+        unsealed("record", {name: value for name, value in document.items() if name not in others})
+        head = msgspec.convert(body, _Head)
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+        raise DamagedRecordError(f"not a record: {misfit(error)}") from error
+    left = LARGEST
+    modules: list[Any] = []
+    inline: dict[str, Any] = {}
+    for raw in each([partial(fetch, name) for name in head.parts], LANES):
+        packed = _unpacked(raw, left)
+        left -= len(packed)
+        part = parse(packed)
+        if not isinstance(part.get("modules"), list) or not isinstance(part.get("inline"), dict):
+            raise DamagedRecordError("a part of the record has no modules")
+        modules += part["modules"]
+        inline |= part["inline"]
+    return {"record": {**head.record, "modules": modules}, "sha256": head.whole, "inline": inline, **others}
+
+
+def fetching(storage: Storage, revision: str, known: Mapping[str, bytes] | None = None) -> Fetch:
+    """What brings parts from a remote, but those that are known.
+
+    Raises:
+        DamagedRecordError: One is not there, or has other bytes.
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+
+    def fetch(name: str) -> bytes:
+        if known and name in known:
+            return known[name]
+        try:
+            found = storage.read(layout.blob_path(name), revision, _LARGEST)
+        except IntegrityError as error:  # a body without end, say
+            raise DamagedRecordError(f"a part of it: {error.cause or error.message}") from error
+        if found is None:
+            raise DamagedRecordError("a part of it is not there")
+        if hashlib.sha256(found.data).hexdigest() != name:
+            raise DamagedRecordError("a part of it is not what it should be")
+        return found.data
+
+    return fetch
+
+
+def _unpacked(raw: bytes, limit: int) -> bytes:
+    unpacking = zlib.decompressobj()
+    try:
+        unpacked = unpacking.decompress(base64.b64decode(raw, validate=False), limit + 1)
+    except (ValueError, zlib.error) as error:
+        raise DamagedRecordError(f"a part of the record cannot be decoded: {error}") from error
+    if len(unpacked) > limit or not unpacking.eof:
+        raise DamagedRecordError("a part of the record is cut off, or too large")
+    return unpacked

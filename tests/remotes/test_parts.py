@@ -1,0 +1,211 @@
+"""A long record in parts: what grows by one sends and reads little, and nothing wrong of a part is believed."""
+
+import base64
+import hashlib
+import json
+import zlib
+from functools import partial
+
+import pytest
+from msgspec import structs
+
+from cachekit.remotes import document, layout, parts
+from cachekit.remotes.bundle_in import read_bundle
+from cachekit.remotes.bundle_out import write_bundle
+from cachekit.remotes.document import Shared
+from cachekit.remotes.judging import Trust
+from cachekit.remotes.port import Commit, Write
+from cachekit.remotes.push import push
+from cachekit.store.record import DamagedRecordError, Module, decode, encode, sealed, serialise
+from tests.remotes.memory_remote import MemoryRemote
+from tests.remotes.sharing_cases import make, member  # noqa: F401 - fixtures
+from tests.remotes.storage_processes import serve, title
+from tests.remotes.watched_storages import Counted
+from tests.support.standins import Watched, expected, make_record, publish, served
+
+
+def long_record(number, *, size=3000):
+    """A record of so many modules of one file each, with its bytes."""
+    made, contents = make_record(1, tuple(f"{one:04}" for one in range(number)), size=size)
+    modules = tuple(Module(f"standin-1.0/MODULE_{file.path}", (file,)) for file in made.files)
+    return structs.replace(made, modules=modules), contents
+
+
+@pytest.fixture
+def short_parts(monkeypatch):
+    monkeypatch.setattr(parts, "MODULES", 2)
+
+
+def pushed(watched, made, **options):
+    record, contents = made
+    publish(watched.store, (record, {file.sha256: contents[file.sha256] for file in record.files}))
+    (done,) = push(watched.store, watched.session.remotes, [made[0]], **options)
+    assert done.error is None
+    return done
+
+
+def put(storage, path, raw):
+    """What anybody may do who can write there."""
+    revision = storage.revision()
+    found = storage.read(path, revision, 1 << 20)
+    storage.commit(Commit(title(), writes=[Write(path, raw, found.token if found else "")]), revision)
+
+
+# Little is asked and sent
+
+
+def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "MODULES", 64)
+    made, contents = long_record(129, size=50)
+    with serve("hub", tmp_path / "server") as make:
+        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+        pushed(ann, (structs.replace(made, modules=made.modules[:128]), contents))
+        make.hub.log.clear()
+        pushed(ann, (made, contents))
+        requests = [entry for entry in make.hub.requests if entry.kind != "xet"]
+        assert len(requests) <= 14
+        assert sum(entry.sent + entry.received for entry in requests) < 100_000
+        make.hub.log.clear()
+        bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+        assert bob.session.remotes.find(made.place).shared.record == made
+        assert len(make.hub.log.entries("GET */resolve/*")) == 4  # the document, and three parts
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_only_the_parts_that_changed_are_read_and_written(tmp_path):
+    storage = Counted(MemoryRemote(scarce=True))
+    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
+    made, contents = long_record(9)
+    pushed(ann, (structs.replace(made, modules=made.modules[:8]), contents))
+    before = {entry.path for entry in storage.list(layout.BLOBS, "")}
+    storage.calls.clear()
+    pushed(ann, (made, contents))
+    assert len({entry.path for entry in storage.list(layout.BLOBS, "")} - before) == 1
+    assert storage.calls.count("read") == 3  # the document, the index, the card
+
+
+# It is the same record
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("number", [2, 3, 7])
+def test_a_long_record_is_what_it_is_in_one_document(tmp_path, member, number):
+    made = long_record(number)
+    ann, bob = member("ann"), member("bob")
+    assert pushed(ann, made).records == (layout.record_path(made[0].place),)
+    assert pushed(ann, made).unchanged == 1
+    found = bob.session.remotes.find(made[0].place)
+    assert found.shared.record == made[0]
+    assert found.shared.record.digest == made[0].digest
+    assert found.shared.inline == made[1]
+    assert served(bob.store, bob.session.fetch(found)) == expected(made)
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_who_knows_no_parts_finds_a_later_record():
+    shared = Shared(long_record(3)[0])
+    assert document.read(shared.document) is None
+    assert decode(json.dumps(json.loads(shared.document)).encode()) is None
+
+
+def test_a_short_record_lies_in_one_document_as_before():
+    made, contents = long_record(parts.MODULES)
+    assert Shared(made).document == encode(made)
+    assert not Shared(made, contents).parts
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_what_two_members_add_is_kept_and_the_first_parts_stay(member):
+    made, contents = long_record(7)
+    with_ = {name: made.modules[:4] + made.modules[at : at + 2] for name, at in (("ann", 4), ("bob", 5))}
+    for name, modules in with_.items():
+        pushed(member(name), (structs.replace(made, modules=modules), contents))
+    found = member("carl").session.remotes.find(made.place)
+    assert found.shared.record.modules == made.modules
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_a_bundle_has_a_long_record_in_one_document(tmp_path):
+    ann, bob = Watched(tmp_path / "ann"), Watched(tmp_path / "bob")
+    made = long_record(5)
+    publish(ann.store, made)
+    with ann.store.using():
+        write_bundle(ann.store, [made[0]], tmp_path / "bundle")
+    with bob.store.using(), (tmp_path / "bundle").open("rb") as source:
+        read_bundle(bob.store, source, "bundle", Trust(everything=True))
+    assert served(bob.store, made[0]) == expected(made)
+
+
+# What is wrong with a part
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("damage", [b"", b"AAAA", None])
+def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_path, make, damage):
+    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
+    made = long_record(5)
+    pushed(ann, made)
+    name = next(iter(Shared(made[0], made[1]).parts))
+    put(make(), layout.blob_path(name), damage)
+    bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
+    assert bob.session.remotes.find(made[0].place) is None
+    assert "a part of it is not" in bob.told("remote.damaged")[0]["reason"]
+    pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
+    carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
+    assert carl.session.remotes.find(made[0].place).shared.record == made[0]
+
+
+def packed(value):
+    return base64.b64encode(zlib.compress(value)) + b"\n"
+
+
+HOSTILE = {
+    "no base64": b"\xff\xff",
+    "no zlib": base64.b64encode(b"x" * 99),
+    "cut off": base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}')[:-5]),
+    "a bomb": packed(b" " * (65 << 20)),
+    "no JSON": packed(b"{"),
+    "deep": packed(b"[" * 100_000),
+    "a list": packed(b"[]"),
+    "no modules": packed(b'{"modules": 1, "inline": {}}'),
+    "no files": packed(b'{"modules": [], "inline": []}'),
+    "out of the folder": packed(b'{"modules": [{"name": "../x", "files": []}], "inline": {}}'),
+    "fewer": packed(b'{"modules": [], "inline": {}}'),
+}
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_part_that_is_none_is_damage(kind):
+    shared = Shared(long_record(5)[0])
+    with pytest.raises(DamagedRecordError):
+        document.read(shared.document, lambda _: HOSTILE[kind])
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": []},
+        {"parts": ["../../../../etc/passwd"]},
+        {"parts": ["a" * 64] * 257},
+        {"parts": 7},
+        {"whole": "0" * 64},
+        {"record": []},
+        {"more": 1},
+    ],
+)
+def test_a_document_that_names_no_parts_is_damage(change):
+    shared = Shared(long_record(5)[0])
+    head = json.loads(shared.document)["record"] | change
+    with pytest.raises(DamagedRecordError):
+        document.read(serialise(sealed("record", head)), shared.parts.__getitem__)
+
+
+def test_another_part_under_a_name_is_not_believed():
+    storage = MemoryRemote()
+    name = hashlib.sha256(b"x").hexdigest()
+    put(storage, layout.blob_path(name), b"y")
+    for asked, words in ((name, "not what it should be"), ("0" * 64, "not there")):
+        with pytest.raises(DamagedRecordError, match=words):
+            partial(parts.fetching(storage, ""), asked)()
