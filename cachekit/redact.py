@@ -35,6 +35,7 @@ SHORTEST = 8  # characters of a variable's value that is looked for everywhere: 
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
 # A word in capitals has the form of these, too: they must look drawn by lot.
 _AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
+_SHORTEST_FORM = 15  # characters of the shortest that any form of the table takes
 _PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN).)*?(?:-----END[^-]*-----|\Z)"
 _PEM_BEGIN, _PEM_END = rb"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY", b"-----END"
 _PEM_LINES = 200
@@ -323,7 +324,8 @@ def _forms() -> tuple[tuple[str, str], ...]:
 
 
 def _without_forms(text: str, hidden: str = HIDDEN) -> str:
-    words = "\n".join(set(text.split()))  # no form has a space in it, and a table says the same words again and again
+    # No form has a space in it, and a table says the same words again and again, most of them shorter than any form.
+    words = "\n".join(word for word in set(text.split()) if len(word) >= _SHORTEST_FORM)
     for fixed, form in _forms():
         if fixed in words and re.search(_START + form, words):
             text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)

@@ -144,6 +144,28 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
 
+Trains = Literal["seen", "said", "no"]
+
+
+class Shipped(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a release has for a chip.
+
+    Attributes:
+        packages: PyTorch, and what runs it there; the compiler is the release's.
+        python: The versions that there are wheels for; empty where nobody says.
+        trains: As a `Toolchain` has it; so for `evidence`.
+    """
+
+    packages: Annotated[dict[str, str], Meta(min_length=1)]
+    python: tuple[str, ...]
+    trains: Trains
+    evidence: Said
+    source: Said
+    date: Annotated[str, Meta(pattern=DAY)]
+
+    __hash__ = by_value
+
+
 class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     """A release of a compiler's SDK.
 
@@ -157,6 +179,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
             A key that is made from such a toolchain is not a host's.
         targets: What it compiles for.
+        chips: What ships for each chip; for several with a comma between them.
     """
 
     compiler: Literal["neuron", "neuron-native"]
@@ -164,10 +187,15 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     packages: Annotated[dict[str, str], Meta(min_length=1)]
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
     source: Said
-    trains: Literal["seen", "said", "no"]
+    trains: Trains
     evidence: Said
     open: dict[str, str] = {}
     install: Install | None = None
+    chips: dict[str, Shipped] = {}
+
+    def shipped(self, target: str) -> Shipped | None:
+        """What it has for a chip; None where nothing is known of it."""
+        return next((one for chips, one in self.chips.items() if target in chips.split(", ")), None)
 
 
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from cachekit import whose
 from cachekit.errors import StoreError
-from cachekit.store.layout import Layout, Place
+from cachekit.store.layout import Layout
 from cachekit.whose import Standing
 
 OWN = "CACHEKIT_HOME to a folder of your own"
@@ -64,26 +64,6 @@ class Owners:
             return whose.outsider(handle, path, self.standing)
         ours = not whose.outsider(handle, path) and self._lies_there(path, handle)
         return "" if ours else self.standing.why
-
-    def doubtful(self, folders: Iterable[tuple[str, str]]) -> set[Place]:
-        """The records of which a glance does not tell that this user or root wrote them: `stranger` has to be asked.
-
-        Args:
-            folders: Of records: a compiler's folder, and a model type in that. Each is looked at whole.
-        """
-        ours, open_to = {0, os.geteuid()}, stat.S_IWGRP | stat.S_IWOTH
-        found = set[Place]()
-        for directory, model_type in folders:
-            with suppress(OSError), os.scandir(self._layout.records / directory / model_type) as files:
-                for one in files:
-                    try:
-                        state = one.stat(follow_symlinks=False)
-                        if state.st_uid in ours and not state.st_mode & open_to and not one.is_symlink():
-                            continue
-                    except FileNotFoundError:
-                        continue  # it was removed meanwhile
-                    found.add(Place(directory, model_type, one.name.removesuffix(".json")))
-        return found
 
     def _lies_there(self, path: Path, opened: int) -> bool:
         """Whether a path in the store leads to an open file, and no link of others does."""

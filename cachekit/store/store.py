@@ -122,6 +122,14 @@ class Store:
         """The records that can be used, as `ls` lists them, the youngest first; damaged ones are set aside."""
         return self._ask(lambda index: self._sound(index).listed())
 
+    def doubtful(self) -> set[Place]:
+        """The records of which a glance does not tell that this user or root wrote them: `owners.stranger` does.
+
+        It is told of their files as they were when they were read: what is done to a file later is seen by the next
+        exact look, see `refresh`. Nothing is used on the word of this.
+        """
+        return self._ask(lambda index: index.doubtful(os.geteuid()))
+
     def _sound(self, index: Index) -> Index:
         """The index, after what is damaged was set aside."""
         for row in index.flawed():

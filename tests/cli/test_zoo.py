@@ -149,6 +149,21 @@ def test_a_toolchain_in_full(command):
     assert command("zoo", "show", "neuron-2.31", "-f", "json").json["packages"]["transformers"] == "4.57.6"
 
 
+@pytest.mark.parametrize("name", ["2.26.1", "2.29", "2.30", "2.31", "2.32", "2.33"])
+def test_a_toolchain_says_of_each_chip_what_ships_and_whether_it_trains(name):
+    release = zoo.toolchain(f"neuron-{name}")
+    told = {chip: one for chips, one in release.chips.items() for chip in chips.split(", ")}
+    assert {*release.targets} <= {*told} <= {"trn1", "inf2", "trn2", "trn3"}
+    best = {one.trains for chip, one in told.items() if chip in release.targets}
+    assert release.trains == min(best, key=["seen", "said", "no"].index), "as the best of its chips"
+
+
+def test_what_serves_only_is_named_with_its_version_and_pythons(command):
+    shown = " ".join(command("zoo", "show", "neuron-2.32").out.split())
+    assert "trn2, trn3 packages torch 2.12 libtorch-neuronx-lite 2.12.0.1.0.1284 vllm-neuron 0.24.0.1.1.0" in shown
+    assert "python 3.11, 3.12, 3.13 trains no" in shown
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_can_be_shown(command, name):
     assert command("zoo", "show", name).out.startswith(f"recipe {name}\n")

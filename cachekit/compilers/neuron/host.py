@@ -176,13 +176,14 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
         fitting = zoo.toolchains_for(machine.target)
         raise UsageError(
             f"nothing trains with {toolchain}",
-            cause=release.evidence,
+            cause=theirs.evidence if (theirs := release.shipped(machine.target)) else release.evidence,
             hint=f"--toolchain {fitting[-1]}" if fitting else "`cachekit zoo ls toolchains` lists others",
         )
     if machine.target not in release.targets:
         raise UsageError(
             f"{toolchain} does not compile for {instance}",
-            cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}",
+            cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}"
+            + (f": {theirs.evidence}" if (theirs := release.shipped(machine.target)) else ""),
             hint="`cachekit zoo ls toolchains` lists others",
         )
     lnc = facts.DEFAULT_LNC.get(machine.target, 1)

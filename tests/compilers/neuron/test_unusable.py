@@ -240,4 +240,7 @@ def test_who_names_the_compiler_reads_the_same_words(machine, compiler):
 def test_nothing_is_planned_with_a_release_that_nothing_trains_with(command, recipe):
     error = answer(command, "plan", recipe, "--toolchain", "neuron-2.32", "--instance", "trn1.2xlarge", code=2)["error"]
     assert error["message"] == "nothing trains with neuron-2.32"
+    assert error["cause"].endswith("(NCC_ISMP902, 2026-09), and libneuronxla 3.x is JAX's"), (
+        "as the table says of this chip"
+    )
     assert error["hint"] == "--toolchain neuron-2.31"
