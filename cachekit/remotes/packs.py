@@ -3,8 +3,8 @@
     cachekit/v1/packs/<key>/<sha256>  how many, then digest and size of each, then their bytes
 
 A push that adds many small files puts them there in a pack too. At their own paths they lie for the compiler's own
-tools, and for whoever lacks a few of them. No document names a pack. What is in one is believed by the digest that the record
-has of it, and what is not in any, or is wrong there, is fetched as if there were none.
+tools, and for whoever lacks a few of them. No document names a pack. What is in one is believed by the digest that the
+record has of it, and what is not in any, or is wrong there, is fetched as if there were none.
 """
 
 from __future__ import annotations
