@@ -36,7 +36,7 @@ Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 class _Empty:
     """An empty remote, as far as a draft asks: a bundle begins as one."""
 
-    batch = 1
+    batch = lines = 1
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}
