@@ -124,7 +124,7 @@ def test_recipes_of_those_with_whom_one_works_are_read(tmp_path, monkeypatch):
 
 
 def test_a_file_of_another_user_that_is_mounted_where_only_this_one_writes_is_read(tmp_path, monkeypatch):
-    """`docker run -v ./x.yaml:/work/x.yaml`, as root; and not what a link of this user's leads to elsewhere."""
+    """A file that `docker run -v` puts into a folder of root, and not what a link of this user's leads to elsewhere."""
     work = tmp_path / "work"
     work.mkdir(0o755)
     monkeypatch.chdir(work)
