@@ -190,7 +190,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             # What waits to be written would fail once more while Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise UsageError(
-                "cannot write to standard output", cause=cause_of(error), hint="see who reads it"
+                "cannot write to standard output", cause=cause_of(error), hint="check the program that reads the pipe"
             ) from error
         return
     _sweep(path.parent)
