@@ -30,7 +30,7 @@ SCHEMA = 2  # the store's records, and short ones, have 1
 MODULES = 256  # of a part; a record of no more lies in one document
 LANES = 8  # parts that are read at once
 # Anybody may have written them. Many times what a record has.
-_MOST = 256  # parts
+_MOST = 1024  # parts
 _LARGEST = 16 << 20  # bytes of one as it lies there
 
 Fetch = Callable[[str], bytes]  # the bytes of the part of this digest

@@ -271,6 +271,15 @@ def test_tokens_of_documents_are_compared(make, hub, repo):
     assert make().commit(Commit("f", (), [Write("m/doc.json", b"{1}", linked.token)]), gone) == repo.head
 
 
+def test_a_body_that_came_wrong_replaces_no_document(storage, repo, monkeypatch):
+    storage.stat([DOC], revision := storage.revision())
+    monkeypatch.setattr(storage._client, "document", lambda *_: (b"wrong", ""))
+    token = storage.read(DOC, revision, 100).token
+    with pytest.raises(ConflictError):
+        storage.commit(Commit("a", (), [Write(DOC, b"mine", token)]), revision)
+    assert repo.read(DOC) == b'{"a": 1}'
+
+
 @pytest.mark.feature("R2")
 def test_a_swap_for_the_same_bytes_needs_the_right_parent(make, hub, repo):
     revision = repo.head

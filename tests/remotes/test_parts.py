@@ -188,7 +188,7 @@ def test_a_part_that_is_none_is_damage(kind):
     [
         {"parts": []},
         {"parts": ["../../../../etc/passwd"]},
-        {"parts": ["a" * 64] * 257},
+        {"parts": ["a" * 64] * 1025},
         {"parts": 7},
         {"whole": "0" * 64},
         {"record": []},

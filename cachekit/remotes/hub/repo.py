@@ -283,11 +283,14 @@ class HubStorage(Storage):
             )
 
     def _learn(self, revision: str, states: Mapping[str, Entry | None]) -> None:
-        """Keep what lies at a commit, which never changes; of the last commit only."""
+        """Keep what lies at a commit, of the last commit only.
+
+        It never changes: where a body differs from what the Hub said of it before, the body is wrong.
+        """
         if _COMMIT.fullmatch(revision):
             with self._lock:
                 known = self._known[1] if self._known[0] == revision else {}
-                self._known = (revision, {**known, **states})
+                self._known = (revision, {**states, **known})
 
     def _states(self, paths: Sequence[str], revision: str) -> dict[str, Entry | None]:
         """What lies at these paths, asked for once."""
