@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
 import random
 import re
 import shlex
 import string
+import sys
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from cachekit import redact
 from cachekit.key.hashed import hashed, is_hashed
+from cachekit.redact import forms
 from cachekit.redact.names import is_secret, names_secret, secrets_of
 from cachekit.redact.stream import Stream
 from cachekit.store.layout import Place
@@ -181,6 +184,13 @@ def test_a_secret_is_hidden_in_forms_that_passed_once(text):
     value = "Tr0ub4dor!xyz"
     assert value not in redact.printed(text.format(value, value))
     assert redact.holds(text.format(value, value))
+
+
+def test_no_form_is_shorter_than_what_is_looked_at():
+    """Shorter words are passed over. Python's own parser of patterns tells how short one can be."""
+    parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+    shortest = min(parser.parse(form).getwidth()[0] for _, form in forms._forms())
+    assert shortest == forms._SHORTEST_FORM
 
 
 @pytest.mark.feature("T7")

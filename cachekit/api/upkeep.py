@@ -35,8 +35,7 @@ class Upkeep(Opened):
     def ls(self) -> list[Listed]:
         """A row for each record of the store, newest first, and which are not used. `cachekit store ls`."""
         store = self.open_store()
-        found = store.listed()
-        doubtful = store.owners.doubtful({(one.directory, one.model_type) for one in found})
+        found, doubtful = store.listed(), store.doubtful()
         if doubtful:
             from cachekit.remotes.judging import Trust
             from cachekit.verbs.inspect import told_of_strangers

@@ -188,7 +188,7 @@ def _rows(shown: list[dict[str, Any]], indent: str) -> str:
 
 
 def _is_flat(shown: Any) -> bool:
-    return isinstance(shown, dict) and bool(shown) and not any(isinstance(one, dict | list) for one in shown.values())
+    return isinstance(shown, dict) and bool(shown) and {dict, list}.isdisjoint(map(type, shown.values()))
 
 
 def _encoded(value: Any, indent: str | None = None) -> str:
@@ -207,7 +207,9 @@ def _dumped(shown: Any, indent: str | None) -> str:
 
 
 def _safe(encoded: str) -> str:
-    """JSON without what controls a terminal: only strings can hold it."""
+    """JSON without what controls a terminal: only strings can hold it. Of ASCII, `json` leaves no more than DEL."""
+    if encoded.isascii() and "\x7f" not in encoded:
+        return encoded
     return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)
 
 

@@ -90,7 +90,7 @@ def human(answer: Pulls) -> list[str]:
             f"in {out.duration(one.seconds)}" + (f"; {out.size(one.present)} were here" if one.present else ""),
             "would-fetch": f"{modules}{out.size(one.bytes)} to fetch from {one.remote}",
             "present": f"already in the store, {out.size(one.present)}",
-            "absent": "in no remote",
+            "absent": "in no remote that was asked" if one.error else "in no remote",
             "failed": f"failed: {one.error.message if one.error else ''}",
         }[one.state]
         key = f"  key {one.key[:16]}" if one.key else ""

@@ -45,14 +45,19 @@ def listed(found: list[Listed], home: str) -> list[str]:
     """Records as a table; they are taken out of the list, so that of 100,000 no two forms lie in memory."""
     if not found:
         return [f"the store at {home} has no records", "next: cachekit warm RECIPE"]
-    found.reverse()
-    rows = []
-    while found:
-        row = found.pop()
-        recipe = f"{row.recipe} (not used)" if row.refused else row.recipe
-        took = out.duration(row.compile_seconds) if row.compile_seconds else "-"
-        made = row.created[:10]
-        rows.append((row.key[:12], recipe, row.directory, str(row.graphs), out.size(row.bytes), took, made))
+    rows = [
+        (
+            row.key[:12],
+            f"{row.recipe} (not used)" if row.refused else row.recipe,
+            row.directory,
+            str(row.graphs),
+            out.size(row.bytes),
+            out.duration(row.compile_seconds) if row.compile_seconds else "-",
+            row.created[:10],
+        )
+        for row in found
+    ]
+    found.clear()
     return out.table(rows, ["key", "recipe", "compiler", "graphs", "size", "compile", "made"], cut=(1, 2))
 
 

@@ -19,8 +19,9 @@ from .names import SHORTEST, is_secret
 # Repetitions have limits where a stranger's line could make them quadratic.
 # A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
-# A word in capitals has the form of these, too: they must look drawn by lot.
+# A word in capitals has the form of these, too: they must look random.
 _AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
+_SHORTEST_FORM = 15  # characters of the shortest that any form of the table takes
 _PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN).)*?(?:-----END[^-]*-----|\Z)"
 # A name and a password, in any address. A password may have slashes in it; a port and a path are none.
 _LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[^\s\"'<>]{0,500}(?=@)"
@@ -63,7 +64,8 @@ def without_forms(text: str, hidden: str) -> str:
 
 def without_keys(text: str, hidden: str) -> str:
     """A text without keys and tokens, those of the table and private ones."""
-    words = "\n".join(set(text.split()))  # no form has a space in it, and a table says the same words again and again
+    # No form has a space in it, and a table says the same words again and again, most of them shorter than any form.
+    words = "\n".join(word for word in set(text.split()) if len(word) >= _SHORTEST_FORM)
     for fixed, form in _forms():
         if fixed in words and re.search(_START + form, words):
             text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)

@@ -29,7 +29,7 @@ _GLUED = (
 )
 _NO_SECRETS = _words("PWD OLDPWD XDG_SESSION_ID TERM_SESSION_ID ITERM_SESSION_ID")
 # What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by. Some
-# are of services, too: as variables always, else where the value looks drawn by lot, as no word of a tokenizer does.
+# are of services, too: as variables always, else where the value looks random, as no word of a tokenizer does.
 _SERVICES = _words("bot system trigger user")
 _PLAIN_TOKENS = _words("""
     audio beg begin blank bos boi bot class cls decoder delimiter doc document end eoi eos eot fim first go human image

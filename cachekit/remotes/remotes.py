@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from cachekit.remotes import address
     from cachekit.remotes.remote import Found, Remote
 
+ONLINE = "omit --offline, and unset HF_HUB_OFFLINE"
+
 
 class Remotes:
     """The remotes of a run, nearest first.
@@ -211,13 +213,23 @@ class Remotes:
             raise UsageError(
                 f"no remote can be {verb} offline",
                 cause=f"{', '.join(self.offline)} needs the network",
-                hint="omit --offline, and unset HF_HUB_OFFLINE",
+                hint=ONLINE,
             )
         if not remotes:
             raise UsageError(
                 f"no remote that can be {verb} is configured" if self._remotes else "no remote is configured",
                 hint="configure one: --cache local:rw,hf://OWNER/NAME:rw, or `cachekit hub use OWNER/NAME`",
             )
+
+    def unasked(self, what: str) -> RemoteError | None:
+        """What to raise where no remote has a thing, and some were not asked, as no connection may be opened."""
+        if not self.offline:
+            return None
+        return RemoteError(
+            f"nobody knows whether a remote has {what}: no connection may be opened",
+            cause=f"{', '.join(self.offline)} was not asked, and no other remote has it",
+            hint=ONLINE,
+        )
 
     def problems(self, key: str) -> Mapping[str, CachekitError]:
         """By remote, why none of its record of a key came from there, although nobody knows that it has none."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from cachekit import whose
 from cachekit.errors import StoreError
-from cachekit.store.layout import Layout, Place
+from cachekit.store.layout import Layout
 from cachekit.whose import Standing
 
 OWN = "CACHEKIT_HOME to a folder of your own"
@@ -65,26 +65,6 @@ class Owners:
         ours = not whose.outsider(handle, path) and self._lies_there(path, handle)
         return "" if ours else self.standing.why
 
-    def doubtful(self, folders: Iterable[tuple[str, str]]) -> set[Place]:
-        """The records of which a glance does not tell that this user or root wrote them: `stranger` has to be asked.
-
-        Args:
-            folders: Of records: a compiler's folder, and a model type in that. Each is looked at whole.
-        """
-        ours, open_to = {0, os.geteuid()}, stat.S_IWGRP | stat.S_IWOTH
-        found = set[Place]()
-        for directory, model_type in folders:
-            with suppress(OSError), os.scandir(self._layout.records / directory / model_type) as files:
-                for one in files:
-                    try:
-                        state = one.stat(follow_symlinks=False)
-                        if state.st_uid in ours and not state.st_mode & open_to and not one.is_symlink():
-                            continue
-                    except FileNotFoundError:
-                        continue  # it was removed meanwhile
-                    found.add(Place(directory, model_type, one.name.removesuffix(".json")))
-        return found
-
     def _lies_there(self, path: Path, opened: int) -> bool:
         """Whether a path in the store leads to an open file, and no link of others does."""
         with suppress(OSError), self._layout.inside.folder(path.parent) as folder:
@@ -93,7 +73,7 @@ class Owners:
         return False
 
 
-def check_open(layout: Layout) -> None:
+def _check_open(layout: Layout) -> None:
     """Find out whether the store can be looked into; one that is not there can.
 
     Raises:
@@ -176,15 +156,15 @@ def _may(folder: Path, what: int) -> bool:
     return os.access(folder, what, effective_ids=_EFFECTIVE)
 
 
-def check_home(home: Path) -> None:
-    """See that a store can be at a folder, which need not be there yet.
+def check_home(layout: Layout) -> None:
+    """See that a store can be at its home, which need not be there yet.
 
     Raises:
         StoreError: Its place is taken by something else, or closed to this user.
     """
     problem = ""
     try:
-        if not stat.S_ISDIR(home.stat().st_mode):
+        if not stat.S_ISDIR(layout.home.stat().st_mode):
             problem = "it is not a folder"
     except FileNotFoundError:
         pass  # made by what writes first
@@ -194,9 +174,11 @@ def check_home(home: Path) -> None:
         problem = getattr(error, "strerror", "") or str(error)
     if problem:
         raise StoreError(
-            f"{str(home)[:200]} cannot hold a store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
+            f"{str(layout.home)[:200]} cannot hold a store",
+            cause=problem,
+            hint="set CACHEKIT_HOME or --home to a folder",
         )
-    check_open(Layout(home))
+    _check_open(layout)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -98,13 +98,25 @@ class Index:
         )  # in the order in which they lie in the file: folder by folder it would be read again for each
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
 
-        def made(row: tuple[Any, ...]) -> Listed:
-            key, recipe, compiler, directory, model_type, graphs, modules, size, seconds, created, by = row
-            texts = same(recipe, recipe), same(compiler, compiler), same(directory, directory)
-            kind = same(model_type, model_type)
-            return Listed(key, *texts, kind, graphs, modules, size, seconds, created, same(by, by))
+        def listed(database: sqlite3.Connection) -> list[Listed]:
+            return [
+                Listed(
+                    key, same(recipe, recipe), same(compiler, compiler), same(directory, directory),
+                    same(model_type, model_type), graphs, modules, size, seconds, created, same(by, by),
+                )
+                for key, recipe, compiler, directory, model_type, graphs, modules, size, seconds, created, by
+                in database.execute(query)
+            ]  # fmt: skip
 
-        return sorted(self._file.each(query, made), key=attrgetter("created", "key"), reverse=True)
+        return sorted(self._file.read(listed), key=attrgetter("created", "key"), reverse=True)
+
+    def doubtful(self, user: int) -> set[Place]:
+        """The records that somebody else than a user and root can have written, by their files as they were read."""
+        query = (
+            "SELECT directory, model_type, key FROM record JOIN folder ON folder.id = record.folder "
+            "WHERE owner NOT IN (0, ?)"
+        )
+        return {Place(*found) for found in self._file.ask(query, (user,))}
 
     def by_prefix(self, digits: str) -> list[IndexRow]:
         """All records whose keys begin so, those that cannot be used among them."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import sqlite3  # where it is used: a hit needs no index, and importing this takes 9 ms
 
 # Raise the number when the tables or the meaning of a column change: an index of another number is built anew.
-VERSION = 100 * SCHEMA + 2
+VERSION = 100 * SCHEMA + 3
 PATIENCE = 5.0  # seconds to wait for another process that writes to the index
 _TABLES = """
 CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type TEXT NOT NULL,
@@ -27,8 +27,9 @@ CREATE TABLE folder (id INTEGER PRIMARY KEY, directory TEXT NOT NULL, model_type
     UNIQUE (directory, model_type));
 CREATE TABLE made_by (folder INTEGER NOT NULL, compiler TEXT NOT NULL, PRIMARY KEY (folder, compiler)) WITHOUT ROWID;
 CREATE TABLE record (id INTEGER PRIMARY KEY, folder INTEGER NOT NULL, key TEXT NOT NULL,
-    inode INTEGER NOT NULL, state TEXT NOT NULL, seen INTEGER NOT NULL, published REAL NOT NULL, size INTEGER NOT NULL,
-    flaw TEXT NOT NULL, usable INTEGER NOT NULL, compiler TEXT NOT NULL, recipe TEXT NOT NULL, graphs INTEGER NOT NULL,
+    inode INTEGER NOT NULL, owner INTEGER NOT NULL, state TEXT NOT NULL, seen INTEGER NOT NULL,
+    published REAL NOT NULL, size INTEGER NOT NULL, flaw TEXT NOT NULL, usable INTEGER NOT NULL,
+    compiler TEXT NOT NULL, recipe TEXT NOT NULL, graphs INTEGER NOT NULL,
     modules INTEGER NOT NULL, bytes INTEGER NOT NULL, compile_seconds REAL NOT NULL, cold_seconds REAL NOT NULL,
     created TEXT NOT NULL, user TEXT NOT NULL, host TEXT NOT NULL, instance TEXT NOT NULL,
     job TEXT NOT NULL, parts TEXT NOT NULL, UNIQUE (folder, key));
@@ -93,9 +94,9 @@ class IndexFile:
         """
         return self._surely(lambda database: database.execute(query, values).fetchall(), any_file=any_file)
 
-    def each(self, query: str, make: Callable[[tuple[Any, ...]], _T]) -> list[_T]:
-        """What is made of each answer to a query, one after the other; raises as `ask`."""
-        return self._surely(lambda database: [make(row) for row in database.execute(query)], any_file=False)
+    def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What some work makes of the answers to a query as they come; raises as `ask`."""
+        return self._surely(work, any_file=False)
 
     def ask_for(self, query: str, numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
         """Answers to a query that ends with `IN`, for any number of numbers; raises as `ask`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SETTLED = 2 * 10**9  # ns after which a file's times tell a later change of it: those of a disk may be this coarse
 _DIGESTS = re.compile(DIGEST.encode())
 
+NOBODY = -1  # instead of the user whose file it is
 VALUES = 64  # of one ingredient, that are told of a folder's records
 
 # See `key.nearest.Folder`. A record that goes takes nothing away: what is told then is near at best, all the same.
@@ -105,9 +107,14 @@ class WholeBlob(Struct, frozen=True):
 
 
 class ReadRecord(Struct, frozen=True):
-    """A record's file, read: the record, or what is wrong with it, and the digests that stand in it."""
+    """A record's file, read: the record, or what is wrong with it, and the digests that stand in it.
+
+    Attributes:
+        owner: The user whose file it is; `NOBODY` of a link, and where others can write to it as well.
+    """
 
     inode: int
+    owner: int
     state: str
     seen: int
     published: float
@@ -144,7 +151,7 @@ def read_file(place: Place, path: Path) -> ReadRecord:
     except FileNotFoundError:
         raise
     except OSError as error:
-        return ReadRecord(0, "", seen, 0.0, 0, None, f"it cannot be read: {cause_of(error)}", {})
+        return ReadRecord(0, NOBODY, "", seen, 0.0, 0, None, f"it cannot be read: {cause_of(error)}", {})
     record, flaw = judged(raw)
     if record is not None and (record.directory, record.model_type, record.key) != place:
         record, flaw = None, "it is another key's record"
@@ -152,7 +159,9 @@ def read_file(place: Place, path: Path) -> ReadRecord:
         named = {file.sha256: file.size for file in record.files}
     else:
         named = {found.decode("ascii"): -1 for found in _DIGESTS.findall(raw) if found != place[2].encode()}
-    return ReadRecord(status.st_ino, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
+    open_to_others = path.is_symlink() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    owner = NOBODY if open_to_others else status.st_uid
+    return ReadRecord(status.st_ino, owner, state_of(status), seen, status.st_mtime, len(raw), record, flaw, named)
 
 
 def job_of(hard: Mapping[str, Any]) -> str:
@@ -208,7 +217,18 @@ def _put(database: sqlite3.Connection, folder: int, key: str, read: ReadRecord) 
             record.cold_seconds, made.created, made.user, made.host, made.instance, job_of(record.hard),
             json.dumps(_part_numbers(database, pairs)),
         )  # fmt: skip
-    about = folder, key, read.inode, read.state, read.seen, read.published, read.size, read.flaw, record is not None
+    about = (
+        folder,
+        key,
+        read.inode,
+        read.owner,
+        read.state,
+        read.seen,
+        read.published,
+        read.size,
+        read.flaw,
+        record is not None,
+    )
     marks = ",".join("?" * (1 + len(about) + len(said)))
     new = database.execute(f"INSERT INTO record VALUES ({marks})", (None, *about, *said)).lastrowid  # noqa: S608
     rows = ((bytes.fromhex(digest), new, size) for digest, size in named.items())

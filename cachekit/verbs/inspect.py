@@ -122,7 +122,7 @@ def told_of_strangers(store: Store, rows: Iterable[Listed], doubtful: Collection
     Args:
         store: The store.
         rows: Its records.
-        doubtful: Those that somebody else can have written; see `Owners.doubtful`.
+        doubtful: Those that somebody else can have written; see `Store.doubtful`.
         trust: What the settings say of signers.
     """
     asking, told = Store(store.layout.home, store.journal, trust.asked), []

@@ -59,7 +59,7 @@ class Outcome(Answer, frozen=True):
         seconds: Wall time.
         modules: Those that were, or would be, fetched by their names.
         left: Those that were not.
-        error: Why it failed.
+        error: Why it failed, or why nobody knows whether a remote has it.
     """
 
     name: str
@@ -110,7 +110,7 @@ def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) 
     name = prepared.recipe.name
     if planned.record is None:
         session.remotes.raise_failure(prepared.key)
-        return Outcome(name, "absent", prepared.key)
+        return Outcome(name, "absent", prepared.key, error=session.remotes.unasked(name))
     if planned.found is None:
         return Outcome(name, "present", prepared.key, present=planned.record.size)
     place = planned.found.remote.name
@@ -218,7 +218,8 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
             raise IntegrityError(f"{name} cannot be used", cause=left[name], hint="compile it again, and push it")
         if name in untrusted and name in left:
             raise none_used(untrusted[name], {name: left[name]})
-        outcomes.setdefault(name, Outcome(name, "absent", "", left=_left(left, name)))
+        unasked = session.remotes.unasked(name)
+        outcomes.setdefault(name, Outcome(name, "absent", "", left=_left(left, name), error=unasked))
     found = [outcomes[name] for name in dict.fromkeys(names)]
     if folder:
         rest = _left(left, *(name for name in left if _in(name, folder) and name not in names))

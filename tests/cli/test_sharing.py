@@ -230,6 +230,17 @@ def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, ve
     assert asked in hint
 
 
+def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
+    (work / "there").mkdir()
+    cache = ("--cache", f"local:rw,{work / 'there'}:r,hf://team/cache:r")
+    answer = command("pull", "tiny.yaml", *cache, "--offline", code=7)
+    assert answer.out.startswith("tiny: in no remote that was asked")
+    _, message, cause, hint = the_error(answer)
+    assert message == "nobody knows whether a remote has tiny: no connection may be opened"
+    assert cause == "hf://team/cache was not asked, and no other remote has it"
+    assert "--offline" in hint
+
+
 @pytest.mark.parametrize(
     ("address", "question"),
     [("team/cache", "/api/models/team/cache/revision/main"), ("buckets/team/cache", "/api/buckets/team/cache")],

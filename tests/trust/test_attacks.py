@@ -283,7 +283,7 @@ def test_bytes_that_were_swapped_after_the_check_of_the_signature(alice, victim,
 
 STOLEN = [
     ({"revoked": {"keys": [key(ALICE).fingerprint]}}, "which is revoked"),
-    ({"revoked": {"before": "2026-11-24"}}, "and everything made before then is revoked"),
+    ({"revoked": {"before": "2126-11-24"}}, "and everything made before then is revoked"),
     ({"signers": {"signer0": {"key": line(ALICE), "valid_before": "2026-11-22"}}}, "whose key is not valid today"),
     ({"signers": {"signer0": {"key": line(ALICE), "valid_after": "2026-11-22"}}}, "when that key was not valid"),
 ]

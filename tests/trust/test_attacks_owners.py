@@ -104,14 +104,27 @@ def test_verify_and_ls_tell_of_what_is_not_used(tmp_path):
     assert isinstance(found.error(), UntrustedError)
     assert "belongs to another user" in found.error().cause
     unasked = Store(tmp_path / "store", Journal(None, "test"))
-    doubtful = unasked.owners.doubtful([record.place[:2]])
-    assert doubtful == {record.place}, "they lie in one folder"
-    rows = {row.key: row.refused for row in told_of_strangers(unasked, unasked.listed(), doubtful, trust())}
+    assert unasked.doubtful() == {record.place}, "the look of verify saw whose it is now"
+    rows = {row.key: row.refused for row in told_of_strangers(unasked, unasked.listed(), {record.place}, trust())}
     assert rows[others.key] == ""
     assert "not signed; " in rows[record.key]
-    path.chmod(0o666)
-    os.chown(path, 0, 0)
-    assert unasked.owners.doubtful([record.place[:2]]) == {record.place}, "everybody can write it"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("how", ["owner", "mode", "link"])
+def test_a_record_that_somebody_else_left_in_the_store_is_doubtful(tmp_path, how):
+    record, path = made(tmp_path / "store")
+    mine = publish(in_store(tmp_path / "store").store, make_record(2))
+    path.rename(tmp_path / "theirs")
+    if how == "link":
+        path.symlink_to(tmp_path / "theirs")
+    else:
+        path.write_bytes((tmp_path / "theirs").read_bytes())
+        os.chown(path, *((ONE, ONE) if how == "owner" else (0, 0)))
+        path.chmod(0o666 if how == "mode" else 0o644)
+    unasked = Store(tmp_path / "store", Journal(None, "test"))
+    assert {row.key for row in unasked.listed()} == {record.key, mine.key}
+    assert unasked.doubtful() == {record.place}
 
 
 # Whose the blobs are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachekit.compilers.neuron import compiler, facts, host
+from cachekit.compilers.neuron import compiler, facts, host, split
 from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError
@@ -158,3 +158,13 @@ def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(command,
     error = command(*words, code=2).json["error"]
     assert error["message"] == "llama3-8b-lora cannot be resumed"
     assert "NeuronTrainer" in error["cause"]
+
+
+@pytest.mark.parametrize(
+    "framework, pinned", [("2.8.0.2.10.16998", "==0.4.5'"), ("2.9.0.2.15.32035", "neuronx-distributed==0.19.28492")]
+)
+def test_the_trainer_to_install_is_the_one_of_these_packages(framework, pinned):
+    """The trainer's own pins, of SDK 2.26.1, would take the packages of SDK 2.31 away."""
+    line = split.install_line({"torch-neuronx": framework})
+    assert pinned in line
+    assert ("[neuronx" in line) == framework.startswith("2.8")
