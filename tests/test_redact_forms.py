@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 
 from cachekit import redact
 from cachekit.key.hashed import hashed, is_hashed
+from cachekit.redact import forms
+from cachekit.redact.names import is_secret, names_secret, secrets_of
+from cachekit.redact.stream import Stream
 from cachekit.store.layout import Place
 from tests.support.planted_secrets import FORMS, PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
 
@@ -51,7 +54,7 @@ def test_each_form_of_the_table_is_hidden():
 @pytest.mark.feature("T7")
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_a_name_tells_a_secret(name):
-    assert redact.names_secret(name)
+    assert names_secret(name)
     value = "h7sh-" + "".join(LOT.choices(string.ascii_letters, k=12))
     for place in (f"{name}={value}", f'{{"{name}": "{value}"}}', f"export {name}='{value}'"):
         assert value not in redact.printed(place), place
@@ -61,7 +64,7 @@ def test_a_name_tells_a_secret(name):
 
 @pytest.mark.parametrize("name", PLAIN_NAMES)
 def test_other_names_pass(name):
-    assert not redact.names_secret(name)
+    assert not names_secret(name)
     assert redact.printed(f"{name}=something else1") == f"{name}=something else1"
 
 
@@ -105,7 +108,7 @@ def test_digests_and_names_made_of_them_pass(raw):
 
 @pytest.mark.parametrize("value", ["1", "true", "$HF_TOKEN", "${HF_TOKEN}", "", "<s>", "***", "none", "..."])
 def test_a_switch_or_a_reference_is_no_secret(value):
-    assert not redact.is_secret("HF_TOKEN", value)
+    assert not is_secret("HF_TOKEN", value)
     assert redact.printed(f"HF_TOKEN={value}") == f"HF_TOKEN={value}"
 
 
@@ -186,8 +189,8 @@ def test_a_secret_is_hidden_in_forms_that_passed_once(text):
 def test_no_form_is_shorter_than_what_is_looked_at():
     """Shorter words are passed over. Python's own parser of patterns tells how short one can be."""
     parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-    shortest = min(parser.parse(form).getwidth()[0] for _, form in redact._forms())
-    assert shortest == redact._SHORTEST_FORM
+    shortest = min(parser.parse(form).getwidth()[0] for _, form in forms._forms())
+    assert shortest == forms._SHORTEST_FORM
 
 
 @pytest.mark.feature("T7")
@@ -246,7 +249,7 @@ def test_a_stream_hides_what_comes_in_pieces(data):
     made = [VALUES[kind](lot) for kind in kinds]
     known = "anything at all"
     raw = "\n".join(["begin", *(f"said {value} there" for _, value in made), f"and {known}!", "end"]).encode()
-    stream, out, position = redact.Stream([known]), b"", 0
+    stream, out, position = Stream([known]), b"", 0
     while position < len(raw):
         size = data.draw(st.integers(1, 200))
         out += stream.feed(raw[position : position + size])
@@ -259,8 +262,8 @@ def test_a_stream_hides_what_comes_in_pieces(data):
 
 
 def test_a_streams_other_bytes_are_as_they_were():
-    raw = b"10%|#   |\r20%|##  |\r\xff\xfe no text\r\n" + b"x" * (redact.Stream.LONGEST + 1)
-    stream = redact.Stream()
+    raw = b"10%|#   |\r20%|##  |\r\xff\xfe no text\r\n" + b"x" * (Stream.LONGEST + 1)
+    stream = Stream()
     assert stream.feed(raw) + stream.close() == raw
     assert stream.feed(b"the last words") == b""
     assert stream.close() == b"the last words"
@@ -282,17 +285,17 @@ def test_a_path_in_a_secret_variable_is_told_by_its_form_whether_or_not_it_is_th
     """Or the key of a command changes once its script has made the folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    before = redact.secrets_of({"RUN_KEY": value})
+    before = secrets_of({"RUN_KEY": value})
     if not value.startswith(("/", "..")):
         Path(value).expanduser().mkdir(parents=True)
     assert bool(before) != path
-    assert redact.secrets_of({"RUN_KEY": value}) == before
+    assert secrets_of({"RUN_KEY": value}) == before
 
 
 @pytest.mark.feature("T7")
 def test_values_of_secret_variables_are_looked_for(monkeypatch):
     said = {"WANDB_API_KEY": "correct horse", "HF_TOKEN": "short", "A": "b" * 9}
-    assert redact.secrets_of(said) == {"WANDB_API_KEY": "correct horse"}
+    assert secrets_of(said) == {"WANDB_API_KEY": "correct horse"}
     assert redact.document({"a": ["the correct horse"]}, ["correct horse"]) == {"a": ["the ***"]}
     assert redact.printed("the correct horse") == "the correct horse"
     monkeypatch.setenv("WANDB_API_KEY", "correct horse\n")  # as a file that was mounted has it

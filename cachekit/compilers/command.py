@@ -31,6 +31,7 @@ from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.command import PYTHON, CommandLine
 from cachekit.recipe.ingredients import Shapes, of_compiler
 from cachekit.recipe.schema import Model
+from cachekit.redact.names import SHORTEST, is_secret, names_secret, names_tokens, surely_secret
 from cachekit.store.layout import Place
 from cachekit.store.record import COMMAND
 
@@ -108,7 +109,7 @@ def prepare_command(
     fingerprint = compiler.fingerprint(recipe, bare=True)
     given = compiler.ingredients(recipe)
     for name, value in (declared or {}).items():
-        if redact.names_secret(name) or redact.holds(name) or redact.holds(str(value)):
+        if names_secret(name) or redact.holds(name) or redact.holds(str(value)):
             raise UsageError(
                 f"--ingredient {name}: that looks like a secret",
                 cause="ingredients are written into records, which are shared",
@@ -205,8 +206,8 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
     for name, group in command_line.split_options(_without_passwords(words)):
         option, equals, value = group[0].partition("=")
         dashed = option[:1] == "-"
-        if awaited and not option.startswith("--") and (not dashed or len(group[0]) >= redact.SHORTEST):
-            kept += [_hidden(secret, word, cwd) for word in (group if not redact.surely_secret(secret) else group[1:])]
+        if awaited and not option.startswith("--") and (not dashed or len(group[0]) >= SHORTEST):
+            kept += [_hidden(secret, word, cwd) for word in (group if not surely_secret(secret) else group[1:])]
             awaited = False
             continue
         if secret and not dashed and not equals:
@@ -221,12 +222,10 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
         elif not dashed and not equals and _names_secret(option):
             kept.append(option)
             secret = option
-        elif redact.surely_secret(option) or (
-            name in _LOGINS and _PAIR.fullmatch(group[-1].removeprefix(f"{option}="))
-        ):
+        elif surely_secret(option) or (name in _LOGINS and _PAIR.fullmatch(group[-1].removeprefix(f"{option}="))):
             kept.append(f"{option}={HIDDEN}")
             secret, awaited = option, len(group) == 1 and not equals
-        elif redact.names_secret(option) or redact.is_secret(option, value or group[-1]):
+        elif names_secret(option) or is_secret(option, value or group[-1]):
             kept.append(
                 option if len(group) == 1 and not equals else f"{option}={_hidden(option, value or group[-1], cwd)}"
             )
@@ -239,13 +238,13 @@ def _arguments(words: Sequence[str], left: frozenset[str], cwd: Path) -> tuple[l
 
 def _names_secret(word: str) -> bool:
     """Whether a word is the name of a secret, which the next one is: `--set hub_token X`."""
-    named = redact.names_secret(word) or redact.names_tokens(word)
+    named = names_secret(word) or names_tokens(word)
     return named and re.fullmatch(r"[A-Za-z][\w.-]*", word) is not None
 
 
 def _hidden(name: str, word: str, cwd: Path) -> str:
     """What a key has of a value that may be a secret and may be none: other values are other keys."""
-    secret = redact.names_secret(name) or redact.is_secret(name, word)
+    secret = names_secret(name) or is_secret(name, word)
     return f"<secret {hashed(name, _plain(word, cwd))}>" if secret else _plain(word, cwd)
 
 

@@ -18,6 +18,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
 from cachekit.recipe.explain import Places
 from cachekit.recipe.schema import Data, Recipe
+from cachekit.redact.names import names_secret
 
 _TABLES = {".csv", ".tsv", ".txt"}
 _ADAM = ("adamw_torch", "adamw_torch_fused")
@@ -43,7 +44,7 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
         if not _passable(str(value)):
             where = places.where(("environment", name))
             raise RecipeError(
-                f"{where}: environment.{name} is {redact.HIDDEN if redact.names_secret(name) else repr(value)}",
+                f"{where}: environment.{name} is {redact.HIDDEN if names_secret(name) else repr(value)}",
                 hint="remove the characters that no process can be given",
             )
     _check_steps(recipe, places)

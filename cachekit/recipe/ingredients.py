@@ -18,6 +18,7 @@ from cachekit.key.canonical import Ingredients
 from cachekit.key.hashed import hashed
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.architecture import Architecture, graph_fields
+from cachekit.redact.names import names_secret
 
 # The trial run and the real run share the worker's code; raise this when a change to it changes the graphs it makes.
 WORKER_SCHEMA = 1
@@ -244,7 +245,7 @@ def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
     known = fingerprint.known_variables | fingerprint.soft_variables
     found = {}
     for name, value in worker_variables(recipe).items():
-        if name in known or not redact.names_secret(name):
+        if name in known or not names_secret(name):
             shown = name in known or name in KNOWN_VARIABLES or name.startswith(KNOWN_BEGINNINGS)
             secret = redact.holds(value)
             found[name] = value if shown and not secret else hashed(name, value)

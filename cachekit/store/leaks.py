@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cachekit import redact
 from cachekit.files import PIECE, pieces
+from cachekit.redact.names import secrets_of
 from cachekit.store.archive import Stored, UnsafeArchiveError, members
 from cachekit.text import one_line
 
@@ -201,7 +201,7 @@ def told(files: Iterable[Path], said: object, variables: Mapping[str, str]) -> f
     Raises:
         OSError: A file cannot be read.
     """
-    secrets = redact.secrets_of(variables)
+    secrets = secrets_of(variables)
     wanted = {name: value.encode("utf-8", "surrogateescape") for name, value in secrets.items()}
     words = json.dumps(said, ensure_ascii=False, default=str)
     found = {name for name, value in secrets.items() if json.dumps(value, ensure_ascii=False)[1:-1] in words}

@@ -22,6 +22,8 @@ from cachekit import config_trust, private, redact, start
 from cachekit.compilers.port import Sink, Watch
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
 from cachekit.process import die_with
+from cachekit.redact.names import secrets_of
+from cachekit.redact.stream import Stream
 from cachekit.text import cause_of
 from cachekit.training.job import Job, Result
 
@@ -63,7 +65,7 @@ class ProcessLauncher:
         job_path = Path(job.events).with_name("job.json")
         said = job_path.with_name("output")
         variables = merged(environment)
-        secrets = tuple(redact.secrets_of(variables).values())
+        secrets = tuple(secrets_of(variables).values())
         try:
             private.write(job_path, msgspec.json.encode(job))
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +78,7 @@ class ProcessLauncher:
                 cause=cause_of(error),
                 hint="free some space, or set CACHEKIT_HOME and CACHEKIT_COMPILER_CACHE_DIR to other disks",
             ) from error
-        told = _Output(output.fileno(), kept, redact.Stream(secrets))
+        told = _Output(output.fileno(), kept, Stream(secrets))
         with output, kept:
             printed = log.stat().st_size  # the bytes before are another run's
             try:
@@ -157,7 +159,7 @@ class _Output(Struct):
 
     said: int  # a descriptor
     log: RawIOBase
-    stream: redact.Stream
+    stream: Stream
     position: int = 0
 
     def read(self) -> bytes:

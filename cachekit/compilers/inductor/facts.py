@@ -172,7 +172,7 @@ def watched(name: str) -> bool:
     if name in WATCHED:
         return True
     # A secret is nobody's setting. Imported here, as `hook/` loads this file where cachekit cannot be.
-    from cachekit.redact import names_secret
+    from cachekit.redact.names import names_secret
 
     return name.startswith(WATCHED_PREFIXES) and not names_secret(name)
 

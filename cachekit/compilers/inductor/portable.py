@@ -112,7 +112,7 @@ def hide_secrets(redact: Any) -> None:
     torch 2.13): so `TORCHX_REGISTRY_PASSWORD` of a shell would go to everybody who pulls the graph.
 
     Args:
-        redact: The module `cachekit.redact`, which is loaded from its file where cachekit cannot be imported.
+        redact: The module `cachekit.redact`, which is loaded from its folder where cachekit cannot be imported.
     """
     name = "generate_env_vars_string"
 

@@ -16,6 +16,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import placeholder, tasks
 from cachekit.recipe.load import load_text
 from cachekit.recipe.schema import Data, Model, Parallel, Training
+from cachekit.redact.names import names_secret
 from cachekit.text import one_line
 
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -86,7 +87,7 @@ class RecipeDraft(Struct):
     def drop(self, what: str, why: str, value: Any = None) -> None:
         """Note what could not be carried over. Secrets are not repeated."""
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
-        if redact.names_secret(name) and (value is None or len(str(value)) >= SHORTEST):
+        if names_secret(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which a recipe should not hold: `hf auth login`, or the environment"
         words = "" if value is None else " " + placeholder.short(redact.printed(placeholder.words(value)))
         note = Note(one_line(what + words), why)

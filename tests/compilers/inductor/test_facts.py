@@ -155,6 +155,25 @@ def test_torch_writes_no_secret_of_the_shell_into_graphs(tmp_path):
 
 
 @pytest.mark.feature("T7")
+def test_a_command_hides_secrets_where_cachekit_cannot_be_imported(tmp_path):
+    """By name, by form and by value; torch is a stand-in of one function, as the command needs no more of it."""
+    (tmp_path / "torch/_dynamo").mkdir(parents=True)
+    token = "hf_" + "kQz3T" * 7
+    written = f"TORCH_PW = 'h7sh'; {token}; h7sh-hush"
+    (tmp_path / "torch/_dynamo/debug_utils.py").write_text(f"def generate_env_vars_string(): return {written!r}")
+    script = (
+        "import importlib.util, cachekit_inductor_hook as hook; hook.install()\n"
+        "from torch._dynamo import debug_utils\n"
+        "print(importlib.util.find_spec('cachekit'), debug_utils.generate_env_vars_string())"
+    )
+    environment = {"PYTHONPATH": str(HOOK), facts.REPORTS: str(tmp_path), "TORCHX_PASSWORD": "h7sh-hush"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None TORCH_PW = '***'; ***; ***\n"
+
+
+@pytest.mark.feature("T7")
 def test_a_secret_is_no_setting_whatever_its_name_begins_with(monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_MYPW", "h7sh")
     assert "h7sh" not in str(prepare(recipe(), Inductor()).ingredients)

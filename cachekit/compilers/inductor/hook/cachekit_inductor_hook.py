@@ -26,11 +26,11 @@ def install() -> None:
 
 
 def _install() -> None:
-    facts, portable = _load("facts"), _load("portable")
+    facts, portable = _load("facts", _ADAPTER / "facts.py"), _load("portable", _ADAPTER / "portable.py")
     folder = os.environ.get(facts.REPORTS)
     if not folder:
         return
-    portable.hide_secrets(_load("../../redact"))
+    portable.hide_secrets(_load("redact", _ADAPTER.parent.parent / "redact/__init__.py"))
     portable.after("torch._inductor.config", lambda config: portable.leave_out_of_the_key(config, facts.IGNORED))
     portable.after(
         "torch._inductor.cpp_builder",
@@ -40,11 +40,13 @@ def _install() -> None:
     atexit.register(_report, Path(folder), portable)
 
 
-def _load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"_cachekit_{Path(name).name}", _ADAPTER / f"{name}.py")
+def _load(name: str, path: Path) -> Any:
+    """A module or a package of this cachekit, under a name that leaves the command's own cachekit, if any, alone."""
+    spec = importlib.util.spec_from_file_location(f"_cachekit_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where a package's modules look for it
     spec.loader.exec_module(module)
     return module
 

@@ -1,0 +1,127 @@
+"""Secrets that are told by their form: keys and tokens by a part of their own, logins by where they stand.
+
+Keys and tokens are a table, `forms.txt`: digests, base64 and names of modules look like any secret that has no part of
+its own. Such a one is told by the name of what holds it (`WANDB_API_KEY`). No package has such a table that could be
+asked: gitleaks is a program in Go, and detect-secrets 1.5 knows 20 kinds, none of Hugging Face, and needs `requests`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from .names import SHORTEST, is_secret
+
+# Repetitions have limits where a stranger's line could make them quadratic.
+# A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
+_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
+# A word in capitals has the form of these, too: they must look random.
+_AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
+_SHORTEST_FORM = 15  # characters of the shortest that any form of the table takes
+_PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN).)*?(?:-----END[^-]*-----|\Z)"
+# A name and a password, in any address. A password may have slashes in it; a port and a path are none.
+_LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[^\s\"'<>]{0,500}(?=@)"
+# A token alone, as `git clone` takes it: long, and no name of words.
+_LONE = r"(?<=://)(?=[^/\s@]*\d)(?=[^/\s@]*[A-Za-z])[A-Za-z0-9_~%+-]{20,500}(?=@)"
+_SIGNATURES = {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
+_SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
+# Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
+_TAKEN = (
+    (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
+    (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
+    (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
+)
+_NEAR = 300  # characters between a command and its option
+# `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
+# version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a
+# part of its name, where a short word of small letters and digits follows: `trial:lr1e-3@node7`. No host is `fp16`.
+_PAIR = (
+    r"(?i)(?<![\w/.:@%+-])((?!(?:[\w.-]*[_.-])?(?:arch|author|bcc|by|cc|contact|cpu|device|dtype|e?mail|from|git|gpu|image|"
+    r"layer|mailto|model|module|node|npm|op|owner|param|scp|sender|sip|ssh|tag|tensor|to|xmpp):)"
+    r"(?!(?:[\w.-]*[_.-])?(?:cfg|ckpt|conf|config|exp|experiment|lr|optim|preset|recipe|sweep|trial|variant):"
+    r"(?-i:[a-z\d._+-]{1,12})@)[a-z_][\w.-]{0,63}:)"
+    r"(?=[^\s@]*[a-z])(?=[^\s@]*[^a-z_.@-])(?![vr]?\d[\w.]*[-+]?\w*@)[^\s:/@,;\"'`<>$*{}()\[\]]{6,200}"
+    r"(?=@(?!sha\d{3}|(?:bf|fp|int|tf)\d{1,2}(?![\w.-]))(?:\d{1,3}(?:\.\d{1,3}){3}|[a-z][\w.-]*)(?::\d|[\s/\"',;)]|$))"
+)
+_ORACLE = r"(\boracle:\w{1,9}:[^\s/@:]{1,99}/)[^\s@\"']{1,200}(?=@)"  # `jdbc:oracle:thin:scott/<PW>@host`
+_BEARER = r"(?i)\b((Bearer|Basic)\s+)([A-Za-z0-9._~+/-]{6,}=*)"
+
+
+def without_forms(text: str, hidden: str) -> str:
+    """A text without keys and tokens, logins in addresses, in headers and of commands, and signatures in links."""
+    text = _without_addresses(without_keys(text, hidden), hidden)
+    if "earer" in text or "asic" in text:
+        text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
+    if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass")):
+        for command, option in _TAKEN:
+            text = "".join(_without_taken(text, command, option, hidden))
+    return text
+
+
+def without_keys(text: str, hidden: str) -> str:
+    """A text without keys and tokens, those of the table and private ones."""
+    # No form has a space in it, and a table says the same words again and again, most of them shorter than any form.
+    words = "\n".join(word for word in set(text.split()) if len(word) >= _SHORTEST_FORM)
+    for fixed, form in _forms():
+        if fixed in words and re.search(_START + form, words):
+            text = re.sub(_START + form, lambda found: hidden if _drawn(found[0]) else found[0], text)
+    return re.sub(_PEM, hidden, text) if "PRIVATE KEY" in text else text
+
+
+@cache
+def _forms() -> tuple[tuple[str, str], ...]:
+    """The table of forms: what each has in it, and its pattern."""
+    lines = Path(__file__).with_name("forms.txt").read_text(encoding="utf-8").splitlines()
+    rows = (line.split() for line in lines if line and not line.startswith("#"))
+    return tuple((fixed, form) for _, fixed, form in rows)
+
+
+def _drawn(value: str) -> bool:
+    """Whether a value with one of AWS's prefixes has the entropy of a key: 3 bits a character, as gitleaks asks."""
+    if not value.startswith(_AWS):
+        return True
+    counts = Counter(value).values()
+    return -sum(count / len(value) * math.log2(count / len(value)) for count in counts) >= 3  # noqa: PLR2004
+
+
+def _without_addresses(text: str, hidden: str) -> str:
+    if "@" in text and ":" in text:
+        if "://" in text:
+            text = re.sub(_LONE, hidden, re.sub(_LOGIN, hidden, text))
+        text = re.sub(_PAIR, rf"\g<1>{hidden}", text)
+        if "oracle:" in text:
+            text = re.sub(_ORACLE, rf"\g<1>{hidden}", text)
+    if "=" in text and ("?" in text or "&" in text):
+        text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
+    return text
+
+
+def _signs(name: str, value: str) -> bool:
+    return name.lower() in _SIGNATURES or is_secret(name, value)
+
+
+def _opens(scheme: str, value: str) -> bool:
+    """Whether what follows `Basic` or `Bearer` is a login or a token, and no word."""
+    if scheme.lower() == "bearer":
+        return len(value) >= 2 * SHORTEST and re.search(r"\d|[a-z][A-Z]", value) is not None
+    import base64
+
+    try:
+        return b":" in base64.b64decode(value, validate=True)
+    except ValueError:
+        return False
+
+
+def _without_taken(text: str, command: str, option: str, hidden: str) -> Iterator[str]:
+    done = 0
+    for found in re.finditer(option, text):
+        before = re.split(r"[\n|;&]", text[max(found.start() - _NEAR, 0) : found.start()])[-1]
+        value = re.compile(rf"[^{found[1]}\n]+" if found[1] else r"[^\s\"']+").match(text, found.end())
+        if found.start() >= done and value and value[0][0] not in "$<*{%." and re.search(command, before):
+            yield text[done : value.start()] + hidden
+            done = value.end()
+    yield text[done:]

@@ -1,0 +1,227 @@
+"""Secrets that are told by the name of what holds them: a variable, an option, a field, a word before a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+SHORTEST = 8  # characters of a variable's value that is looked for everywhere: shorter ones are words, too
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Names of what holds a secret, in words: `apiKey` and `X-Api-Key` are `api key`.
+_NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
+_ALWAYS = _words("password passwd passphrase webhook webhooks")
+# What stands behind a secret's name and changes nothing: HF_TOKEN_2, TOKEN_PROD; and in variables SECRET_KEY_BASE.
+_BEHIND = _words("dev prod production read staging v write")
+_BEHIND_CAPITALS = _BEHIND | _words("admin backup base config data id json main new old pem ro rw test")
+_LAST = _words("""
+    secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
+    authorization bearer auth passwords cookie netrc sas jwt psk
+""")
+_GLUED = (
+    *("password", "passwd", "apikey", "secretkey", "accesskey", "hookurl", "sessionid", "sessid"),
+    *("accesstoken", "apitoken", "authtoken", "bottoken", "hftoken", "hubtoken", "sessiontoken"),
+)
+_NO_SECRETS = _words("PWD OLDPWD XDG_SESSION_ID TERM_SESSION_ID ITERM_SESSION_ID")
+# What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by. Some
+# are of services, too: as variables always, else where the value looks random, as no word of a tokenizer does.
+_SERVICES = _words("bot system trigger user")
+_PLAIN_TOKENS = _words("""
+    audio beg begin blank bos boi bot class cls decoder delimiter doc document end eoi eos eot fim first go human image
+    img instruction last line mask middle new next pad per pool prefix query response sep separator soft sos space
+    special start stop suffix system tag text think tool trigger unk user video word
+""")
+_PLAIN_KEYS = _words("""
+    answer answers audio batch best cache candidate caption checkpoint checkpoints choice chosen code column compile
+    config content context dataset data doc document experiment experiments feature field file foreign graph group hash
+    history id image images index input inputs item join json label labels lookup loss mask message messages metric
+    model module monitor name node option order output outputs param partition pixel primary prompt public question
+    record rejected response rng routing row sample score select sequence shard sort source split state store summary
+    tag target task text title tree video weight weights
+""")
+# Keys that open something. What another one is, its name does not say.
+_OPENING_KEYS = _words("""
+    access account api app application auth client consumer deploy encryption hmac license master private secret
+    service signing ssh storage wandb
+""")
+_FORGES = _words("azure devops gh github gitlab") | {""}
+# Of variables only: elsewhere these are what is done, and what something is pinned to.
+_CAPITALS = _words("pass pat otp pin")
+_CODE = r"(?:.*[._])?(?:OTP|PIN)"  # the value of such a one is a number
+_PASS = _words("db email ftp http https key mail mysql pg postgres proxy redis smtp ssh user")
+_STORES = _words("""
+    amqp broker clickhouse database db mongo mongodb mysql pg postgres postgresql rabbitmq redis sqlalchemy
+""")
+_PAIRS = {
+    "key id", "api keys", "api tokens", "access keys", "access tokens", "auth tokens", "connection string", "conn str",
+    "auth header", "secret access", "token value", "session id", "hook url", "hook uri", "hooks url", "chat hook",
+    "discord hook", "incoming hook", "slack hook", "teams hook",
+}  # fmt: skip
+# The values of tokens that are most often a tokenizer's.
+_DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{10,}|(?=.*\d)(?=.*[a-z])[a-z\d]{16,}"
+# Values that say nothing: words for yes, no and nothing, numbers, places that wait for a value, a tokenizer's words.
+_IDLE = (
+    r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<[\w .:-]*>?|<.*>|\[[A-Z_]*\]?"
+    r"|\$(?:\w+|\{\w+\}|\(.*)|%\w+%|@\w+@|\{+[\w. $()-]*\}*|[xX]{3,}|your\W.*"
+)
+_UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
+_NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
+_PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, as a key in base64 may begin
+_PLAIN_ADDRESS = r"[a-z][a-z\d+.-]*://[^@?#]*"  # one without a login and a query
+
+
+@lru_cache(4096)
+def names_secret(name: str) -> bool:
+    """Whether what is called so is a secret: `HF_TOKEN`, `--api-key`, `DATABASE_URL`; not `pad_token_id`."""
+    name = name if name.isascii() else plain(name)
+    words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
+    if not words or name in _NO_SECRETS:
+        return False
+    own = name.rpartition(".")[2]  # in `keys.2` a place in a list
+    short, behind = [*words], _BEHIND_CAPITALS if own.isupper() else _BEHIND
+    while len(short) > 1 and not own.isdecimal() and (short[-1] in behind or short[-1].isdecimal()):
+        short.pop()
+    return _names_secret(name, words) or (short != words and _names_secret(name, short))
+
+
+def surely_secret(name: str) -> bool:
+    """Whether a name that `names_secret` says nothing else: a key may be what something is found by."""
+    words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
+    return names_secret(name) and (name.isupper() or words[-1] != "key" or words[-2] in _OPENING_KEYS)
+
+
+def names_tokens(name: str) -> bool:
+    """Whether a name leaves it to the value whether that is a secret: `--bot_token`, `tokens`; not `stop_tokens`."""
+    if not name[-6:].lower().endswith(("token", "tokens")):
+        return False
+    words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
+    return words[-1] != "tokens" or name.isupper() or words[-2:][0] not in _PLAIN_TOKENS - _SERVICES
+
+
+def _names_secret(name: str, words: list[str]) -> bool:
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    capitals = name.rpartition(".")[2].isupper()
+    if not _ALWAYS.isdisjoint(words):
+        return last not in {"file", "path", "env"}
+    if last == "token":
+        return before not in _PLAIN_TOKENS or (capitals and before in _SERVICES)
+    if last == "key":  # a bare one is most often what something is found by
+        return bool(before) and (capitals or before not in _PLAIN_KEYS)
+    if last in _LAST or last.endswith(_GLUED):
+        return True
+    return (
+        f"{before} {last}" in _PAIRS
+        or (last == "pass" and (not before or before in _PASS))
+        or (last == "pat" and before in _FORGES)
+        or (capitals and (last in _CAPITALS or last.endswith("pw")))
+        or (last in {"url", "uri"} and before in _STORES)
+    )
+
+
+def is_secret(name: str, value: object) -> bool:
+    """Whether a named value is a secret by its name. A switch, a number or a `$REFERENCE` is none."""
+    if not isinstance(value, str):
+        return False
+    if not names_secret(name):
+        drawn = re.fullmatch(_DRAWN, value) and not re.fullmatch(f"{_PATH}|{_PLAIN_ADDRESS}", value)
+        return bool(drawn) and names_tokens(name)
+    return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
+
+
+def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those variables, in the order of their names, whose values are looked for in all that is written or printed.
+
+    Their names say that they are secrets. A value that stands in many a place for other reasons is none: a short one, a
+    number, a word or a name of words (`development`, `bert-base`), this user's own name, a path. A path is told by its
+    form: whether something is there must not change a key.
+    """
+    known = {variables.get(name) for name in ("USER", "LOGNAME", "USERNAME", "HOSTNAME")}
+    return {
+        name: value
+        for name, value in sorted((name, value.strip()) for name, value in variables.items())
+        if len(value) >= SHORTEST
+        and is_secret(name, value)
+        and value not in known
+        and re.search(_UNLIKE_WORDS, value)
+        and not re.fullmatch(_NUMBERS, value)
+        and not re.fullmatch(_PATH, value)
+    }
+
+
+def plain(text: str) -> str:
+    """A text as it looks: without full width, accents, and what is not seen: an accent makes no other name."""
+    import unicodedata
+
+    apart = unicodedata.normalize("NFKD", text)
+    return "".join(letter for letter in apart if unicodedata.category(letter) not in {"Mn", "Cf"})
+
+
+# A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
+# `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`, `name:value`, `-Dname=value`; perhaps with a header's
+# word: `Authorization: token X`.
+_NAMED = (
+    r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
+    r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
+    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+|:(?=[^\s:/\"']))((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
+)
+# `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
+# one to the next.
+_OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
+_TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
+_CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
+_VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
+# By `name:value`, where the value has a digit.
+_TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
+_SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
+_TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
+
+
+def without_named(text: str, hidden: str) -> str:
+    """A text without the values that stand behind the names of secrets: `TOKEN=...`, `--api-key ...`."""
+    if "=" in text or ":" in text or "%3" in text:
+        text = "".join(_without(text, _NAMED, hidden))
+    if " " in text:
+        if len(text.split(None, 2)) == 2:  # noqa: PLR2004 - `re` would look for the beginning all through a long text
+            text = "".join(_without(text, _TWO_WORDS, hidden))
+        text = "".join(_without(text, _OPTION, hidden)) if "-" in text else text
+    return text
+
+
+def _without(text: str, form: str, hidden: str) -> Iterator[str]:
+    done = 0
+    for found in re.finditer(form, text):
+        name = found[1]
+        if found.start() < done or not (names_secret(name) or names_tokens(name)):
+            continue
+        end = min(len(text), found.end() + _SHORT) if found[2] == ":" else len(text)
+        value = re.compile(_VALUE).match(text, found.end(), end)
+        if value is None or len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
+            continue
+        opened = text[found.start(1) - 1 : found.start(1)] == "{"  # `{token: X}`
+        if found[3] or _is_joined(name, found[2], value[0], opened=opened):
+            yield text[done : value.start()] + hidden
+            done = value.end()
+    yield text[done:]
+
+
+def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
+    """Whether what follows a name is its value: after a colon a sentence may go on, and after ` = ` there may be code.
+
+    "unexpected token: x", "HF_TOKEN: expected a token"; "token = self.token". An image has a tag after its colon, and
+    what a cookie is called stands before its value.
+    """
+    if joint == ":":
+        ends = re.sub("[_-]", "", name.lower()).endswith(_TOLD)
+        return bool(ends and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
+    if joint[0] == ":":
+        told = opened or not name.isalpha() or (name.lower() in _ALWAYS and re.search(r"\d", value))
+        told = told or (name.lower() == "cookie" and "=" in value)
+        return bool(told and re.search(_UNLIKE_WORDS, value))
+    if joint.isspace() or (joint[0].isspace() and joint[-1] not in "\"'"):
+        return bool(re.search(_UNLIKE_WORDS, value)) and not re.fullmatch(_CODE_OF_PYTHON, value)
+    return True
