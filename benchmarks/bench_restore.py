@@ -17,11 +17,11 @@ from measure import limit, ratio, seconds
 
 from cachekit import config
 from cachekit.compilers.inductor.compiler import Inductor
+from cachekit.compilers.keep import provenance
 from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.events import Journal
 from cachekit.recipe import load
 from cachekit.store import Store
-from cachekit.store.provenance import provenance
 from cachekit.store.record import Record
 from cachekit.verbs.plan import plan
 from cachekit.verbs.session import Session

@@ -274,9 +274,13 @@ def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module:
     sent(push(maker.session.store, maker.session.remotes, records))
     seconds = time.perf_counter() - start
     requests, commits = hub.requests(), hub.requests("POST */commit/*")
-    up, size = sum(entry["received"] for entry in requests), sum(file.size for file in module.files)
-    print(f"push of {what}: {seconds:.2f} s, {len(requests)} requests, {up / 1e3:.0f} kB sent for {size / 1e3:.0f} kB")
-    results = [count("  commits", commits, 1), limit("  its operations", [hub.operations()[0]], 6, "")]
+    both, size = sum(entry["received"] + entry["sent"] for entry in requests), sum(file.size for file in module.files)
+    own = [entry for entry in requests if not entry["path"].startswith("/xet/")]
+    results = [
+        count(f"push of {what} ({seconds:.2f} s), without Xet's", own, 15),
+        limit("  kB, both ways", [both / 1e3], 3 * size / 1e3 + 100, "kB"),
+        count("  commits", commits, 1),
+    ]
     print(f"  its body: {commits[0]['received'] / 1e3:.0f} kB")
     return results
 

@@ -67,11 +67,6 @@ class Hub:
         entries: list[dict[str, Any]] = json.loads(self._control("GET", "requests"))
         return [entry for entry in entries if fnmatchcase(f"{entry['method']} {entry['path']}", pattern)]
 
-    def operations(self) -> list[int]:
-        """How many files each commit changed, the last commit first."""
-        commits = sorted(self.folder.glob(f"repos/model/{REPO}/commits/*.json"), key=lambda p: p.stat().st_mtime)
-        return [len(json.loads(path.read_bytes())["changes"]) for path in reversed(commits)]
-
     def storage(self) -> HubStorage:
         """The repo, as a new run opens it."""
         return HubStorage(REPO, endpoint=self.endpoint, token=self.token)

@@ -33,7 +33,7 @@ SHORTEST = 8  # characters of a variable's value that is looked for everywhere: 
 # Repetitions have limits where a stranger's line could make them quadratic.
 # A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
-# A word in capitals has the form of these, too: they must look drawn by lot.
+# A word in capitals has the form of these, too: they must look random.
 _AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
 _SHORTEST_FORM = 15  # characters of the shortest that any form of the table takes
 _PEM = r"(?s)-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY[^-]{0,40}-----(?:(?!-----BEGIN).)*?(?:-----END[^-]*-----|\Z)"
@@ -108,7 +108,7 @@ _GLUED = (
 )
 _NO_SECRETS = frozenset({"PWD", "OLDPWD", "XDG_SESSION_ID", "TERM_SESSION_ID", "ITERM_SESSION_ID"})
 # What other tokens and keys are: a tokenizer's words, columns of a table, what something is sorted or found by. Some
-# are of services, too: as variables always, else where the value looks drawn by lot, as no word of a tokenizer does.
+# are of services, too: as variables always, else where the value looks random, as no word of a tokenizer does.
 _SERVICES = frozenset({"bot", "system", "trigger", "user"})
 _PLAIN_TOKENS = frozenset(
     """

@@ -8,6 +8,7 @@ import pytest
 from cachekit import config, config_files, files
 from cachekit.errors import UsageError
 from tests.config_cases import VALUES, place, refused, toml  # noqa: F401 - fixtures
+from tests.support import command_words
 from tests.support.doctor_cases import another_user
 
 pytestmark = pytest.mark.versions
@@ -292,3 +293,8 @@ def test_a_settings_file_that_cannot_be_written_stays_as_it_was(tmp_path, monkey
     with pytest.raises(UsageError, match="cannot be written"):
         config_files.write(path, "wait_seconds = 2\n")
     assert path.read_text() == "wait_seconds = 1\n"
+
+
+def test_each_option_of_a_setting_is_one_of_some_verb():
+    options = {option for _, parser in command_words.walk() for option in command_words.options_of(parser)}
+    assert {declared.option for declared in config.SETTINGS.values()} - {""} <= options

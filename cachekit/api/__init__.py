@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cachekit.api.names import is_bundle, is_file, is_record, schema
+from cachekit.api.names import is_bundle, is_file, is_record, schema, unknown_variables
 from cachekit.api.opened import AnyEntry, AnyRecipe, Progress, load_recipe
 from cachekit.api.runs import Runs
 from cachekit.api.sharing import Sharing
@@ -57,6 +57,6 @@ class Cache(Runs, Sharing, Upkeep):
 
 __all__ = [
     "AnyEntry", "AnyRecipe", "Cache", "Progress", "Variant", "check_contradiction", "check_recipes", "is_bundle",
-    "is_file", "is_record", "load_recipe", "names", "neffs", "new_recipe", "recipe_schema", "schema", "zoo_entry",
-    "zoo_rows",
+    "is_file", "is_record", "load_recipe", "names", "neffs", "new_recipe", "recipe_schema", "schema",
+    "unknown_variables", "zoo_entry", "zoo_rows",
 ]  # fmt: skip

@@ -12,6 +12,13 @@ from cachekit.errors import CachekitError, ErrorDocument, UsageError
 SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
 
 
+def unknown_variables() -> list[str]:
+    """A sentence for each variable of the environment that is called as a setting is, and that nothing reads."""
+    from cachekit.config import unknown_variables
+
+    return unknown_variables()
+
+
 def is_record(name: str) -> bool:
     """Whether a name is the first digits of a key, or a file with a record: anything else is a recipe's."""
     from cachekit.verbs.why import file_of_one, is_record

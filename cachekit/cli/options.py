@@ -131,7 +131,7 @@ Trust = Annotated[
     typer.Option(
         "--trust",
         metavar="signed|owner",
-        help="Ask for signatures everywhere, or wherever others can write: more than the settings, never less.",
+        help="Require signatures everywhere (signed) or where others can write (owner); can only tighten the settings.",
     ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Open no network connection.")]

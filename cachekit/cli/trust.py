@@ -107,7 +107,7 @@ def revoke(cache: Cache, what: What = None, before: Before = "", dry_run: option
     """Stop using signers, records, or all before a date.
 
     Writes your own settings, which hold in every project, and the project's where it has some, for your team to review.
-    Copies in the store go to quarantine when a command meets them, with all that was made with their help.
+    Copies in the store go to quarantine when a command meets them, with every record that reused them.
 
     Example:  cachekit trust revoke alice
 

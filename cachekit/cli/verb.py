@@ -115,8 +115,7 @@ def verb(
                 if not takes_cache:
                     shown = function(**given)
                 else:
-                    from cachekit.api import Cache
-                    from cachekit.config import unknown_variables
+                    from cachekit.api import Cache, unknown_variables
 
                     for line in unknown_variables():
                         out.warning(line, minor=True)

@@ -193,7 +193,7 @@ class Proof:
             )
             self.commands.append(step)
         if step.code is None and self.left <= 0:
-            raise UnknownError("the time was over before it ended")
+            raise UnknownError("it did not finish in the time allowed")
         return step
 
 

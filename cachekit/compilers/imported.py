@@ -15,10 +15,10 @@ from typing import Any
 
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.foreign import ForeignCache
+from cachekit.compilers.keep import provenance
 from cachekit.key.canonical import canonical_json, key_of
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store import Store, leaks
-from cachekit.store.provenance import provenance
 from cachekit.store.record import IMPORTED, Module, Record, marked
 
 RECIPE = "import"

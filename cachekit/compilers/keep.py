@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import platform
+import socket
 from collections.abc import Mapping
+from datetime import datetime, timezone
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
+from cachekit import __version__
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.port import Compiler, Harvest, Observed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, StoreError
 from cachekit.events import bypass
-from cachekit.recipe.ingredients import worker_variables
+from cachekit.host import product
+from cachekit.process import user_name
+from cachekit.recipe.ingredients import Fingerprint, worker_variables
 from cachekit.store import Store, leaks
-from cachekit.store.provenance import provenance
-from cachekit.store.record import Module, Record, Reuse, marked
+from cachekit.store.record import Module, Provenance, Record, Reuse, marked
 
 # Beside the key of a command: the command that made the record came to its end, else graphs may be missing.
 FINISHED = "command.finished"
@@ -72,6 +77,19 @@ def new_record(
         compile_seconds=seen.compile_seconds,
         provenance=provenance(prepared.fingerprint),
         reused=reused,
+    )
+
+
+def provenance(fingerprint: Fingerprint) -> Provenance:
+    """Who makes a record here and now, with what, on which machine."""
+    return Provenance(
+        created=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        cachekit=__version__,
+        user=user_name(),
+        host=socket.gethostname(),
+        platform=platform.platform(),
+        toolchain={name: value for name, value in {**fingerprint.soft, **fingerprint.toolchain}.items() if value},
+        instance=fingerprint.instance or product(),
     )
 
 

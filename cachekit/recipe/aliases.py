@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# How an encoder-decoder generates text: nothing to its training, and evaluation writes greedily. Old configs hold it.
+# How an encoder-decoder generates text: nothing to its training, and evaluation decodes greedily. Old configs hold it.
 GENERATION = frozenset(
     """
     bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size

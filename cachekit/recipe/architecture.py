@@ -270,7 +270,7 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
             elsewhere = ELSEWHERE.get(name)
             raise RecipeError(
                 f"model.config.{name} has no effect",
-                cause="evaluation writes greedily" if writes else IRRELEVANT[name],
+                cause="evaluation uses greedy decoding" if writes else IRRELEVANT[name],
                 hint=f"say {elsewhere} instead" if elsewhere else f"remove model.config.{name}",
             )
         if found.defaults and name not in known:

@@ -8,14 +8,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from cachekit.errors import RemoteError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future  # imported where calls begin: it loads `logging`, and many a plan asks nobody
 
 T = TypeVar("T")
 ENDING = 2.0  # seconds in which calls beside one that failed may end
@@ -98,6 +100,8 @@ def lanes(works: Sequence[Callable[[], T]], count: int, stop: threading.Event) -
     After an error those that end soon are waited for, so that what writes into the store does not go on behind the
     caller's back; after Ctrl-C nothing is.
     """
+    from concurrent.futures import Future
+
     futures: list[Future[T]] = [Future() for _ in works]
     todo = deque(zip(map(_in_this_context, works), futures, strict=True))
 
@@ -146,6 +150,8 @@ def each(works: Sequence[Callable[[], T]], count: int) -> list[T]:
         except BaseException:
             stop.set()
             raise
+
+    from concurrent.futures import as_completed
 
     with lanes([partial(run, work) for work in works], count, stop) as futures:
         for future in as_completed(futures):

@@ -36,7 +36,7 @@ Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 class _Empty:
     """An empty remote, as far as a draft asks: a bundle begins as one."""
 
-    batch = 1
+    batch = lines = 1
 
     def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
         return {}
@@ -190,7 +190,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             # What waits to be written would fail once more while Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise UsageError(
-                "cannot write to standard output", cause=cause_of(error), hint="see who reads it"
+                "cannot write to standard output", cause=cause_of(error), hint="check the program that reads the pipe"
             ) from error
         return
     _sweep(path.parent)

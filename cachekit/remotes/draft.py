@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from cachekit.errors import TooLargeError
-from cachekit.remotes import document, layout, parts
+from cachekit.remotes import document, layout, packs, parts
 from cachekit.remotes.document import Shared
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
@@ -122,6 +122,7 @@ class Comparison:
         # that lie there as they are.
         self._damaged: dict[str, str] = {}
         self._same: list[Offer] = []
+        self._packs: dict[tuple[str, ...], list[Upload]] = {}  # by what is in them
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
 
     def is_all_there(self) -> bool:
@@ -161,7 +162,11 @@ class Comparison:
         uploads: dict[str, Upload] = {}
         records, rows = [], []
         for one in merged:
+            before = set(uploads)
             final = self._placed(one, lying, uploads)
+            if self._storage.lines > 1:
+                new = [file for path, file in uploads.items() if path not in before | lying.keys()]
+                uploads |= {pack.path: pack for pack in self._packed(final, new)}
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts([*rows, *(offer.shared for offer in self._same)], revision))
@@ -183,6 +188,13 @@ class Comparison:
             signatures,
             signed,
         )
+
+    def _packed(self, shared: Shared, new: Sequence[Upload]) -> list[Upload]:
+        """What is new of a record and small, in packs; made once."""
+        files = {file.sha256: file for file in new if file.sha256 not in shared.inline}
+        if (names := tuple(files)) not in self._packs:
+            self._packs[names] = packs.packed(shared.record.key, files.values())
+        return [pack for pack in self._packs[names] if pack.path not in self.taken]
 
     def _parts(self, records: Sequence[Shared], revision: str) -> Iterator[Write]:
         """The parts of these records that are not there, or damaged."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError
 from cachekit.events import bypass
 from cachekit.remotes.fetch_files import Fetch, WantedFile, inline_files
+from cachekit.remotes.packs import unpacked
 from cachekit.remotes.push import push
 from cachekit.remotes.remote import Found
 from cachekit.remotes.remotes import Remotes
@@ -83,7 +84,9 @@ def _pull(store: Store, found: Found, judge: Judge, worth: float | None) -> Pull
         beside = found.beside()
         with store.workspace() as workspace, found.remote.call() as storage:
             came = inline_files(inline, workspace)
-            came |= Fetch(store, storage, found.revision, found.remote.spoiled, worth).all(wanted)
+            fetch = Fetch(store, storage, found.revision, found.remote.spoiled, worth)
+            came |= unpacked(fetch, storage, found.revision, record.key, wanted=wanted, folder=workspace)
+            came |= fetch.all([file for file in wanted if file.name not in came])
             finished = {sha256: one.path for sha256, one in came.items()}
             _look_inside(found, finished, store.layout.blob, judge)
             store.lacking(missing)  # sets damaged files aside, now that others can take their place

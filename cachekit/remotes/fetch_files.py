@@ -118,7 +118,8 @@ class Fetch:
         wanted = sorted(files, key=lambda file: -file.size)
         if not wanted:
             return {}
-        self._total = sum(file.size for file in wanted)
+        self._total, self._done = sum(file.size for file in wanted), 0
+        self._window = (time.monotonic(), 0)
         large = sum(file.size >= 2 * RANGE for file in wanted)
         self._lines = min(self._storage.lines, LANES // max(1, large))  # many files fill the line by themselves
         known = [Entry(file.path, file.size, {"sha256": file.name}) for file in wanted if is_digest(file.name)]

@@ -7,6 +7,7 @@ cachekit/v1/records/<compiler dir>/<model type>/<key>.json  what exists for a ke
 cachekit/v1/signatures/<compiler dir>/<model type>/<key>.json  who signed that record
 cachekit/v1/index.json                                      what each record says, in one file; see `index`
 cachekit/v1/blobs/ab/<sha256>                               a file whose own place is taken by other bytes; see `parts`
+cachekit/v1/packs/<key>/<sha256>                            small files of that record once more, many in one
 cachekit/v1/leases/<key>.json                               who compiles a key now
 """
 
@@ -26,6 +27,7 @@ RECORDS = f"{ROOT}/records"
 SIGNATURES = f"{ROOT}/signatures"
 LEASES = f"{ROOT}/leases"
 BLOBS = f"{ROOT}/blobs"
+PACKS = f"{ROOT}/packs"
 INDEX = f"{ROOT}/index.json"
 
 
@@ -55,6 +57,16 @@ def lease_path(key: str) -> str:
 def blob_path(sha256: str) -> str:
     """The place of a file whose own is taken."""
     return f"{BLOBS}/{sha256[:2]}/{sha256}"
+
+
+def packs(key: str) -> str:
+    """The folder of the packs of the record of a key."""
+    return f"{PACKS}/{key}"
+
+
+def pack_path(key: str, sha256: str) -> str:
+    """The place of a pack."""
+    return f"{packs(key)}/{sha256}"
 
 
 def check(paths: Iterable[str]) -> None:

@@ -126,7 +126,7 @@ def offer(store: Store, record: Record, *, replaces: bool = False) -> Offer:
         IntegrityError: A blob of it is damaged; it has been set aside.
     """
     store.use(record.files)
-    damaged = store.lacking(record.files)
+    damaged = store.lacking(record.files, record)
     if damaged:
         raise IntegrityError(
             f"record {record.key[:16]} is incomplete",

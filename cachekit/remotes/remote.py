@@ -140,6 +140,11 @@ class Remote:
                 self._revision = storage.revision()
         return self._revision
 
+    def asked(self, revision: str) -> None:
+        """Take a revision that the remote named for a push as that of this run, if it has none."""
+        if self._revision is None:
+            self._revision = revision
+
     def demands(self) -> str:
         """Why a record needs the signature of somebody whom the settings name; empty where it does not.
 

@@ -77,6 +77,7 @@ class Signing:
         if self._remote is None:
             return HERE
         try:
+            self._remote.asked(revision)
             return self._remote.judge(shared, revision).origin
         except UntrustedError:
             return None

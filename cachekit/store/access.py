@@ -73,7 +73,7 @@ class Owners:
         return False
 
 
-def check_open(layout: Layout) -> None:
+def _check_open(layout: Layout) -> None:
     """Find out whether the store can be looked into; one that is not there can.
 
     Raises:
@@ -156,15 +156,15 @@ def _may(folder: Path, what: int) -> bool:
     return os.access(folder, what, effective_ids=_EFFECTIVE)
 
 
-def check_home(home: Path) -> None:
-    """See that a store can be at a folder, which need not be there yet.
+def check_home(layout: Layout) -> None:
+    """See that a store can be at its home, which need not be there yet.
 
     Raises:
         StoreError: Its place is taken by something else, or closed to this user.
     """
     problem = ""
     try:
-        if not stat.S_ISDIR(home.stat().st_mode):
+        if not stat.S_ISDIR(layout.home.stat().st_mode):
             problem = "it is not a folder"
     except FileNotFoundError:
         pass  # made by what writes first
@@ -174,9 +174,11 @@ def check_home(home: Path) -> None:
         problem = getattr(error, "strerror", "") or str(error)
     if problem:
         raise StoreError(
-            f"{str(home)[:200]} cannot hold a store", cause=problem, hint="set CACHEKIT_HOME or --home to a folder"
+            f"{str(layout.home)[:200]} cannot hold a store",
+            cause=problem,
+            hint="set CACHEKIT_HOME or --home to a folder",
         )
-    check_open(Layout(home))
+    _check_open(layout)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -23,7 +23,7 @@ from cachekit.store.layout import LOCAL, Layout, Place, temporary_folder
 from cachekit.store.nearest import Around
 from cachekit.store.origin import HERE, Beside, Origins
 from cachekit.store.quarantine import Quarantine
-from cachekit.store.record import DamagedRecordError, File, Record, decode, encode
+from cachekit.store.record import DamagedRecordError, File, Record, decode, encode, is_document_of
 from cachekit.store.refusal import Asked, Refusal
 from cachekit.store.rwlock import RWLock
 from cachekit.text import cause_of
@@ -164,14 +164,27 @@ class Store:
         self._in_use.add((file.sha256 for file in record.files), record.key)
         return self.read(record.place) == record
 
-    def lacking(self, files: Iterable[File]) -> list[File]:
-        """Those of some files that the store lacks, each once; damaged ones are set aside, and lacking then."""
+    def lacking(self, files: Iterable[File], record: Record | None = None) -> list[File]:
+        """Those of some files that the store lacks, each once; damaged ones are set aside, and lacking then.
+
+        Args:
+            files: The files.
+            record: Whose they are, where it is in the store: what has not changed since then needs no note.
+        """
         lacking = []
+        written = self._written(record) if record else 0
         for file in {file.sha256: file for file in files}.values():
-            reason = self.blobs.check(file, "noted")
+            reason = self.blobs.check(file, "noted", since=written)
             if reason and (reason == MISSING or self._quarantine.blob(file, reason)):
                 lacking.append(file)
         return lacking
+
+    def _written(self, record: Record) -> int:
+        """When a record was written, ns since the epoch; 0 where it does not lie there."""
+        with suppress(OSError), files.opened(self.layout.record(record.place)) as source:
+            if is_document_of(source.read(), record):
+                return os.fstat(source.fileno()).st_mtime_ns
+        return 0
 
     @contextmanager
     def reading(self, file: File) -> Iterator[Blob]:

@@ -99,7 +99,7 @@ def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
     ):
         raise ValueError(f"its bytes are not a key of the kind {found}")
     if not _plainly_spelt(found, fields):
-        raise ValueError(f"its bytes spell a key of the kind {found} as nobody does")
+        raise ValueError("the key is not canonically encoded")
     if found == "ssh-rsa" and int.from_bytes(fields[1], "big").bit_length() < _RSA_BITS:
         raise ValueError(f"RSA keys of less than {_RSA_BITS} bits are not accepted")
     return PublicKey(found, blob)

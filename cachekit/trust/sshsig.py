@@ -87,13 +87,13 @@ def parse(blob: bytes) -> Parsed:
         raise MalformedError("its message was hashed in a way that is not accepted")
     algorithm = inner.string().decode("ascii", "replace")
     if algorithm not in _ALGORITHMS.get(key.kind, (key.kind,)):
-        raise MalformedError(f"{algorithm[:40]!r} is not how a {key.kind} key signs")
+        raise MalformedError(f"{algorithm[:40]!r} is not a signature algorithm of {key.kind} keys")
     signature = inner.string()
     if key.device:
         flags = inner.take(1)[0]
         inner.take(4)  # how often the key has signed
         if not flags & _TOUCHED:
-            raise MalformedError("nobody touched the hardware key that made it")
+            raise MalformedError("the signature was made without touching the hardware key")
     inner.end()
     return Parsed(key, hash_name, signature)
 

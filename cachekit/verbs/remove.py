@@ -83,7 +83,7 @@ def remove(session: Session, names: Sequence[str], *, force: bool = False, dry_r
         taken = [(victim.row, files) for victim, files in remover.removed.records]
         if remover.removed.kept:
             victim, why = remover.removed.kept[0]
-            raise UsageError(f"{victim.row.key[:16]} stays: {why} a moment ago", hint="try again")
+            raise UsageError(f"{victim.row.key[:16]} was not removed: {why}", hint="try again")
         session.journal.emit(
             "rm.end", keys=[row.key for row, _ in taken], bytes=sum(sum(files.values()) for _, files in taken)
         )

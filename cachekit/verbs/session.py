@@ -280,9 +280,9 @@ def open_session(
     with environment(OFFLINE if offline else {}):
         wanted = recipe.compiler.name if recipe else compiler or None
         chosen = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
-        check_home(config.home)
-        # Looking leaves no trace: only runs that change something write a journal.
         layout = Layout(config.home)
+        check_home(layout)
+        # Looking leaves no trace: only runs that change something write a journal.
         writes = verb in WRITING
         journal = Journal(layout.journal if writes else None, verb, layout.inside)
         if writes:
@@ -318,7 +318,7 @@ def store_at(home: Path, journal: Journal | None = None) -> Store:
     Raises:
         StoreError: The store's place is taken by something else.
     """
-    check_home(home)
+    check_home(Layout(home))
     return Store(home, journal or Journal(None, ""))
 
 

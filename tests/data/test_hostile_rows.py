@@ -8,7 +8,6 @@ from cachekit.errors import DataError
 from tests.training.jobs import ready
 from tests.training.task_jobs import rows_job
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 LONG = "the sea is very calm and the wind is very loud over the old town today " * 3
 ROWS = {
     "text-classification": [{"text": "the sea", "label": "no"}, {"text": LONG, "label": "yes"}] * 4,

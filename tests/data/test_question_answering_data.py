@@ -12,9 +12,8 @@ from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.schema import Data
 from tests.training.squad_questions import TASK, questions
-from tests.training.task_jobs import Watched, rows_job
+from tests.training.task_jobs import WatchedJob, rows_job
 
-pytestmark = pytest.mark.filterwarnings("default")  # other libraries' own
 NONE = {"text": [], "answer_start": []}
 
 
@@ -108,6 +107,6 @@ def test_windows_that_could_not_go_on_are_refused(tmp_path, monkeypatch):
     with pytest.raises(
         RecipeError, match=r"doc_stride 12 is not smaller than .* leaves for the text: 9 tokens"
     ) as refused:
-        Watched(job, monkeypatch)
+        WatchedJob(job, monkeypatch)
     assert "20 tokens (train row" in refused.value.cause
     assert refused.value.hint == "lower training.doc_stride to 4, or raise training.max_seq_length"

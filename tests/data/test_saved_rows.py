@@ -10,11 +10,11 @@ from msgspec import structs
 from cachekit.data import saved_rows, shapes
 from cachekit.errors import DataError
 from tests.support.cli_session import the_error
-from tests.training.task_jobs import Watched, rows_job
+from tests.training.task_jobs import WatchedJob, rows_job
 
 pytest_plugins = ["tests.support.cli_session"]
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 
 MOODS = ["sadness", "joy", "love"]
 WORDS = ["O", "B-PER", "I-PER"]
@@ -51,7 +51,7 @@ def test_a_training_reads_every_split_with_the_classes_that_were_saved(tmp_path,
     job = of(saved(tmp_path / "emotion", train=texts(8), validation=texts(5), test=texts(6)))
     assert job.labels == tuple(MOODS)
     shapes.check_data(job.recipe)
-    run = Watched(job, monkeypatch)
+    run = WatchedJob(job, monkeypatch)
     assert run.result.failure is None
     assert run.result.rows == {"train": 8, "validation": 5, "test": 6}
     assert {name: figures["rows"] for name, figures in run.result.metrics.items()} == {"validation": 5, "test": 6}

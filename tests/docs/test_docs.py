@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cachekit
-from cachekit import config
+from cachekit import config, host
+from cachekit.compilers.neuron import doctor as neuron_doctor
 from cachekit.compilers.neuron import facts
 from cachekit.errors import every_error
 from cachekit.recipe import zoo
+from cachekit.verbs import doctor
 from tests.support import command_words
 
 ROOT = Path(__file__).parents[2]
@@ -145,6 +147,18 @@ def _keywords_exist(call: ast.Call) -> None:
         names = ("attach", "Cache") if name == "CacheCallback" else (name,)
         known = {word for one in names for word in inspect.signature(getattr(cachekit, one)).parameters}
         assert {word.arg for word in call.keywords} <= known, ast.unparse(call)
+
+
+def test_the_checks_of_doctor_are_the_rows_of_its_page_and_counted_right(monkeypatch):
+    monkeypatch.setenv("NEURON_CC_FLAGS", "-O1")  # a host that has something of Neuron, and of each declared cache
+    monkeypatch.setattr(host, "optional_version", lambda _: "1")
+    checks = ["settings", *(check.name for check in doctor.checks())]
+    rows = re.findall(r"^\| `([^`]+)` \|", (DOCS / "doctor.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == sorted(checks)
+    elsewhere = {"jax", *(check.name for check in neuron_doctor.CHECKS)}
+    readme, neuron = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/neuron.md"))
+    assert f"[{len(rows)} things](docs/doctor.md) ({len(set(rows) - elsewhere)} where" in readme
+    assert f"checks {len(rows)} things, {len(neuron_doctor.CHECKS)} of them of Neuron" in neuron
 
 
 # The reference

@@ -63,7 +63,7 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(tmp_path,
         make.hub.log.clear()
         pushed(ann, (made, contents))
         requests = [entry for entry in make.hub.requests if entry.kind != "xet"]
-        assert len(requests) <= 14
+        assert len(requests) <= 13
         assert sum(entry.sent + entry.received for entry in requests) < 100_000
         make.hub.log.clear()
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])

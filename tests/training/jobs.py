@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,14 +73,23 @@ def tiny_rows(task: str, split: str = "train") -> list[dict]:
     return [json.loads(line) for line in (TINY / task / f"{split}.jsonl").read_text("utf-8").splitlines()]
 
 
+@contextmanager
+def others_warnings():
+    """The training libraries warn of themselves and of each other, which no test of ours fails for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
+
+
 def ready(job: Job, most: dict[str, int] | None = None):
     """The work of a job, made ready as in the worker, and its model."""
     from cachekit.training import model, tasks
 
     task = tasks.select(job.recipe.task)
-    splits = task.rows(job, lambda _: None)
-    processor, net = model.load(job, task, {})
-    return task.ready(job, processor, net, splits, most or {}), net
+    with others_warnings():
+        splits = task.rows(job, lambda _: None)
+        processor, net = model.load(job, task, {})
+        return task.ready(job, processor, net, splits, most or {}), net
 
 
 def train_here(job: Job) -> Result:
@@ -88,7 +99,8 @@ def train_here(job: Job) -> Result:
     Path(job.events).parent.mkdir(parents=True, exist_ok=True)
     events = Events(Path(job.events))
     try:
-        return worker._run(job, events)
+        with others_warnings():
+            return worker._run(job, events)
     finally:
         events.close()
 

@@ -17,7 +17,7 @@ def rows_job(folder: Path, task: str, splits, *, mode="train", labels=(), data=N
     return job_of(folder, recipe_of(task, read, **settings), labels=labels, mode=mode)
 
 
-class Watched:
+class WatchedJob:
     """A job that ran, with every batch's shapes and everything that was scored."""
 
     def __init__(self, job, monkeypatch):

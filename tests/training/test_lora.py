@@ -16,7 +16,6 @@ from tests.training.tasks.test_causal_lm import FAMILIES, ROWS
 
 pytestmark = [
     pytest.mark.versions,
-    pytest.mark.filterwarnings("default"),  # other libraries' own
     pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed"),
 ]
 LORA = {"r": 4, "lora_alpha": 8}
@@ -102,6 +101,7 @@ def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, 
     assert checkpoints.flaw(first) == "it has no weights"
 
 
+@pytest.mark.filterwarnings("default")  # of peft, which the test calls itself
 def test_a_saved_adapter_is_loaded_by_peft_and_asked_nobody(tmp_path, uncompiled, monkeypatch):
     """PEFT asked the Hub for the base model's config, six times where there is no network."""
     import peft.utils.save_and_load as saving

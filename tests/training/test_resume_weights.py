@@ -11,7 +11,7 @@ from cachekit.recipe import architecture, load, tiny, zoo
 from tests.training.grids import representative
 from tests.training.jobs import job_of, told, train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 SETTINGS = ("max_steps=6", "save_strategy=steps", "save_steps=2", "save_total_limit=9", "logging_steps=1")
 
 

@@ -18,7 +18,7 @@ from cachekit.recipe.schema import Data
 from cachekit.training import ProcessLauncher, Result
 from tests.training.jobs import job_of, recipe_of, train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 WORKERS = 3
 ROWS = {"train": 83, "validation": 21, "test": 13}
 

@@ -53,14 +53,20 @@ def test_the_kinds_that_ssh_keygen_makes_have_its_fingerprints(tmp_path, kind):
         (written(b"ssh-dss", b"p", b"q", b"g", b"y"), "not accepted"),
         (written(b"ssh-ed25519-cert-v01@openssh.com", bytes(32)), "not accepted"),
         (written(b"ssh-rsa", b"\x03", b"\x7f" + bytes(127)), "2048 bits"),
-        (written(b"ssh-rsa", b"\x03", b"\0\x7f" + bytes(256)), "as nobody does"),  # OpenSSH: the key without the zero
-        (written(b"ssh-rsa", b"\x03", b"\0\0\x80" + bytes(255)), "as nobody does"),
-        (written(b"ssh-rsa", b"\0\x03", b"\x7f" + bytes(256)), "as nobody does"),
-        (written(b"ssh-rsa", b"\x03", b"\x80" + bytes(256)), "as nobody does"),  # a negative number
-        (written(b"ecdsa-sha2-nistp256", b"nistp384", b"\4" + bytes(64)), "as nobody does"),
-        (written(b"ecdsa-sha2-nistp256", b"nistp256", b"\6" + bytes(64)), "as nobody does"),
-        (written(b"sk-ecdsa-sha2-nistp256@openssh.com", b"nistp521", b"\4" + bytes(64), b"ssh:"), "as nobody does"),
-        (written(b"ssh-ed25519", b"\xff" * 31 + b"\x7f"), "as nobody does"),  # more than the field's prime
+        (
+            written(b"ssh-rsa", b"\x03", b"\0\x7f" + bytes(256)),
+            "not canonically encoded",
+        ),  # OpenSSH: the key without the zero
+        (written(b"ssh-rsa", b"\x03", b"\0\0\x80" + bytes(255)), "not canonically encoded"),
+        (written(b"ssh-rsa", b"\0\x03", b"\x7f" + bytes(256)), "not canonically encoded"),
+        (written(b"ssh-rsa", b"\x03", b"\x80" + bytes(256)), "not canonically encoded"),  # a negative number
+        (written(b"ecdsa-sha2-nistp256", b"nistp384", b"\4" + bytes(64)), "not canonically encoded"),
+        (written(b"ecdsa-sha2-nistp256", b"nistp256", b"\6" + bytes(64)), "not canonically encoded"),
+        (
+            written(b"sk-ecdsa-sha2-nistp256@openssh.com", b"nistp521", b"\4" + bytes(64), b"ssh:"),
+            "not canonically encoded",
+        ),
+        (written(b"ssh-ed25519", b"\xff" * 31 + b"\x7f"), "not canonically encoded"),  # more than the field's prime
         (written(b"ssh-rsa", b"\x03", bytes(5000)), "too many"),
     ],
 )

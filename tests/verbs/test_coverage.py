@@ -57,7 +57,7 @@ def modules(count):
 
 
 def record_of(prepared, names, made, watched):
-    from cachekit.store.provenance import provenance
+    from cachekit.compilers.keep import provenance
 
     return Record(
         prepared.key, "standin", prepared.fingerprint.directory, prepared.model_type, "toy",

@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -132,6 +131,8 @@ def _compile_all(
     failures: dict[str, CompileFailure] = {}
     if not entries:
         return failures
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
     entries = sorted(entries, key=_graph_size, reverse=True)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         try:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from importlib.util import find_spec
 
 from msgspec import structs
@@ -41,6 +40,8 @@ def half_installed() -> list[str]:
 
 @cache
 def _told() -> dict[str, str]:
+    from importlib import metadata  # which loads an e-mail parser: a plan for another machine asks for no package here
+
     found = {}
     for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE):
         try:
@@ -180,6 +181,8 @@ def _twice() -> install.Fault | None:
 @cache
 def installed_twice() -> dict[str, list[str]]:
     """Neuron's packages that one folder of this environment has several versions of."""
+    from importlib import metadata
+
     found: dict[str, list[str]] = {}
     for name in facts.PACKAGE_MODULES:
         beside: dict[str, set[str]] = {}

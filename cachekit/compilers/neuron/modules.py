@@ -271,7 +271,7 @@ def restore(module: Module, files: Sequence[Path], root: Path, *, check: Check |
     """
     compiler, name = check_module(module)
     if len(files) != len(module.files):
-        raise UnsafeArchiveError(f"{module.name}: {len(files)} files for {len(module.files)}")
+        raise UnsafeArchiveError(f"{module.name}: the record lists {len(module.files)} files, {len(files)} were given")
     folder = root / compiler
     folder.mkdir(parents=True, exist_ok=True)
     if folder.is_symlink():

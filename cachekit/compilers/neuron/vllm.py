@@ -12,7 +12,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cachekit import disk
 from cachekit.compilers.neuron import facts
+from cachekit.errors import UsageError
 
 
 class VllmEntry(Struct, frozen=True):
@@ -25,8 +27,12 @@ class VllmEntry(Struct, frozen=True):
 
 def folders() -> list[Path]:
     """The folders of entries on this host, of vLLM's own and of its library's alone."""
-    roots = (Path(os.environ.get(name) or usual).expanduser() for name, usual in facts.VLLM_ROOTS.items())
-    return [root / facts.VLLM_FOLDER for root in roots if (root / facts.VLLM_FOLDER).is_dir()]
+    found = []
+    for name, usual in facts.VLLM_ROOTS.items():
+        with suppress(UsageError):  # the machine knows no such home directory: vLLM has nothing there either
+            folder = disk.named(os.environ.get(name) or usual) / facts.VLLM_FOLDER
+            found += [folder] if folder.is_dir() else []
+    return found
 
 
 def entries(folder: Path) -> Iterator[VllmEntry]:

@@ -61,7 +61,7 @@ def _task(tree: Tree) -> str:
     kinds = [said] if isinstance(said, str) else list(said or ())
     if kind := next((kind for kind in kinds if kind in _PREFERENCE), None):
         raise RecipeError(
-            f"the configuration trains by {kind}, and recipes have no task for that",
+            f"the configuration uses {kind} training, and recipes have no task for that",
             cause=f"{kind} compares two answers; instruction-tuning has one answer to each instruction",
             hint="take a configuration for SFT",
         )

@@ -66,7 +66,7 @@ def check_fast(tokenizer: Any, task: str) -> None:
     if not tokenizer.is_fast:
         raise RecipeError(
             f"{task} needs a tokenizer that knows where its tokens are in the text",
-            cause=f"{type(tokenizer).__name__} is not one of the tokenizers package",
+            cause=f"{type(tokenizer).__name__} is not a fast tokenizer (package `tokenizers`)",
             hint="choose another with model.tokenizer",
         )
 

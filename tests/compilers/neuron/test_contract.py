@@ -251,7 +251,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     step = run.run(FIRST, run.probe)
     assert (step.code, step.end) == (None, "it did not end in time")
     until(lambda: int(pid.read_text()) not in {*below(1)}, "the end of its child")
-    with pytest.raises(UnknownError, match="the time was over"):  # its own fault it was not
+    with pytest.raises(UnknownError, match="in the time allowed"):  # its own fault it was not
         Proof(subject, tmp_path, environ={"PATH": "/usr/bin:/bin"}, total=0.1).run(FIRST, run.probe)
 
 

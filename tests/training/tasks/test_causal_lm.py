@@ -14,7 +14,7 @@ from tests.training.grids import representative
 from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
 from tests.training.language_models import CONFIGS, WORDS, dumped, graphs, lm_job, tokenizer_folder
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 DECODERS = sorted(set(CONFIGS) - {"bert"})
 FAMILIES = representative(DECODERS, ["gpt2", "llama"])
 

@@ -17,7 +17,7 @@ from cachekit.recipe.schema import Model as ModelPart
 from tests.training.grids import representative
 from tests.training.jobs import TINY, job_of, ready, recipe_of, train_here, uncompiled  # noqa: F401 - a fixture
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 TASK = "image-classification"
 SHAPES = ("bars", "cross", "disc", "square")
 CONFIGS = {

@@ -10,7 +10,7 @@ from cachekit.errors import DataError, RecipeError
 from tests.training.jobs import ready, told, train_here, uncompiled  # noqa: F401 - a fixture
 from tests.training.language_models import WORDS, dumped, graphs, lm_job, tokenizer_folder
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 NUMBER = {word: 5 + number for number, word in enumerate(WORDS)}
 TEMPLATE = (
     "{% for m in messages %}{{ '<s> ' + ('question' if m.role == 'user' else 'answer') + ' ' + m.content + ' </s> ' }}"

@@ -12,7 +12,7 @@ from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a 
 from tests.training.language_models import dumped, graphs, lm_job, tokenizer_folder
 from tests.training.tasks.test_causal_lm import ROWS, texts
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 
 
 def masked_job(folder, rows=ROWS, **given):

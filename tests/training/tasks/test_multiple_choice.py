@@ -13,10 +13,10 @@ from cachekit.errors import DataError, RecipeError
 from cachekit.recipe import ingredients, load_text
 from cachekit.recipe.schema import Data
 from tests.training.jobs import job_of, minilm, recipe_of, write
-from tests.training.task_jobs import Watched, rows_job
+from tests.training.task_jobs import WatchedJob, rows_job
 from tests.training.test_training_model import model_of
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 TASK = "multiple-choice"
 WORDS = ["sea", "wind", "stone", "moss", "cloud", "Ångström", "東京"]
 ENDINGS = ("ending0", "ending1", "ending2", "ending3")
@@ -86,7 +86,7 @@ def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch, form):
 
     make, fields, count = (swag, SWAG, 4) if form == "swag" else (race, {}, 4)
     splits = {"train": make(13), "validation": make(9, 2), "test": make(6, 3)}
-    done = Watched(rows_job(tmp_path, TASK, splits, data=fields, eval_strategy="epoch", max_steps=4), monkeypatch)
+    done = WatchedJob(rows_job(tmp_path, TASK, splits, data=fields, eval_strategy="epoch", max_steps=4), monkeypatch)
     inputs = [(name, (4, count, 16)) for name in ("attention_mask", "input_ids", "token_type_ids")]
     assert done.shapes == {tuple(sorted([*inputs, ("labels", (4,))]))}
     assert {name: figures["rows"] for name, figures in done.result.metrics.items()} == {"validation": 9, "test": 6}

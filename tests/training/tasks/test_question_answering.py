@@ -15,9 +15,9 @@ import pytest
 
 from tests.training.jobs import tokenizer  # noqa: F401 - a fixture
 from tests.training.squad_questions import TASK, questions
-from tests.training.task_jobs import Watched, rows_job
+from tests.training.task_jobs import WatchedJob, rows_job
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 
 
 class Official:
@@ -228,7 +228,7 @@ def test_figures_are_the_official_ones_over_every_question(tmp_path, monkeypatch
 
     splits = {name: questions(count, seed, version) for seed, (name, count) in enumerate((("train", 9), ("test", 23)))}
     job = rows_job(tmp_path, TASK, splits, max_seq_length=32, doc_stride=8, data={"validation_fraction": 0.3})
-    done = Watched(job, monkeypatch)
+    done = WatchedJob(job, monkeypatch)
     assert len(done.shapes) == 1
     features, (starts, ends), labels, figures = next(one for one in done.scored if one[3]["rows"] == 23)
     assert figures["features"] == len(features)

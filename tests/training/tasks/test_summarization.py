@@ -20,7 +20,7 @@ from tests.training.jobs import (
 )
 from tests.training.seq2seq_toys import SIZES, seq2seq_job, tokenizer, words
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 TASK = "summarization"
 KINDS = ("t5", "bart", "marian", "mbart")
 TEXTS = ["a b c d", "d c", "", "b b b b b b b b b b b b b b b b"]

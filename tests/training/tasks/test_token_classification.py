@@ -9,9 +9,9 @@ import pytest
 from cachekit.data import shapes
 from cachekit.errors import DataError, RecipeError
 from tests.training.jobs import tokenizer, write  # noqa: F401 - a fixture
-from tests.training.task_jobs import Watched, rows_job
+from tests.training.task_jobs import WatchedJob, rows_job
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 TASK = "token-classification"
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = {
@@ -85,7 +85,7 @@ def test_figures_are_those_of_seqeval_over_every_row(tmp_path, monkeypatch, toke
         "test": rows(3, seed=3, named=named),
     }
     job = rows_job(tmp_path, TASK, splits, labels=LABELS, eval_strategy="epoch", max_steps=4)
-    done = Watched(job, monkeypatch)
+    done = WatchedJob(job, monkeypatch)
     assert len(done.shapes) == 1
     assert len(done.features["train"]) == 13, "a batch of rows without words has no loss"
     assert {name: figures["rows"] for name, figures in done.result.metrics.items()} == {"validation": 10, "test": 3}
@@ -113,7 +113,7 @@ def test_figures_are_those_of_seqeval_over_every_row(tmp_path, monkeypatch, toke
 
 def test_labels_that_are_no_chunks_have_an_accuracy_only(tmp_path, monkeypatch):
     splits = {name: [{"tokens": ["a", "b"], "ner_tags": [n % 2, 1]} for n in range(8)] for name in ("train", "test")}
-    done = Watched(rows_job(tmp_path, TASK, splits, labels=("NOUN", "VERB")), monkeypatch)
+    done = WatchedJob(rows_job(tmp_path, TASK, splits, labels=("NOUN", "VERB")), monkeypatch)
     assert done.result.metrics["test"].keys() == {"accuracy", "loss", "rows", "words", "words_cut"}
     assert any("only the accuracy" in note for note in done.notes)
 
@@ -171,7 +171,7 @@ def test_data_without_words_is_refused_before_training(tmp_path, monkeypatch, wo
     useless = {"tokens": words, "ner_tags": ["O"] * len(words)}
     splits = {"train": rows(4), "validation": rows(4)} | {name: [useless] * 5}
     with pytest.raises(DataError, match=f"the {name} data has no words that the tokenizer can read") as refused:
-        Watched(rows_job(tmp_path, TASK, splits, labels=LABELS), monkeypatch)
+        WatchedJob(rows_job(tmp_path, TASK, splits, labels=LABELS), monkeypatch)
     assert "data.tokens_column" in refused.value.hint
 
 

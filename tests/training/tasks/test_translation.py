@@ -10,7 +10,7 @@ from cachekit.recipe.schema import Data
 from tests.training.jobs import TINY, tiny_rows, train_here, uncompiled, write  # noqa: F401 - a fixture
 from tests.training.seq2seq_toys import seq2seq_job, tokenizer, words
 
-pytestmark = [pytest.mark.versions, pytest.mark.filterwarnings("default")]  # other libraries' own
+pytestmark = pytest.mark.versions
 TASK = "translation"
 LANGUAGES = {"translation_column": "translation", "source_lang": "en", "target_lang": "fr"}
 
