@@ -1,8 +1,4 @@
-"""The commands of a run that tries a compiler's promises: where each runs, what it printed, and what it left.
-
-Each command is a child process of the command line, in a temporary folder; nothing of the user's own is read or
-written.
-"""
+"""The commands of a run that tries a compiler's promises, in folders of its own: the user's are not touched."""
 
 from __future__ import annotations
 
@@ -13,9 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +35,9 @@ FIRST = Site()
 
 
 class Proof:
-    """The commands of one run.
+    """The commands of one run, in an empty temporary folder on a local disk.
 
-    Args:
-        subject: The compiler.
-        folder: An empty temporary folder on a local disk.
-        command: The command line of cachekit.
-        environ: The variables that its processes begin with.
-        limit: Seconds for one command.
-        total: Seconds for all of them.
+    One command may take `limit` seconds, and all of them `total`. All begin with the variables of `environ`.
     """
 
     def __init__(
@@ -57,18 +46,17 @@ class Proof:
         folder: Path,
         *,
         command: Sequence[str] = COMMAND,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
         limit: float = LIMIT,
         total: float = 2 * LIMIT,
     ) -> None:
         self.subject, self.folder = subject, folder
         self.commands: list[Step] = []
-        self._command, self._limit = command, limit
+        self.cachekit, self._limit = command, limit
         self._deadline = time.monotonic() + total
-        self._probe = (sys.executable, "-c", subject.probe)
-        given = os.environ if environ is None else environ
+        self.probe = (sys.executable, "-c", subject.probe)
         self._environ = {
-            name: value for name, value in given.items() if name not in subject.cleared and not name.startswith(_MINE)
+            name: value for name, value in environ.items() if name not in subject.cleared and not name.startswith(_MINE)
         }
 
     @property
@@ -78,36 +66,28 @@ class Proof:
 
     # Commands
 
-    def warm(self, place: Site, *, until: Callable[[int], bool] = lambda _: False) -> Step:
+    def warm(self, place: Site, until: Callable[[int], bool] | None = None) -> Step:
         """`warm` of the tiny recipe, and a copy of what it left; killed with all that it started if `until` says so."""
-        step = self._recipe("warm", place, until=until)
+        step = self._recipe(place, "warm", until=until)
         copy = shutil.copytree(step.cache, self.folder / f"left-{len(self.commands)}", symlinks=True)
         return structs.replace(step, left=Path(copy))  # later commands may leave something else there
 
     def train(self, place: Site) -> Step:
         """`train` of the tiny recipe, which must compile nothing."""
         output = self.folder / f"output-{len(self.commands)}"
-        return self._recipe("train", place, "--require-warm", "--output-dir", str(output))
+        return self._recipe(place, "train", "--require-warm", "--output-dir", str(output))
 
-    def _recipe(self, verb: str, place: Site, *options: str, until: Callable[[int], bool] = lambda _: False) -> Step:
+    def _recipe(self, place: Site, *verb: str, until: Callable[[int], bool] | None = None) -> Step:
         workers = f"parallel.data_parallel_size={self.subject.workers}"
-        words = (verb, "--compiler", self.subject.compiler, *RECIPE, "--set", workers, *options, "--format", "json")
-        return self._run(place, (*self._command, *words), {}, until)
+        words = (*verb, "--compiler", self.subject.compiler, *RECIPE, "--set", workers, "--format", "json")
+        return self.run(place, (*self.cachekit, *words), until=until)
 
     def program(self, place: Site, *options: str, **variables: str) -> Step:
         """`cachekit run` of the probe."""
         report = self.folder / f"report-{len(self.commands)}.json"
-        words = ("run", "--compiler", self.subject.compiler, "--report", str(report), *options, "--", *self._probe)
-        step = self._run(place, (*self._command, *words), variables)
+        words = ("run", "--compiler", self.subject.compiler, "--report", str(report), *options, "--", *self.probe)
+        step = self.run(place, (*self.cachekit, *words), variables)
         return structs.replace(step, answer=_json(report) or step.answer)
-
-    def bare(self, place: Site, **variables: str) -> Step:
-        """The probe without cachekit."""
-        return self._run(place, self._probe, variables)
-
-    def store(self, place: Site, *words: str) -> Step:
-        """A command on a store."""
-        return self._run(place, (*self._command, "store", *words), {})
 
     # Places
 
@@ -122,95 +102,62 @@ class Proof:
         shutil.rmtree(self._path("cache", place.cache))
         shutil.rmtree(self._path("home", place.home))
 
-    def environment(self, name: str) -> Path:
-        """The Python of another virtual environment with the packages of this one, at other paths.
-
-        Raises:
-            UnknownError: It cannot be made.
-        """
-        folder = self.folder / "environment" / name
-        python = folder / "bin" / Path(sys.executable).name
-        if not python.exists():
-            try:
-                venv.EnvBuilder(symlinks=True).create(folder)
-                _fill(folder, next(folder.glob("lib/python*/site-packages")))
-            except (OSError, subprocess.SubprocessError, StopIteration) as error:
-                raise UnknownError(f"another virtual environment cannot be made: {error}") from error
-        return python
-
     def _path(self, *names: str) -> Path:
         path = self.folder.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    # Processes
-
-    def _run(
-        self,
-        place: Site,
-        words: Sequence[str],
-        variables: Mapping[str, str],
-        until: Callable[[int], bool] = lambda _: False,
-    ) -> Step:
-        cache, store = self._path("cache", place.cache), self._path("home", place.home) / "v1"
-        graphs, had, had_texts = self.subject.contents(cache), _listed(cache), _logs(store)
-        began, code, killed = time.monotonic(), None, False
-        end = began + min(self._limit, max(self.left, 0))
-        with self._started(place, words, variables) as (process, out, err):
-            try:
-                while (code := process.poll()) is None and time.monotonic() < end and not killed:
-                    killed = until(process.pid)
-                    time.sleep(_POLL)
-            finally:  # the report tells of a command that is interrupted, too
-                files = {path: one for path, one in _listed(cache).items() if had.get(path) != one}
-                texts = [path for path, one in files.items() if path.endswith(_NOTES) and one[0] < TEXT]
-                told = [(path, text) for path, text in sorted(_logs(store).items()) if had_texts.get(path) != text]
-                step = Step(
-                    words=tuple(words),
-                    site=place,
-                    variables=dict(variables),
-                    code=-signal.SIGKILL if killed else code,
-                    seconds=round(time.monotonic() - began, 1),
-                    said=f"{_text(out)}\n{_text(err)}",
-                    answer=_json(out),
-                    log="".join(text for path, text in told if path.suffix == ".log"),
-                    journal="".join(text for path, text in told if path.suffix != ".log"),
-                    cache=cache,
-                    files=files,
-                    texts={path: _text(cache / path) for path in texts},
-                    new=tuple(sorted(self.subject.contents(cache) - graphs)),
-                )
-                self.commands.append(step)
-        if step.code is None and self.left <= 0:
-            raise UnknownError("it did not finish in the time allowed")
-        return step
-
-    @contextmanager
-    def _started(
-        self, place: Site, words: Sequence[str], variables: Mapping[str, str]
-    ) -> Iterator[tuple[subprocess.Popen[bytes], Path, Path]]:
-        """Start a command; it is killed with all that it started when the block is left."""
-        number = len(self.commands)
-        out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
+    def _variables(self, place: Site) -> dict[str, str]:
+        """What the commands of a place have in their environment."""
         cache, user = self._path("cache", place.cache), self._path("user", place.user)
-        own = {
+        found = {
+            **self._environ,
             "CACHEKIT_HOME": str(self._path("home", place.home)),
             "CACHEKIT_COMPILER_CACHE_DIR": str(cache / "cache_dirs"),
             "XDG_CONFIG_HOME": str(user / "config"),
             "TMPDIR": str(self._path("user", place.user, "tmp")),
             "HF_HUB_OFFLINE": "1",
+            **self.subject.place(cache),
         }
         if place.user != FIRST.user:
-            own |= {"HOME": str(user), "USER": place.user, "LOGNAME": place.user}
+            found |= {"HOME": str(user), "USER": place.user, "LOGNAME": place.user}
         if place.environment != FIRST.environment:
-            python = self.environment(place.environment)
-            words = [str(python) if word == sys.executable else word for word in words]
-            path = os.pathsep.join([str(python.parent), self._environ.get("PATH", os.defpath)])
-            own |= {"VIRTUAL_ENV": str(python.parents[1]), "PATH": path}
+            python = self._python(place)
+            path = os.pathsep.join([str(python.parent), found.get("PATH", os.defpath)])
+            found |= {"VIRTUAL_ENV": str(python.parents[1]), "PATH": path}
+        return found
+
+    def _python(self, place: Site) -> Path:
+        """This Python, or the same one by another path, to which it keeps: another environment of the same packages."""
+        if place.environment == FIRST.environment:
+            return Path(sys.executable)
+        folder = self._path("environment") / place.environment
+        if not folder.is_symlink():
+            folder.symlink_to(sys.prefix)
+        return folder / "bin" / Path(sys.executable).name
+
+    # Processes
+
+    def run(
+        self,
+        place: Site,
+        words: Sequence[str],
+        variables: Mapping[str, str] = {},
+        until: Callable[[int], bool] | None = None,
+    ) -> Step:
+        """Run any command; whatever it started has ended then."""
+        if self.left <= 0:
+            raise UnknownError("not tried, as the time is over")
+        number, python = len(self.commands), str(self._python(place))
+        cache, store = self._path("cache", place.cache), self._path("home", place.home) / "v1"
+        out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
+        graphs, had, had_logs = self.subject.contents(cache), _listed(cache), _logs(store)
+        began, code, killed = time.monotonic(), None, False
+        end = began + min(self._limit, self.left)
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
-                [*SUBREAPER, *words],
-                env={**self._environ, **own, **self.subject.place(cache), **variables},
+                [*SUBREAPER, *(python if word == sys.executable else word for word in words)],
+                env={**self._variables(place), **variables},
                 cwd=self._path("work", place.work),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
@@ -218,28 +165,36 @@ class Proof:
                 start_new_session=True,
             )
         try:
-            yield process, out, err
-        finally:
+            while (code := process.poll()) is None and time.monotonic() < end and not killed:
+                killed = until is not None and until(process.pid)
+                time.sleep(_POLL)
+        finally:  # the report tells of a command that is interrupted, too
             for pid in [process.pid, *below(process.pid)]:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             process.wait()
-
-
-def _fill(folder: Path, packages: Path) -> None:
-    """Give a virtual environment the packages and commands of this one: links, and commands that name its Python."""
-    places = [Path(place) for place in sys.path if Path(place).name in {"site-packages", "dist-packages"}]
-    for one in (one for place in places if place.is_dir() for one in place.iterdir()):
-        if not os.path.lexists(packages / one.name):
-            (packages / one.name).symlink_to(one)
-    old, new = os.fsencode(Path(sys.executable).parent), folder / "bin"
-    for one in Path(sys.executable).parent.iterdir():
-        if one.is_file() and not (new / one.name).exists():
-            with one.open("rb") as stream:
-                script = stream.readline(1 << 12).startswith(b"#!" + old)
-            if script:
-                (new / one.name).write_bytes(one.read_bytes().replace(old, os.fsencode(new), 1))
-                (new / one.name).chmod(0o755)
+            files = {path: one for path, one in _listed(cache).items() if had.get(path) != one}
+            texts = [path for path, one in files.items() if path.endswith(_NOTES) and one[0] < TEXT]
+            logs = [(path, text) for path, text in sorted(_logs(store).items()) if had_logs.get(path) != text]
+            step = Step(
+                words=tuple(words),
+                site=place,
+                variables=dict(variables),
+                code=-signal.SIGKILL if killed else code,
+                seconds=round(time.monotonic() - began, 1),
+                said=f"{_text(out)}\n{_text(err)}",
+                answer=_json(out),
+                log="".join(text for path, text in logs if path.suffix == ".log"),
+                journal="".join(text for path, text in logs if path.suffix != ".log"),
+                cache=cache,
+                files=files,
+                texts={path: _text(cache / path) for path in texts},
+                new=tuple(sorted(self.subject.contents(cache) - graphs)),
+            )
+            self.commands.append(step)
+        if step.code is None and self.left <= 0:
+            raise UnknownError("it did not finish in the time allowed")
+        return step
 
 
 def _listed(folder: Path) -> dict[str, tuple[int, float, str]]:

@@ -11,7 +11,7 @@ from cachekit.compilers.evidence import Evidence, Subject, Verdict, judged
 from cachekit.compilers.experiment import Proof
 from cachekit.compilers.neuron import assumptions
 from cachekit.compilers.neuron.flags import flags_hash
-from cachekit.verbs.prove import PROMISES, make
+from cachekit.verbs.prove import PARTS, PROMISES, make
 from tests.compilers.neuron.native_machine import NATIVE
 from tests.compilers.neuron.neuron_machine import HERE, Machine
 from tests.support.neuron_sdk import NATIVE_PACKAGES, SCRIPTS, neuron_host
@@ -61,16 +61,20 @@ def proof(made: Machine, folder: Path, subject: Subject, limit: float = 60) -> P
 
 
 def made(run: Proof, only: Sequence[str] = ()) -> Evidence:
-    """What a run leaves, or the parts of it that show some promises."""
-    seen = Evidence()
-    for _ in make(run, seen, only=only):
+    """What a run leaves, or the parts of it that show some promises, and what these need."""
+    seen, wanted = Evidence(), {*only}
+    for part in reversed(PARTS):  # what a part needs comes before it
+        if any(promise.name in wanted for promise in part.promises):
+            wanted.add(part.after)
+    parts = [part for part in PARTS if not only or any(promise.name in wanted for promise in part.promises)]
+    for _ in make(run, seen, parts):
         pass
     return seen
 
 
 def outcomes(subject: Subject, seen: Evidence) -> dict[str, Verdict]:
     """What came of everything, by name."""
-    return {one.name: one for one in judged((*PROMISES, *subject.rows), seen, subject.facts)}
+    return {one.name: one for one in judged((*PROMISES, *subject.rows), seen)}
 
 
 def differing(found: dict[str, Verdict]) -> set[str]:
