@@ -86,14 +86,15 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
     left = LARGEST
     modules: list[Any] = []
     inline: dict[str, Any] = {}
-    for raw in each([partial(fetch, name) for name in head.parts], LANES):
-        packed = _unpacked(raw, left)
-        left -= len(packed)
-        part = parse(packed)
-        if not isinstance(part.get("modules"), list) or not isinstance(part.get("inline"), dict):
-            raise DamagedRecordError("a part of the record has no modules")
-        modules += part["modules"]
-        inline |= part["inline"]
+    for at in range(0, len(head.parts), LANES):  # never more in memory: what is too much is seen before the rest comes
+        for raw in each([partial(fetch, name) for name in head.parts[at : at + LANES]], LANES):
+            packed = _unpacked(raw, left)
+            left -= len(packed)
+            part = parse(packed)
+            if not isinstance(part.get("modules"), list) or not isinstance(part.get("inline"), dict):
+                raise DamagedRecordError("a part of the record has no modules")
+            modules += part["modules"]
+            inline |= part["inline"]
     return {"record": {**head.record, "modules": modules}, "sha256": head.whole, "inline": inline, **others}
 
 
@@ -127,6 +128,6 @@ def _unpacked(raw: bytes, limit: int) -> bytes:
         unpacked = unpacking.decompress(base64.b64decode(raw, validate=False), limit + 1)
     except (ValueError, zlib.error) as error:
         raise DamagedRecordError(f"a part of the record cannot be decoded: {error}") from error
-    if len(unpacked) > limit or not unpacking.eof:
+    if len(unpacked) > limit or not unpacking.eof or unpacking.unused_data:
         raise DamagedRecordError("a part of the record is cut off, or too large")
     return unpacked

@@ -163,6 +163,7 @@ HOSTILE = {
     "no base64": b"\xff\xff",
     "no zlib": base64.b64encode(b"x" * 99),
     "cut off": base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}')[:-5]),
+    "more after its end": base64.b64encode(zlib.compress(b'{"modules": [], "inline": {}}') + b"x" * 99),
     "a bomb": packed(b" " * (65 << 20)),
     "no JSON": packed(b"{"),
     "deep": packed(b"[" * 100_000),
@@ -200,6 +201,20 @@ def test_a_document_that_names_no_parts_is_damage(change):
     head = json.loads(shared.document)["record"] | change
     with pytest.raises(DamagedRecordError):
         document.read(serialise(sealed("record", head)), shared.parts.__getitem__)
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_parts_are_not_all_fetched_before_the_first_is_found_wrong():
+    """A document may name a thousand of many megabytes."""
+    shared, asked = Shared(long_record(2 * 3 * parts.LANES)[0]), []
+
+    def fetch(name):
+        asked.append(name)
+        return HOSTILE["a bomb"]
+
+    with pytest.raises(DamagedRecordError):
+        document.read(shared.document, fetch)
+    assert len(asked) == parts.LANES
 
 
 def test_another_part_under_a_name_is_not_believed():
