@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -147,7 +148,31 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     (folder / "device_name").write_text("Trainium1\n")
     found = host.this_host()
     assert (found.target, found.cores) == ("trn1", 4)
-    assert the_problem("neuron-devices")["said"].startswith("there are 2 device nodes")
+    assert the_problem("neuron-devices")["said"].startswith("neuron-ls lists no device, and ")
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    "listed, cores, said",
+    [
+        (0, 4, "this machine shows 2 of the 16 devices of a trn1.32xlarge, as a container may"),
+        (2, 4, "this machine shows 2 of the 16 devices of a trn1.32xlarge, as a container may"),
+        (16, 4, "neuron-ls lists 16 devices, and there are nodes of 2 in"),
+        (1, 2, "neuron-ls lists 1 device, and there are nodes of 2 in"),
+    ],
+)
+def test_a_container_has_the_devices_that_it_was_given(listed, cores, said, tmp_path, monkeypatch):
+    """The firmware names the whole machine, and a key of 32 workers is not what a container of two devices runs."""
+    (tmp_path / "product_name").write_text("trn1.32xlarge\n")
+    if listed:
+        devices = [{"neuron_device": one, "nc_count": 2} for one in range(listed)]
+        tool(tmp_path / "bin", monkeypatch, f"echo '{json.dumps(devices)}'")
+    fingerprint = select("neuron").fingerprint()
+    assert (host.this_host().cores, fingerprint.workers) == (cores, cores)
+    assert fingerprint.lacks["container"].startswith(said)
+    found = findings("neuron-devices")[0]
+    assert said in found["said"]
+    assert found["state"] == ("ok" if listed == 2 else "problem")
 
 
 @pytest.mark.usefixtures("whole")
