@@ -71,8 +71,8 @@ def test_type_checkers_are_told_the_same_names():
 def test_the_names_are_found_in_a_zip(tmp_path):
     package = Path(cachekit.__file__).parent
     with zipfile.ZipFile(tmp_path / "wheel.zip", "w") as packed:
-        for path in package.glob("*.py*"):
-            packed.write(path, f"cachekit/{path.name}")
+        for path in package.rglob("*.py*"):
+            packed.write(path, path.relative_to(package.parent))
     code = f"import sys\nsys.path.insert(0, {str(tmp_path / 'wheel.zip')!r})\nfrom cachekit import MissError, errors"
     assert process(program=("-c", f"{code}\nprint(errors.__file__)")).out.startswith(str(tmp_path))
 

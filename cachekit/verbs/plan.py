@@ -196,7 +196,7 @@ def _at_stake(wanted: Sequence[Prepared], store: Store) -> float | None:
     known = []
     for one in wanted:
         around = store.around(one.ingredients.hard)
-        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.foreign), around, ()))
+        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.foreign), store, around, ()))
     return sum(one.seconds for one in known if one) if any(known) else None
 
 
@@ -222,7 +222,7 @@ def _miss(
         nearest=found.nearest,
         reuse=found.reuse,
         flaw=store.flaw(place.key),
-        expected=_expected(prepared, wanted, around, [*there, *others]),
+        expected=_expected(prepared, wanted, store, around, [*there, *others]),
         looked=found.looked,
         search_seconds=found.seconds,
         untrusted=(*here, *(remotes.untrusted(place.key) if remotes else ())),
@@ -237,14 +237,16 @@ def _problems(key: str, remotes: Remotes | None) -> Mapping[str, CachekitError]:
     return {name: error for name, error in found.items() if not isinstance(error, UntrustedError)}
 
 
-def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequence[Known]) -> Expected | None:
-    """How long compiling takes: by the store's records, then by others, then by what was published."""
+def _expected(
+    prepared: Prepared, wanted: Wanted, store: Store, around: Around, others: Sequence[Known]
+) -> Expected | None:
+    """How long compiling takes: by the store's records that may be used, then by others, then by what was published."""
     compiler, hard = prepared.fingerprint.compiler, prepared.ingredients.hard
     same, near = around.same_job(), around.nearest(compiler=compiler)
     here = (
         Timed(one.row.key, one.row.recipe, one.row.directory, one.row.model_type, one.hard, one.row.cold_seconds)
         for one in itertools.chain(same, itertools.islice(near, ASKED))
-        if one.row.compiler == compiler and wanted.comparable(one.row.model_type)
+        if one.row.compiler == compiler and wanted.comparable(one.row.model_type) and store.read(one.row.place)
     )
     there = (
         Timed(one.key, one.recipe, one.directory, one.model_type, one.hard, one.cold_seconds)
