@@ -49,7 +49,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         with files.opened(path) as source:
-            check_writers(path, os.fstat(source.fileno()), _WHY)
+            check_writers(path, os.fstat(source.fileno()), _WHY, settings=True)
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"
@@ -85,18 +85,20 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def check_writers(path: Path, state: os.stat_result, why: str) -> None:
+def check_writers(path: Path, state: os.stat_result, why: str, *, settings: bool = False) -> None:
     """See that a file is of those who may say whose code runs: `/tmp` is above much.
 
     That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
     this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
-    other file was put by this user, too, as one that is mounted into a container is. What lies on the way in a folder
-    of everybody, and the file there, must be this user's or root's: see `_planted`.
+    other file was put by this user, too; settings, which their owner can add to later, only where they are mounted into
+    the folder, as into a container's. What lies on the way in a folder of everybody, and the file there, must be this
+    user's or root's: see `_planted`.
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
         state: Of the file that is open: the name may lead elsewhere by now.
         why: It matters, for people.
+        settings: It says whose records are used.
 
     Raises:
         UsageError: It is somebody else's, or everybody can write to it.
@@ -109,7 +111,8 @@ def check_writers(path: Path, state: os.stat_result, why: str) -> None:
         above = folder.absolute()
         # Whoever owns one above can exchange it.
         owners |= {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
-        if os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
+        chosen = not settings or state.st_dev != folder.stat().st_dev  # else whoever mounts it there chose it
+        if chosen and os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
             owners.add(state.st_uid)
     strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
     if planted:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cachekit import disk, private
 from cachekit.config import Config
-from cachekit.text import count
+from cachekit.text import count, size
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 SMALL = 1 << 30  # bytes: less than this is not enough for one compile
@@ -98,7 +98,7 @@ def full(path: Path, variable: str) -> list[Finding]:
     repair = f"free some space, or set {variable} to another disk" if variable else "free some space"
     found = []
     if (free := state.f_bavail * state.f_frsize) < SMALL:
-        found.append(Finding("problem", f"{free / 1e6:,.0f} MB are free for {path}", repair, _usage("-h", place)))
+        found.append(Finding("problem", f"only {size(free)} are free for {path}", repair, _usage("-h", place)))
     if state.f_files and state.f_favail < FEW:
         said = f"the file system of {path} has room for {state.f_favail:,} more files"
         found.append(Finding("problem", said, repair, _usage("-i", place)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cachekit import process
 from cachekit.errors import INSTALL, CompilerUnavailableError
 
 # CPU features that `-march=native` may turn into instructions (GCC 12's x86 and ARM options, by their names in
@@ -130,8 +130,8 @@ def gpu(torch_version: str, environ: Mapping[str, str] = os.environ) -> dict[str
         return {}
     query = [tool, "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     try:
-        run = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
+        said = process.answer(query)
+    except OSError:
         return {}
-    name, _, capability = (run.stdout.splitlines() or [""])[0].rpartition(",")
+    name, _, capability = said.partition("\n")[0].rpartition(",")
     return {"gpu": name.strip(), "compute_capability": capability.strip()} if name else {}

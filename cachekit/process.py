@@ -182,6 +182,21 @@ def boot_time(proc: Path = PROC) -> float | None:
     return None
 
 
+def answer(command: list[str]) -> str:
+    """What a program prints that is asked for one answer, within 20 seconds.
+
+    Raises:
+        OSError: It cannot be run, failed, or did not answer in time.
+    """
+    import subprocess
+
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=True)
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from error
+    return run.stdout
+
+
 def user_name() -> str:
     """This user's name; the number where the system has no name for it."""
     import getpass

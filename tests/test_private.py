@@ -46,6 +46,7 @@ def test_a_folder_of_this_user_is_closed(tmp_path, before):
     assert mode(private_folder(folder)) == 0o700
 
 
+@pytest.mark.feature("T8")
 @pytest.mark.parametrize(("wrong", "who"), [(0o777, "every user of this machine"), (0o775, "the group")])
 def test_what_others_can_write_to_is_no_way_to_a_private_folder_until_the_hint_is_run(tmp_path, wrong, who):
     above = tmp_path / "above"
@@ -66,6 +67,7 @@ def test_what_others_can_write_to_is_no_way_to_a_private_folder_until_the_hint_i
     assert standing(above).whose == "own"
 
 
+@pytest.mark.feature("T8")
 @ROOT_ONLY
 def test_a_folder_of_another_user_is_refused_on_the_way_and_at_the_end(public):
     theirs = public / "theirs"
@@ -110,6 +112,7 @@ def test_a_link_is_followed_where_nobody_else_can_replace_it(tmp_path):
         private_folder(tmp_path / "round" / "cache_dirs")
 
 
+@pytest.mark.feature("T8")
 def test_a_link_in_a_folder_for_everybody_is_refused(tmp_path):
     tmp, real = tmp_path / "tmp", tmp_path / "real"
     tmp.mkdir()
@@ -121,6 +124,7 @@ def test_a_link_in_a_folder_for_everybody_is_refused(tmp_path):
     assert not [*real.iterdir()]
 
 
+@pytest.mark.feature("T8")
 @ROOT_ONLY
 def test_a_link_that_another_user_made_is_refused_wherever_it_lies(public):
     (public / "real").mkdir()

@@ -121,6 +121,9 @@ def test_a_switch_or_a_reference_is_no_secret(value):
         "mysql -u root -p{} runs",
         "sshpass -p {} ssh host",
         "CARD_PIN={}",
+        "redis-cli -h host -a {} ping",
+        "openssl rsa -passin pass:{} -in k",
+        "machine api.wandb.ai login user password {}",
     ],
 )
 @pytest.mark.parametrize("value", ["h7sh-hush", "12345678"])

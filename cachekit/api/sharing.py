@@ -236,7 +236,7 @@ class Sharing(Opened):
         """Which records of a remote would be used, and why others would not. `cachekit trust check`.
 
         Args:
-            remote: Its name; the only one by default.
+            remote: Its name, or any address; the only one by default.
 
         Returns:
             The records; `error()` is what to raise where none would be used.

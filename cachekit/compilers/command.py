@@ -10,14 +10,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cachekit import redact
+from cachekit import process, redact
 from cachekit.compilers import Compiler, registry
 from cachekit.compilers.prepare import Prepared, salted
 from cachekit.errors import UsageError
@@ -314,12 +313,10 @@ def _check_environment(command: CommandLine) -> None:
     program = _python(command.python) if command.python else ""
     if not program or Path(program).parent == Path(sys.executable).parent:
         return
-    words = [program, "-c", "import sys; print(sys.prefix)"]
     try:
-        run = subprocess.run(words, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
+        prefix = Path(process.answer([program, "-c", "import sys; print(sys.prefix)"]).strip())
+    except OSError:
         return
-    prefix = Path(run.stdout.strip())
     if prefix.resolve() != Path(sys.prefix).resolve():
         raise UsageError(
             f"{command.python} is the Python of {prefix}, and cachekit runs in {sys.prefix}",

@@ -83,16 +83,27 @@ def _printed(text: str, sought: tuple[str, ...], hidden: str = HIDDEN) -> str:
 
 
 def _hide(text: str, sought: tuple[str, ...], hidden: str) -> str:
+    if re.fullmatch(_OF_RECORDS, text):
+        return _without_values(text, sought, hidden)
+    text = _without_any(text, sought, hidden)
+    if (seen := plain(text)) == text or (shown := _without_any(seen, sought, hidden)) == seen:
+        return text
+    lines = text.split("\n"), seen.split("\n"), shown.split("\n")
+    if not len(lines[0]) == len(lines[1]) == len(lines[2]):
+        return shown
+    # A line without a secret stays as it was, with its colours and accents.
+    return "\n".join(old if bare == new else new for old, bare, new in zip(*lines, strict=True))
+
+
+def _without_values(text: str, sought: tuple[str, ...], hidden: str) -> str:
     for secret in sought:
         if secret in text:
             text = text.replace(secret, hidden)
-    if re.fullmatch(_OF_RECORDS, text):
-        return text
-    text = without_named(without_forms(text, hidden), hidden)
-    if text.isascii() or (seen := plain(text)) == text:
-        return text
-    shown = _hide(seen, sought, hidden)
-    return text if shown == seen else shown
+    return text
+
+
+def _without_any(text: str, sought: tuple[str, ...], hidden: str) -> str:
+    return without_named(without_forms(_without_values(text, sought, hidden), hidden), hidden)
 
 
 _hide_in_word = lru_cache(4096)(_hide)  # names, versions and users stand in many a record

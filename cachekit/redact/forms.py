@@ -18,7 +18,8 @@ from .names import SHORTEST, is_secret
 
 # Repetitions have limits where a stranger's line could make them quadratic.
 # A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
-_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"  # also after an escape of JSON's or an address's
+# Also after an escape of JSON's or an address's.
+_START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 # A word in capitals has the form of these, too: they must look random.
 _AWS = ("A3T", "AKIA", "ASIA", "ABIA", "ACCA")
 _SHORTEST_FORM = 15  # characters of the shortest that any form of the table takes
@@ -34,6 +35,9 @@ _TAKEN = (
     (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
     (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
     (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
+    (r"\bredis-cli\b", r"\s(?:-a|--pass)[ =]([\"']?)"),
+    (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
+    (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
 )
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
@@ -56,7 +60,7 @@ def without_forms(text: str, hidden: str) -> str:
     text = _without_addresses(without_keys(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
-    if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass")):
+    if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass", "redis-cli", "openssl", "machine")):
         for command, option in _TAKEN:
             text = "".join(_without_taken(text, command, option, hidden))
     return text

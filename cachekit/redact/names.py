@@ -78,7 +78,7 @@ _PLAIN_ADDRESS = r"[a-z][a-z\d+.-]*://[^@?#]*"  # one without a login and a quer
 @lru_cache(4096)
 def names_secret(name: str) -> bool:
     """Whether what is called so is a secret: `HF_TOKEN`, `--api-key`, `DATABASE_URL`; not `pad_token_id`."""
-    name = name if name.isascii() else plain(name)
+    name = plain(name)
     words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
     if not words or name in _NO_SECRETS:
         return False
@@ -153,12 +153,31 @@ def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+# Colours and other orders to a terminal (ECMA-48 5.4), as they are and as JSON, Python and shells escape them; and what
+# JSON may escape of printable ASCII. A backslash of JSON's may be escaped again.
+_ORDER = r"(?:\x1b|\\{1,4}(?:u001[Bb]|x1[Bb]|033|e))(?:\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9])"
+_ESCAPED = r"\\{1,4}(?:/|u00([2-7][0-9A-Fa-f]))"
+
+
 def plain(text: str) -> str:
-    """A text as it looks: without full width, accents, and what is not seen: an accent makes no other name."""
+    """A text as it looks: without colours, JSON's escapes, full width, accents, and what is not seen.
+
+    None of these makes another name, or no secret of one.
+    """
+    if "\x1b" in text or "\\" in text:
+        text = re.sub(_ESCAPED, _unescaped, re.sub(_ORDER, "", text))
+    if text.isascii():
+        return text
     import unicodedata
 
     apart = unicodedata.normalize("NFKD", text)
     return "".join(letter for letter in apart if unicodedata.category(letter) not in {"Mn", "Cf"})
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    letter = chr(int(found[1], 16)) if found[1] else "/"
+    # JSON stays JSON: neither does a text in it end here, nor does another escape begin.
+    return {'"': "'", "\\": found[0], "\x7f": found[0]}.get(letter, letter)
 
 
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,

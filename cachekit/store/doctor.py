@@ -73,7 +73,7 @@ def journal(config: Config) -> Iterator[Finding]:
     layout = Layout(config.home)
     size = sum(size_of(folder) for folder in (layout.journal, layout.logs))
     if size > LARGE:
-        said = f"journals and logs of runs take {size / 1e9:.1f} GB; they are kept for {config.keep_logs} days"
+        said = f"journals and logs of runs take {size_words(size)}; they are kept for {config.keep_logs} days"
         folders = " ".join(shlex.quote(str(folder)) for folder in (layout.journal, layout.logs))
         run = f"find {folders} -type f -mtime +7 -delete"
         yield Finding("problem", said, "keep_logs = 7 in cachekit.toml, and for the old ones:", run)

@@ -120,6 +120,7 @@ def write_bytes(scratch: Path, target: Path, root: Path, data: bytes, *, mode: i
 
 def store_error(home: Path, error: OSError) -> StoreError:
     """An error of the operating system as one that says what to do."""
+    no_folder = f"{error.filename or home} must be a folder: move away what is there, or set CACHEKIT_HOME"
     hints = {
         errno.ENOSPC: "free some space, or set CACHEKIT_HOME to another disk",
         errno.EDQUOT: "your quota is used up; set CACHEKIT_HOME to another disk",
@@ -127,8 +128,8 @@ def store_error(home: Path, error: OSError) -> StoreError:
         errno.EROFS: "the file system is read-only; set CACHEKIT_HOME to a writable folder",
         errno.EACCES: "set CACHEKIT_HOME to a folder that you may write to",
         errno.EPERM: "set CACHEKIT_HOME to a folder that you may write to",
-        errno.ENOTDIR: "CACHEKIT_HOME must be a folder",
-        errno.EEXIST: "CACHEKIT_HOME must be a folder",
+        errno.ENOTDIR: no_folder,
+        errno.EEXIST: no_folder,
     }
     return StoreError(
         f"the store at {home} cannot be written",

@@ -196,7 +196,7 @@ def _at_stake(wanted: Sequence[Prepared], store: Store) -> float | None:
     known = []
     for one in wanted:
         around = store.around(one.ingredients.hard)
-        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.foreign), around, ()))
+        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.foreign), store, around, ()))
     return sum(one.seconds for one in known if one) if any(known) else None
 
 
@@ -222,7 +222,7 @@ def _miss(
         nearest=found.nearest,
         reuse=found.reuse,
         flaw=store.flaw(place.key),
-        expected=_expected(prepared, wanted, around, [*there, *others]),
+        expected=_expected(prepared, wanted, store, around, [*there, *others]),
         looked=found.looked,
         search_seconds=found.seconds,
         untrusted=(*here, *(remotes.untrusted(place.key) if remotes else ())),
@@ -237,8 +237,10 @@ def _problems(key: str, remotes: Remotes | None) -> Mapping[str, CachekitError]:
     return {name: error for name, error in found.items() if not isinstance(error, UntrustedError)}
 
 
-def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequence[Known]) -> Expected | None:
-    """How long compiling takes: by the store's records, then by others, then by what was published."""
+def _expected(
+    prepared: Prepared, wanted: Wanted, store: Store, around: Around, others: Sequence[Known]
+) -> Expected | None:
+    """How long compiling takes: by the store's records that may be used, then by others, then by what was published."""
     compiler, hard = prepared.fingerprint.compiler, prepared.ingredients.hard
     same, near = around.same_job(), around.nearest(compiler=compiler)
     here = (
@@ -251,12 +253,18 @@ def _expected(prepared: Prepared, wanted: Wanted, around: Around, others: Sequen
         for one in others
         if one.compiler == compiler and wanted.comparable(one.model_type)
     )
+    judged = {one.key for one in others}
+
+    def usable(one: Timed) -> bool:
+        return one.key in judged or store.read(Place(one.directory, one.model_type, one.key)) is not None
+
     known = itertools.chain(here, there)
-    if found := expected(wanted.place.directory, wanted.place.model_type, hard, known, prepared.growth):
+    place, growth = wanted.place, prepared.growth
+    if found := expected(place.directory, place.model_type, hard, known, growth, usable=usable):
         return found
-    if wanted.place.model_type == COMMAND:  # nobody knows what a command trains
+    if place.model_type == COMMAND:  # nobody knows what a command trains
         return None
-    return published.expected(compiler, prepared.fingerprint.instance, wanted.place.model_type, hard, prepared.growth)
+    return published.expected(compiler, prepared.fingerprint.instance, place.model_type, hard, growth)
 
 
 def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:

@@ -7,11 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
-from cachekit.remotes import address, document, layout
+from cachekit.remotes import document, layout
 from cachekit.remotes.judging import HINT, OWN, envelopes_of, name_of
+from cachekit.remotes.remotes import remotes_of
 from cachekit.store.layout import LOCAL
 from cachekit.store.origin import Beside
 from cachekit.store.record import Record
@@ -132,10 +133,10 @@ def check(session: Session, name: str) -> CheckedRemote:
 
     Args:
         session: Collaborators.
-        name: Of a remote: its table's, or its address; the only one, where nothing is said.
+        name: Of a remote: its table's, or any address; the only one, where nothing is said.
 
     Raises:
-        UsageError: No remote is called so, or may be read.
+        UsageError: No remote is called so, none or several may be read, or the address cannot be used.
         RemoteError, AuthError: It cannot be asked.
     """
     remote = _remote(session, name)
@@ -181,17 +182,15 @@ def _row(record: Record, *, used: bool, how: str = "", signers: tuple[str, ...] 
 
 
 def _remote(session: Session, name: str) -> Remote:
-    session.remotes.need("read")
-    readable = session.remotes.readable
-    table = session.config.remotes.get(name)
-    place = address.parse([LOCAL, name], session.config.remotes)[1] if table else None
-    called = address.make(place).name if place else name
-    found = [one for one in readable if called in {one.name, ""}]
-    if len(found) != 1:
-        names = ", ".join(one.name for one in readable)
+    remotes = session.remotes
+    if name:  # one that the list does not name is opened as `--cache` would
+        config = structs.replace(session.config, cache=(LOCAL, name))
+        remotes = remotes_of(config, session.journal)
+    remotes.need("read")
+    if len(remotes.readable) != 1:
         raise UsageError(
-            f"there is no remote named {name!r}" if name else "several remotes are configured",
-            cause=f"there are {names}",
+            "several remotes are configured",
+            cause=f"there are {', '.join(one.name for one in remotes.readable)}",
             hint="name one of them",
         )
-    return found[0]
+    return remotes.readable[0]

@@ -236,7 +236,8 @@ def test_check_says_who_can_write_where_anybody_is_trusted(command, market, work
     settings = (work / "cachekit.toml").read_text()
     (work / "cachekit.toml").write_text(settings.replace('"signed"', '"all"'))
     market.chmod(0o777)
-    for name in ("market", str(market), ""):
+    (work / "link").symlink_to(market)
+    for name in ("market", str(market), "", f"{market}/", f"file://{market}/../market", str(work / "link")):
         asked = command("trust", "check", *([name] if name else []))
         told = " ".join(asked.out.split())
         assert told.startswith(f"{market}: what is there is used, whoever made it; every user of this machine can")
@@ -246,6 +247,17 @@ def test_check_says_who_can_write_where_anybody_is_trusted(command, market, work
     told = " ".join(command("trust", "check", "market").out.split())
     assert "whoever made it; only you, or an organisation of yours, can write there key" in told
     assert "there is no remote named 'other'" in the_error(command("trust", "check", "other", code=2))[1]
+
+
+@pytest.mark.feature("T2")
+def test_check_looks_at_any_address(command, market, work, home):
+    record = publish(home)
+    command("push")
+    (work / "cachekit.toml").unlink()
+    market.chmod(0o755)
+    assert command("trust", "check", str(market), "--format", "quiet").out.split() == [record.key]
+    said = the_error(command("trust", "check", str(work / "nowhere"), code=7))
+    assert said[0] == "remote"
 
 
 @pytest.mark.feature("T4")
@@ -350,7 +362,7 @@ def test_an_earlier_date_brings_nothing_back(command, work, own_settings):
         ("revoke SHA256:short", "SHA256:short is not a fingerprint"),
         ("revoke --before tomorrow", "nothing was written to "),
         (
-            f"add alice {KEY} --valid-after 2027-01-01 --valid-before 2020-01-01",
+            f"add alice {KEY} --valid-after 2020-01-02 --valid-before 2020-01-01",
             "the key of alice would never be valid",
         ),
         (f"add alice {KEY} --valid-after 2027-01-01 --valid-before 20270101", "the key of alice would never be valid"),

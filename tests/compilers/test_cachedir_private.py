@@ -86,12 +86,14 @@ def attacked(tree):
     as_user(ONE, attack)
 
 
+@pytest.mark.feature("T8")
 @ROOT_ONLY
 def test_what_a_compiler_loads_nobody_else_can_exchange(public, temporary):
     tree = loaded(store_of(public / "home", ANOTHER), meanwhile=attacked)
     assert temporary in tree.parents, "whoever owns the store could exchange what lies there"
 
 
+@pytest.mark.feature("T8")
 @ROOT_ONLY
 @pytest.mark.parametrize("variable", ["TMPDIR", "TEMP", "TMP"])
 def test_a_temporary_folder_where_others_can_exchange_files_stops_the_run(public, temporary, monkeypatch, variable):
@@ -113,6 +115,7 @@ def test_a_temporary_folder_where_others_can_exchange_files_stops_the_run(public
     loaded(home)
 
 
+@pytest.mark.feature("T8")
 @ROOT_ONLY
 @pytest.mark.parametrize("taken", ["folder", "link", "below"])
 def test_a_place_that_another_user_took_beforehand_stops_the_run_with_the_command_that_helps(public, temporary, taken):
@@ -170,6 +173,7 @@ def test_a_store_that_a_group_shares_is_read_through_copies(public, temporary, m
     assert (temporary in Path(where).parents, mode) == (True, "700")
 
 
+@pytest.mark.feature("T8")
 @ROOT_ONLY
 def test_what_was_checked_is_what_is_loaded(public, temporary):
     home = store_of(public / "home", ONE)

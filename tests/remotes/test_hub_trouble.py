@@ -133,7 +133,7 @@ def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monk
         storage.revision()
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert caught.value.cause == "an answer of more than 4 MB"
+    assert caught.value.cause == "an answer of more than 4.2 MB"
     assert most < 16 << 20
     hub.faults.clear()
     hub.fault("rewrite", "*", body="x", headers={"Content-Encoding": "br"}, times=None)

@@ -66,6 +66,7 @@ def plant(storage, document):
     storage.commit(Commit(f"cachekit: x [{'a' * 12}]", writes=[write]), storage.revision())
 
 
+@pytest.mark.feature("R7")
 @pytest.mark.parametrize("differing", [1, 2])
 def test_a_miss_asks_for_the_index_and_where_others_may_be_nearer_for_the_last_changes(
     tmp_path, wanted, memory, differing

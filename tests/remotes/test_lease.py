@@ -270,6 +270,7 @@ class TestScarceCommits:
             assert lease.held
         assert remote.commits <= at_most
 
+    @pytest.mark.feature("C4")
     @pytest.mark.parametrize("lived", [1.0, 329.0, 331.0, 1000.0, 5000.0])
     @pytest.mark.parametrize("comes", [-1e9, 0.0, 30.0, 340.0])
     def test_a_dead_holder_holds_nobody_up_for_more_than_six_minutes(self, remote, clock, wanting, lived, comes):

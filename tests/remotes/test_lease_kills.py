@@ -118,13 +118,13 @@ def campaign(kind, folder, *, kills, lease, seed):
     return gaps
 
 
-@pytest.mark.feature("C2", "C3")
+@pytest.mark.feature("C2", "C3", "C4")
 def test_a_few_kills(tmp_path):
     campaign("folder", tmp_path, kills=3, lease=1.0, seed=17)
 
 
 @pytest.mark.slow
-@pytest.mark.feature("C2", "C3")
+@pytest.mark.feature("C2", "C3", "C4")
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_hundred_kills(kind, tmp_path):
     gaps = campaign(kind, tmp_path, kills=50, lease=LEASE, seed=KINDS.index(kind))

@@ -243,7 +243,7 @@ def timed(action):
     return time.monotonic() - begun, code, found
 
 
-@pytest.mark.feature("R4")
+@pytest.mark.feature("R4", "R6", "R8")
 def test_each_fault_of_reading_has_its_bound_and_its_code(fault, team, hub):
     with failing(hub, fault) as endpoint:
         bob = team("bob", endpoint=endpoint, **limits_of(fault))
@@ -258,7 +258,7 @@ def test_each_fault_of_reading_has_its_bound_and_its_code(fault, team, hub):
         assert planned["status"] == "hit"
 
 
-@pytest.mark.feature("R4")
+@pytest.mark.feature("R4", "R8")
 def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, member, hub):
     offline = Watched(member("bob").store.layout.home)
     record = warm(offline.session, offline.prepare(recipe(4))).record
@@ -272,6 +272,7 @@ def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, m
     assert bob.session.remotes.writable[0].pending() == ({record.key} if SENT.get(fault) else set())
 
 
+@pytest.mark.feature("R8")
 def test_no_fault_delays_a_training_with_a_warm_store(team, hub, tmp_path, monkeypatch):
     hub.log.clear()
     for fault in EVERY:
@@ -285,6 +286,7 @@ def test_no_fault_delays_a_training_with_a_warm_store(team, hub, tmp_path, monke
     assert hub.requests == []
 
 
+@pytest.mark.feature("R6")
 @pytest.mark.parametrize(
     ("kind", "options"),
     [("500", {"times": 1}), ("503", {"headers": {"Retry-After": "1"}}), ("429-window", {"times": 2, "seconds": 0})],
@@ -297,6 +299,7 @@ def test_one_bad_answer_costs_no_compile(kind, options, team, hub, log):
     assert log.read_bytes() == before
 
 
+@pytest.mark.feature("R6")
 @pytest.mark.parametrize("xet", [True, False])
 def test_a_file_that_came_with_other_bytes_is_fetched_once_more(team, hub, xet, monkeypatch):
     """Over Xet it comes by another way than the one that spoils it."""
@@ -307,6 +310,7 @@ def test_a_file_that_came_with_other_bytes_is_fetched_once_more(team, hub, xet, 
     assert not bob.told("remote.damaged")
 
 
+@pytest.mark.feature("R6")
 def test_a_record_that_came_with_other_bytes_is_read_once_more(team, hub):
     hub.fault("wrong-bytes", "GET */resolve/*/cachekit/v1/records/*", count=3)
     bob = team("bob")

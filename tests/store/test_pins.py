@@ -1,8 +1,10 @@
 """`pin`, `unpin` and `rm`; and sizes and ages as people write them."""
 
+import os
+
 import pytest
 
-from cachekit.errors import UnknownNameError, UsageError
+from cachekit.errors import StoreError, UnknownNameError, UsageError
 from cachekit.store.gc import Keep
 from cachekit.store.verify import Count
 from cachekit.units import parse_age, parse_size
@@ -70,6 +72,14 @@ def test_a_torn_pin_pins_all_the_same(home, watched, text):
     path.write_bytes(text)
     watched.gc(Keep(max_size=0))
     assert kept(watched) == keys(made)
+
+
+def test_what_is_no_folder_in_the_place_of_the_pins_is_named(watched):
+    made = filled(watched, 1)
+    os.mkfifo(folder := watched.store.layout.pins)
+    with pytest.raises(StoreError) as raised:
+        pin(watched.store, [Named(made[0][0].key)])
+    assert raised.value.hint.startswith(f"{folder} must be a folder")
 
 
 # rm

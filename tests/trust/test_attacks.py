@@ -262,12 +262,14 @@ def test_the_altered_file_would_run(alice, victim, place, marker, number):
     assert marker.exists()
 
 
+@pytest.mark.feature("T6")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
 def test_an_attack_on_a_signed_record(alice, attacker, victim, attack):
     why = attack(attacker, alice)
     refused(victim("bob", trust(ALICE)), attacker, why)
 
 
+@pytest.mark.feature("T6")
 @pytest.mark.parametrize("number", range(3), ids=["library", "source", "pickle"])
 def test_bytes_that_were_swapped_after_the_check_of_the_signature(alice, victim, place, marker, number):
     attacker = Attacker(place, alice.record, marker, number)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from cachekit import config
 from cachekit.api import load_recipe, zoo_entry
 from cachekit.errors import UsageError
 from cachekit.recipe import matrix
@@ -138,6 +139,23 @@ def test_a_file_of_another_user_that_is_mounted_where_only_this_one_writes_is_re
     os.chown(work, 0, ONE)
     with pytest.raises(UsageError, match="is not read"):
         load_recipe("x.yaml")  # others can put files there
+
+
+def test_settings_of_another_user_in_ones_own_folder_are_read_only_where_they_are_mounted(tmp_path, monkeypatch):
+    """They decide trust, and whoever owns the file can add to it later. What is mounted is on another device."""
+    path, state = written(tmp_path / "cachekit.toml", ONE), os.fstat
+    path.write_text('cache = ["local", "/mnt/x"]')
+    tmp_path.chmod(0o755)
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=tmp_path)
+
+    def mounted(handle):
+        found = state(handle)
+        return os.stat_result([*found[:2], found.st_dev + 1, *found[3:]]) if found.st_uid == ONE else found
+
+    monkeypatch.setattr(os, "fstat", mounted)
+    monkeypatch.setattr(os.path, "samestat", lambda one, other: one.st_ino == other.st_ino)
+    assert config.load(cwd=tmp_path).cache == ("local", "/mnt/x")
 
 
 def test_a_folder_that_root_made_in_a_runners_checkout_may_hold_the_runners_files(tmp_path, monkeypatch):

@@ -64,6 +64,7 @@ def attacked(member, work, marker, monkeypatch):
     assert not marker.exists()
 
 
+@pytest.mark.feature("T6")
 @pytest.mark.usefixtures("attacked")
 def test_each_command_says_that_it_is_there_and_not_used(member, work, marker):
     why = "signed by nobody you trust"

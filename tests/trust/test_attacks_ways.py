@@ -72,6 +72,7 @@ def private_place(tmp_path):
 # The nearest record
 
 
+@pytest.mark.feature("T6")
 def test_a_miss_does_not_begin_with_a_strangers_record_and_gives_it_to_nobody(attacker, tmp_path, place, private_place):
     attacker.sign(signed(EVE, statement(attacker.publish())))
     places = [(FolderStorage(place), "r"), (FolderStorage(private_place), "rw")]
@@ -132,6 +133,7 @@ def eve(attacker, user, tmp_path):
     return user("eve", trust(key=EVE), may="")
 
 
+@pytest.mark.feature("T6")
 def test_a_bundle_of_altered_artifacts_is_not_taken(eve, attacker, victim, tmp_path):
     path = bundle(eve, tmp_path / "x.tar")
     bob = victim("bob", trust(ALICE), may="")
@@ -142,6 +144,7 @@ def test_a_bundle_of_altered_artifacts_is_not_taken(eve, attacker, victim, tmp_p
     unused(bob, attacker)
 
 
+@pytest.mark.feature("T6")
 def test_a_bundle_that_was_unpacked_is_judged_as_the_bundle_is(eve, attacker, victim, user, tmp_path):
     """The folder and the files belong to whoever unpacked them, and the code in them is somebody else's."""
     folder = tmp_path / "unpacked"
@@ -177,6 +180,7 @@ def test_one_altered_record_keeps_a_whole_bundle_out(eve, attacker, victim, tmp_
 # Lock files
 
 
+@pytest.mark.feature("T6")
 def test_a_lock_file_of_altered_artifacts_fetches_nothing(attacker, alice, victim):
     locked = lock(alice.session, alice.prepare(), Variant("toy"))
     evil = attacker.publish()
@@ -201,7 +205,7 @@ def test_a_lock_file_binds_no_artifacts_of_another_key(alice, victim, place):
 # Caches without records
 
 
-@pytest.mark.feature("T4")
+@pytest.mark.feature("T4", "T6")
 def test_modules_without_a_record_are_not_taken_from_where_others_can_write(user, place, tmp_path):
     name = entry(place, seed=1)
     bob = user("bob", trust(ALICE), may="r")
@@ -215,6 +219,7 @@ def test_modules_without_a_record_are_not_taken_from_where_others_can_write(user
     assert exit_code(lambda: pull_modules(strict.session, [name], "")) == 5
 
 
+@pytest.mark.feature("T6")
 def test_a_compilers_own_cache_that_others_can_write_to_is_not_imported(user, place):
     entry(place, seed=1)
     bob = user("bob", trust(ALICE), may="")

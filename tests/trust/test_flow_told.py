@@ -67,6 +67,14 @@ def test_show_tells_of_a_record_that_is_refused(alice, user, place):
     assert (answer.key, answer.whole) == (wanted, True)
 
 
+def test_nothing_is_estimated_by_a_record_that_is_refused(alice, user):
+    bob = user("bob", trust(ALICE))
+    pull_recipe(bob.session, bob.prepare())
+    assert planned(bob, recipe(16)).expected_seconds
+    strict = user("bob", trust(BOB), may="")
+    assert [planned(strict, one).expected for one in (None, recipe(16))] == [None, None]
+
+
 def test_a_record_that_is_refused_is_no_record_that_is_damaged(alice, user):
     bob = user("bob", trust(ALICE))
     pull_recipe(bob.session, bob.prepare())

@@ -90,7 +90,7 @@ def test_a_temporary_folder_that_cannot_be_used(tmp_path, monkeypatch):
     assert "may be executed (noexec)" in the_problem("temporary-folder")["said"]
     assert "noexec" in the_problem("compiler-cache-dir")["said"]
     statvfs(monkeypatch, f_bavail=10)
-    assert "MB are free for" in the_problem("temporary-folder")["said"]
+    assert "kB are free for" in the_problem("temporary-folder")["said"]
 
 
 @pytest.mark.feature("U1")
@@ -278,7 +278,7 @@ def test_a_store_on_a_file_system_that_does_not_do(tmp_path, monkeypatch, kind, 
 @pytest.mark.feature("U1")
 @pytest.mark.parametrize(
     "short, said, how",
-    [({"f_bavail": 9}, "MB are free for", "df -h "), ({"f_favail": 7}, "has room for 7 more files", "df -i ")],
+    [({"f_bavail": 9}, "kB are free for", "df -h "), ({"f_favail": 7}, "has room for 7 more files", "df -i ")],
 )
 def test_a_full_disk(monkeypatch, tmp_path, short, said, how):
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "none"))  # this machine may have one

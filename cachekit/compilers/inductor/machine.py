@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from cachekit import process
 from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX
 from cachekit.errors import CompilerUnavailableError
 from cachekit.host import cpu_features
@@ -40,13 +40,13 @@ def cxx_version(compiler: str, path: str | None = None) -> str:
             hint=hint,
         )
     try:
-        run = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
+        said = process.answer([found, "--version"])
+    except OSError as error:
         raise CompilerUnavailableError(
             f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint
         ) from error
     # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by: the same compiler has several.
-    return run.stdout.splitlines()[0].partition(" ")[2].strip() if run.stdout else ""
+    return said.partition("\n")[0].partition(" ")[2].strip()
 
 
 def has_bf16() -> bool:

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
+from cachekit import text
 from cachekit.remotes.hub.call import ANSWER_LIMIT, Call, LostError, current
 
 PIECE = 1 << 16
@@ -106,7 +107,7 @@ def _bounded(pieces: Iterator[bytes], encoding: str, seconds: float) -> Iterator
     for piece in _unpacked(pieces, encoding):
         size += len(piece)
         if size > ANSWER_LIMIT:
-            raise LostError(f"an answer of more than {ANSWER_LIMIT >> 20} MB", sent=True)
+            raise LostError(f"an answer of more than {text.size(ANSWER_LIMIT)}", sent=True)
         if time.monotonic() > end:
             raise LostError(f"an answer that did not end within {seconds:.0f} s", sent=True)
         yield piece

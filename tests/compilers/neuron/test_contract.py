@@ -63,7 +63,7 @@ def not_ok(found: dict) -> dict[str, str]:
 # Nothing is altered
 
 
-@pytest.mark.feature("U1")
+@pytest.mark.feature("U1", "U4")
 def test_the_stand_in_keeps_every_promise_and_is_as_assumed(whole):
     lacking = {"log-compiled", "failure-log", "failure-class"} | (NAMES - whole.steps.keys())
     assert not_ok(outcomes(XLA, whole)).keys() == lacking
@@ -115,7 +115,7 @@ def test_the_manual_lists_every_promise_and_assumption():
 
 
 @pytest.mark.xla
-@pytest.mark.feature("U1")
+@pytest.mark.feature("U1", "U4")
 @pytest.mark.parametrize("what", ALTERATIONS)
 def test_an_altered_sdk_is_found_and_named(tmp_path, what):
     one = ALTERATIONS[what]

@@ -32,7 +32,7 @@ def tool(folder, monkeypatch, script):
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
-@pytest.mark.feature("F6")
+@pytest.mark.feature("F6", "U3")
 @pytest.mark.parametrize("verb", ["plan", "warm", "train"])
 def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, command, verb):
     (machine / "neuron0").touch()
@@ -44,6 +44,7 @@ def test_what_compiles_is_an_error_that_says_what_to_install(machine, recipe, co
     assert "--compiler inductor" in error["hint"]
 
 
+@pytest.mark.feature("U3")
 def test_a_command_is_not_started(machine, recipe, command):
     (machine / "neuron0").touch()
     answer = command("run", "--", "touch", "started", code=1)
@@ -77,12 +78,14 @@ def test_what_compiles_nothing_works_as_ever(machine, verb):
         assert session.compiler.name == "inductor"
 
 
+@pytest.mark.feature("U3")
 def test_devices_that_only_neuron_ls_tells_of(tmp_path, monkeypatch):
     tool(tmp_path / "bin", monkeypatch, f"echo '{LISTED}'")
     with pytest.raises(CompilerUnavailableError, match=rf"{MESSAGE} \(neuron-ls lists them\)"):
         select("auto")
 
 
+@pytest.mark.feature("U3")
 @pytest.mark.parametrize("script", ["exit 1", "echo driver trouble >&2; exit 1", "echo garbage", "kill -9 $$"])
 def test_a_tool_that_fails_is_an_error_and_never_inductor_in_silence(tmp_path, monkeypatch, command, recipe, script):
     tool(tmp_path / "bin", monkeypatch, script)
@@ -109,7 +112,7 @@ def test_a_host_without_devices_starts_no_process(monkeypatch):
     assert select("auto").name == "inductor"
 
 
-@pytest.mark.feature("F6")
+@pytest.mark.feature("F6", "U3")
 @pytest.mark.parametrize("name", ["trn1.2xlarge", "trn2.48xlarge", "inf2.xlarge"])
 def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor(tmp_path, recipe, command, name):
     (tmp_path / "product_name").write_text(f"{name}\n")
