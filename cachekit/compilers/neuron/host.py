@@ -117,6 +117,8 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     name = (seen.instance_type if seen else "") or devices.host_instance_type()
     known = zoo.instances().get(name)
     target = chip.of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
+    if target and target not in facts.TARGETS:
+        raise CompilerUnavailableError(f"this machine's chip is {target}", cause=install.way(target).why)
     able = [
         one for one, its in facts.TARGET_CHIPS.items() if required is not installed.NATIVE or its in facts.NATIVE_CHIPS
     ]

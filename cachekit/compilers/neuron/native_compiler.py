@@ -153,7 +153,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         }
 
     def _beside(self, name: str, locks: Path) -> str:
-        """A folder of the run; where the shell names one, a folder of this compiler in it: no file tells whose it is."""
+        """A folder of the run; where the shell names one, a folder of this compiler in it: no file tells whose."""
         theirs = os.environ.get(name)
         return str(Path(theirs) / self.directory if theirs else locks / name)
 

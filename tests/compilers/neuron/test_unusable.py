@@ -15,7 +15,7 @@ from cachekit.compilers.registry import adapter
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
-from tests.compilers.neuron.unusable_cases import MESSAGE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
 from tests.support.doctor_cases import findings, fine, the_problem
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -152,6 +152,24 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     found = host.this_host()
     assert (found.target, found.cores) == ("trn1", 4)
     assert the_problem("neuron-devices")["said"].startswith("neuron-ls lists no device, and ")
+
+
+def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine, tmp_path, monkeypatch):
+    folder = tmp_path / "sys" / "neuron0" / "info" / "architecture"
+    folder.mkdir(parents=True)
+    (folder / "device_name").write_text("Trainium4\n")
+    (machine / "neuron0").touch()
+    monkeypatch.setattr(facts, "CHIP_FILES", (str(tmp_path / "sys"), "neuron*/info/architecture/device_name"))
+    known = "no release in the table is for Trainium4: it has inf2, trn1, trn2, trn3"
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("auto")
+    assert known in raised.value.cause
+    assert "pip install" not in raised.value.hint
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE)
+    monkeypatch.setattr(installed, "fault", lambda required: None)
+    with pytest.raises(CompilerUnavailableError, match="this machine's chip is Trainium4") as raised:
+        host.this_host()
+    assert raised.value.cause == known
 
 
 @pytest.mark.usefixtures("whole")
