@@ -7,7 +7,7 @@ record answers. Neither numpy nor torch is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -87,7 +87,13 @@ class Expected(Struct, frozen=True):
 
 
 def expected(
-    directory: str, model_type: str, hard: Mapping[str, Any], known: Iterable[Timed], growth: Growth
+    directory: str,
+    model_type: str,
+    hard: Mapping[str, Any],
+    known: Iterable[Timed],
+    growth: Growth,
+    *,
+    usable: Callable[[Timed], bool] = lambda _: True,
 ) -> Expected | None:
     """Tell how long a job compiles; None where nothing near enough is known.
 
@@ -97,6 +103,7 @@ def expected(
         hard: Its ingredients.
         known: Jobs of the same compiler: those that differ in nothing but the toolchain, then the nearest first.
         growth: Of the compiler.
+        usable: Whether one may be used, asked of those alone by which it is told.
     """
     found: list[tuple[float, Timed]] = []
     widest = 0.0
@@ -109,11 +116,12 @@ def expected(
             continue
         differs = {"version": one.directory != directory, "shape": not same, "family": family, "chip": chip}
         spread = one.spread * math.prod(_WIDER[name] for name, it_does in differs.items() if it_does)
+        if (found and not same and spread != widest) or not usable(one):
+            continue
         if same:
             return _told(one.seconds, spread, "measured", f"{one.recipe}, {one.directory}", one.key)
-        if not found or spread == widest:
-            found.append((one.seconds * scale, one))
-            widest = spread
+        found.append((one.seconds * scale, one))
+        widest = spread
         if len(found) == TAKEN:
             break
     if not found:

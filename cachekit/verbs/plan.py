@@ -246,19 +246,25 @@ def _expected(
     here = (
         Timed(one.row.key, one.row.recipe, one.row.directory, one.row.model_type, one.hard, one.row.cold_seconds)
         for one in itertools.chain(same, itertools.islice(near, ASKED))
-        if one.row.compiler == compiler and wanted.comparable(one.row.model_type) and store.read(one.row.place)
+        if one.row.compiler == compiler and wanted.comparable(one.row.model_type)
     )
     there = (
         Timed(one.key, one.recipe, one.directory, one.model_type, one.hard, one.cold_seconds)
         for one in others
         if one.compiler == compiler and wanted.comparable(one.model_type)
     )
+    judged = {one.key for one in others}
+
+    def usable(one: Timed) -> bool:
+        return one.key in judged or store.read(Place(one.directory, one.model_type, one.key)) is not None
+
     known = itertools.chain(here, there)
-    if found := expected(wanted.place.directory, wanted.place.model_type, hard, known, prepared.growth):
+    place, growth = wanted.place, prepared.growth
+    if found := expected(place.directory, place.model_type, hard, known, growth, usable=usable):
         return found
-    if wanted.place.model_type == COMMAND:  # nobody knows what a command trains
+    if place.model_type == COMMAND:  # nobody knows what a command trains
         return None
-    return published.expected(compiler, prepared.fingerprint.instance, wanted.place.model_type, hard, prepared.growth)
+    return published.expected(compiler, prepared.fingerprint.instance, place.model_type, hard, growth)
 
 
 def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:
