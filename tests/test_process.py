@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.process import SUBREAPER, Status, began, below, is_dead, namespace, status
+from cachekit.process import SUBREAPER, Status, answer, began, below, is_dead, namespace, status
 from tests.support.processes import started, until
 
 ORPHANS = "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], start_new_session=True); "
@@ -78,3 +78,10 @@ def test_a_process_is_known_by_what_the_kernel_tells(tmp_path):
         assert not is_dead("another machine", child.pid, since + 1)
         child.kill()
         until(lambda: is_dead(namespace(), child.pid, since), "its end")  # though nobody has looked at it yet
+
+
+def test_an_answer_may_hold_any_bytes_and_a_program_that_fails_has_none():
+    assert answer(["printf", r"a\377"])[0] == "a"
+    for command in (["false"], ["no-such-program"]):
+        with pytest.raises(OSError):
+            answer(command)

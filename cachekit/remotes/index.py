@@ -4,7 +4,7 @@
 
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
-no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey`). The next
+no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey.py`). The next
 writer puts that in the place of the index.
 
 Anybody who may write there may have written it. A key is the digest of its ingredients, so no row can lie about these;
@@ -14,11 +14,10 @@ all else that it says is shown to people, and whatever is used is read and judge
 from __future__ import annotations
 
 import re
-import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from itertools import compress, takewhile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -27,10 +26,9 @@ from msgspec import Struct, field, structs
 from cachekit.errors import TooLargeError
 from cachekit.key.canonical import ABSENT, canonical_json, key_of
 from cachekit.key.nearest import Distances, Folder
-from cachekit.remotes import document, layout
-from cachekit.remotes.budget import each
+from cachekit.remotes import layout
 from cachekit.remotes.port import ABSENT as NOTHING
-from cachekit.remotes.port import Entry, PastCommit, Storage
+from cachekit.remotes.port import PastCommit, Storage
 from cachekit.store.layout import Place, Placed
 from cachekit.store.record import Record, names_folder
 
@@ -43,7 +41,6 @@ MOST = 40_000  # rows
 _MOST_OF = {b",": 2_200_000, b'"': 1_000_000, b"[": 60_000, b"{": 20_000}  # characters; 1,900,000, 300,000, 130, 1
 _MOST_VALUES = 100_000  # of all ingredients together, each once
 _MOST_INSIDE = 200_000  # commas in values: lists are long to tell apart
-LANES = 16  # records that are read at once
 DIGITS = 16  # of a key: which record it is; the ingredients give the others
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _HARD = "hard."  # begins the names of columns that are ingredients
@@ -357,89 +354,3 @@ def read(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:
         return RemoteIndex(problem=f"its index is not used: {error.message}"), error.token
     except DamagedIndexError as error:
         return RemoteIndex(problem=f"its index is not used: {error}"), found.token if found else NOTHING
-
-
-# What lies there and is in no index
-
-
-class Budget(Struct, frozen=True):
-    """What it may cost to read the records of which nothing is known.
-
-    Attributes:
-        listed: Entries of one listing.
-        read: Records.
-        size: Bytes of all of them.
-        largest: Bytes of one: a larger one is left out.
-        seconds: After that no other read is begun.
-    """
-
-    listed: int = 4000
-    read: int = 256
-    size: int = 32 << 20
-    largest: int = 8 << 20
-    seconds: float = 10.0
-
-
-class Survey:
-    """Finds out what there is to know of the records that a remote lists.
-
-    Args:
-        storage: The remote.
-        revision: Its state.
-        budget: What reading records may cost.
-        known: What was known before.
-
-    Attributes:
-        known: What is known now, also where an error came in the middle.
-        budget: What is left of it.
-    """
-
-    def __init__(self, storage: Storage, revision: str, budget: Budget, known: RemoteIndex) -> None:
-        self._storage, self._revision = storage, revision
-        self.budget, self.known = budget, known
-
-    def read(self, listing: Iterable[Entry]) -> RemoteIndex:
-        """Forget the records that are not listed, and read those of which nothing is known.
-
-        Args:
-            listing: The files there; those first that are to be read first.
-
-        Raises:
-            RemoteError, AuthError: The remote cannot be asked.
-        """
-        budget = self.budget
-        listed = {short_path(place): entry for entry in listing if (place := layout.record_place(entry.path))}
-        known = self.known.only(listed.keys())
-        unknown = [entry for path, entry in listed.items() if path not in known.paths and entry.size <= budget.largest]
-        chosen = list(takewhile(_room(budget), unknown))
-        left = budget.read - len(chosen), budget.size - sum(entry.size for entry in chosen)
-        self.budget = structs.replace(budget, read=left[0], size=left[1])
-        deadline = time.monotonic() + budget.seconds
-        found: list[Known] = []
-        late: list[Entry] = []
-
-        def one(entry: Entry) -> None:
-            if time.monotonic() > deadline:
-                late.append(entry)
-            elif shared := document.listed(self._storage, entry.path, self._revision, budget.largest):
-                found.append(Known.of(shared.record))
-
-        try:
-            if chosen:
-                each([partial(one, entry) for entry in chosen], LANES)
-        finally:
-            unread = len(unknown) - len(chosen) + len(late)
-            self.known = structs.replace(known.with_(found), change="", unread=unread)
-        return self.known
-
-
-def _room(budget: Budget) -> Callable[[Entry], bool]:
-    """Whether another record may be read."""
-    number, size = budget.read, budget.size
-
-    def fits(entry: Entry) -> bool:
-        nonlocal number, size
-        number, size = number - 1, size - entry.size
-        return number >= 0 and size >= 0
-
-    return fits

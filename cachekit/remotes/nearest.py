@@ -12,7 +12,8 @@ from msgspec import Struct
 from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST, distance, reusable
-from cachekit.remotes.index import Budget, Known
+from cachekit.remotes.index import Known
+from cachekit.remotes.survey import Budget
 from cachekit.store import Store
 from cachekit.store.layout import LOCAL, Place
 from cachekit.store.nearest import Around

@@ -21,10 +21,11 @@ from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedE
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST
 from cachekit.remotes import index, layout
-from cachekit.remotes.index import DIGITS, Budget, Known, RemoteIndex
+from cachekit.remotes.index import DIGITS, Known, RemoteIndex
 from cachekit.remotes.nearest import Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry
+from cachekit.remotes.survey import Budget, Survey
 from cachekit.store import Store
 from cachekit.store.record import DamagedRecordError
 
@@ -121,7 +122,7 @@ class Catalogue:
                 more = before.only(before.paths.keys() - present.paths.keys())
                 before = present.with_(more.rows()) if present else before
                 listing = sorted(islice(storage.list(folder, revision), self._budget.listed), key=first)
-                survey, self.folder = index.Survey(storage, revision, self._budget, before), folder
+                survey, self.folder = Survey(storage, revision, self._budget, before), folder
                 try:
                     survey.read(listing)
                 finally:

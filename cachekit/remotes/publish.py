@@ -19,6 +19,7 @@ from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Comparison, Draft, Offer
 from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing, signers
+from cachekit.remotes.survey import Budget, Survey
 from cachekit.text import duration
 
 CARD_LIMIT = 4 << 20
@@ -188,7 +189,7 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
     whole = there if len(rows) == len(there) else index.RemoteIndex().with_(rows)  # without those that cannot be
     covers = whole.change != "" and whole.covers(storage.latest(revision))
     if not (covers or dry_run):
-        survey = index.Survey(storage, revision, index.Budget(), whole)
+        survey = Survey(storage, revision, Budget(), whole)
         whole = survey.read(storage.list(layout.RECORDS, revision))
     fresh = [*todo.rows, *(one for one in todo.same if _is_news(one, todo, whole))]
     known = whole.with_(index.Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in fresh)

@@ -15,6 +15,7 @@ from cachekit.remotes.nearest import search, to_fetch
 from cachekit.remotes.nearest_on import Catalogue
 from cachekit.remotes.port import Commit, PastCommit, Write
 from cachekit.remotes.push import push
+from cachekit.remotes.survey import Budget, Survey
 from cachekit.verbs.hub import contents
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import KINDS, serve, title
@@ -128,10 +129,10 @@ def test_a_record_that_somebody_removed_goes_from_it_with_the_next_push(tmp_path
 def test_a_remote_with_more_records_than_a_push_reads_is_indexed_by_several(wanted, memory):
     made = others(wanted, 6)
     fill(memory, made[:4])
-    small = index.Survey(memory, memory.revision(), index.Budget(read=3), RemoteIndex())
+    small = Survey(memory, memory.revision(), Budget(read=3), RemoteIndex())
     part = small.read(memory.list(layout.RECORDS, ""))
     assert (len(part), part.unread, part.covers(memory.latest())) == (3, 1, False)
-    whole = index.Survey(memory, memory.revision(), index.Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
+    whole = Survey(memory, memory.revision(), Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
     assert (len(whole), whole.unread) == (4, 0)
 
 
@@ -234,7 +235,7 @@ def test_that_it_is_not_used_is_told_where_records_stay_unread(tmp_path, wanted,
     fill(memory, others(wanted, 3))
     plant(memory, costly(9, x=[[0] * 3_000_000, [0] * 9]))
     me = Watched(tmp_path / "me", shared=[(memory, "r")])
-    found = search(wish(wanted), me.store, me.session.remotes, budget=index.Budget(read=1))
+    found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=1))
     assert [one.problem for one in found.looked] == ["its index is not used: not an index: it is too large"]
 
 

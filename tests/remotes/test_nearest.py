@@ -11,10 +11,10 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.index import Budget
 from cachekit.remotes.nearest import Wanted, search, to_fetch
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
+from cachekit.remotes.survey import Budget
 from cachekit.store.record import COMMAND, IMPORTED
 from cachekit.verbs.warm import warm
 from tests.remotes.jumping_clock import Passing
