@@ -111,6 +111,7 @@ class OnNeuron(Compiler):
             soft_variables=facts.RUNTIME_VARIABLES,
             known_variables=facts.GRAPH_VARIABLES | facts.SPLIT_VARIABLES,
             lacks={
+                **({"container": machine.partly} if machine.partly else {}),
                 **({"release": f"{doubt.message}: {doubt.cause}"} if (doubt := installed.doubt(found)) else {}),
                 **(split.LACKS if recipe is not None and split.asked(recipe) else {}),
             },

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cachekit.compilers.neuron import facts, presence
 from cachekit.host import product
-from cachekit.text import cause_of
+from cachekit.text import cause_of, one_line
 
 _LARGEST = 1 << 24  # characters of a tool's output that are read
 _START = re.compile(r"^[\[{]", re.MULTILINE)
@@ -68,14 +68,19 @@ def list_devices(tools: Sequence[str] = facts.NEURON_LS, *, timeout: float = 30.
 
 
 def chip() -> str:
-    """The compiler's name for the chip, as the driver or the bus tells it in /sys; empty where neither does."""
+    """The compiler's name for the chip, as the driver or the bus tells it in /sys; empty where neither does.
+
+    Of a chip that nobody here knows, the driver's own name.
+    """
     folder, name = facts.CHIP_FILES
+    unknown = ""
     for file in sorted(Path(folder).glob(name)):
         with suppress(OSError):
             said = file.read_text(encoding="utf-8", errors="replace").strip()
             if found := facts.CHIP_NAMES.get(said):
                 return found
-    return presence.pci_chip()
+            unknown = one_line(said)[:40]
+    return presence.pci_chip() or unknown
 
 
 def host_instance_type() -> str:

@@ -146,23 +146,26 @@ def devices(config: Config) -> Iterator[Finding]:
     except DeviceListError as error:
         yield Finding("problem", str(error), f"see {facts.ISSUES}; without it cores and chip are the registry's")
         return
+    name = (found.instance_type if found else "") or host_instance_type()
+    known = zoo.instances().get(name)
+    nodes, partly = presence.device_nodes(), host.shown(name, known)[1]
     if found is None or not found.count:
-        if nodes := presence.device_nodes():
-            yield Finding(
-                "problem",
-                f"there are {len(nodes)} device nodes ({nodes[0]}), and neuron-ls lists no device",
-                "install AWS's tools (aws-neuronx-tools), or see what `neuron-ls` prints",
-            )
+        if nodes:
+            said = f"neuron-ls lists no device, and {nodes[0]} is there"
+            mend = "install AWS's tools (aws-neuronx-tools), or see what `neuron-ls` prints"
+            yield Finding("problem", "; ".join(filter(None, (said, partly))), mend)
         else:
             yield Finding("ok", "no Neuron device: this machine can compile, and not train")
         return
-    name = found.instance_type or host_instance_type()
-    known = zoo.instances().get(name)
     words = f"{name or 'a machine that nothing names'}: {found.count} devices, {found.cores or 'unknown'} cores"
-    if known is None:
+    if nodes and len(nodes) != found.count:
+        yield Finding("problem", partly, facts.CONTAINER_DEVICES)
+    elif known is None:
         yield Finding(
             "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo ls instances` lists those"
         )
+    elif partly:
+        yield Finding("ok", partly)
     elif found.cores and found.cores != known.cores:
         yield Finding(
             "problem", f"{words}; the registry says {known.cores}", "one of the two is wrong: please report it"

@@ -10,7 +10,8 @@ from msgspec import Struct
 from cachekit.compilers.neuron import chip, devices, facts, install, installed, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.recipe import zoo
-from cachekit.text import a
+from cachekit.recipe.zoo import Instance
+from cachekit.text import a, count
 
 
 class NeuronHost(Struct, frozen=True):
@@ -22,6 +23,7 @@ class NeuronHost(Struct, frozen=True):
     lnc: int  # physical cores in each of them
     instance: str  # machine type; empty where it is not known
     here: bool  # it is this machine
+    partly: str = ""  # a sentence where it shows not all of its devices
     # Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
     open: Mapping[str, str] = {}
 
@@ -115,11 +117,12 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     name = (seen.instance_type if seen else "") or devices.host_instance_type()
     known = zoo.instances().get(name)
     target = chip.of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
-    nodes = len(presence.device_nodes())
+    if target and target not in facts.TARGETS:
+        raise CompilerUnavailableError(f"this machine's chip is {target}", cause=install.way(target).why)
     able = [
         one for one, its in facts.TARGET_CHIPS.items() if required is not installed.NATIVE or its in facts.NATIVE_CHIPS
     ]
-    if not target and nodes:
+    if not target and presence.device_nodes():
         raise CompilerUnavailableError(
             f"this machine has Neuron devices ({presence.device_nodes()[0]}), and nothing says of which chip",
             cause=chip.listed()[1]
@@ -132,10 +135,34 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
             cause=f"neuron-ls finds none, and {name or 'this machine'} is not an instance type that has one",
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(able)}) to compile for another machine",
         )
-    cores = (seen.cores if seen else None) or (known.cores if known else nodes * facts.CORES_OF_CHIP.get(target, 0))
+    cores, partly = shown(name, known, target)
     said = os.environ.get(facts.LNC, "")
     lnc = (int(said) if said.isdecimal() else 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
-    return NeuronHost(found, target, cores, lnc, name, here=True)
+    return NeuronHost(found, target, cores, lnc, name, here=True, partly=partly)
+
+
+def shown(name: str, known: Instance | None, target: str = "") -> tuple[int, str]:
+    """Cores of the devices that this machine shows, and a sentence where it shows not all of them; else empty.
+
+    A container has the devices whose nodes it was given [SDK: containers]; its firmware names the whole machine.
+    """
+    seen, nodes = chip.listed()[0], len(presence.device_nodes())
+    listed = seen.count if seen else 0
+    each = facts.CORES_OF_CHIP.get(target, 0)
+    if seen and listed and seen.cores:
+        each = seen.cores // listed
+    elif known:
+        each = known.cores // known.chips
+    there = min(filter(None, (listed, nodes)), default=known.chips if known else 0)
+    partly = ""
+    if listed and nodes and listed != nodes:
+        partly = (
+            f"neuron-ls lists {count(listed, 'device')}, and there are nodes of {nodes} in {presence.DEVICE_FOLDER}: "
+            f"{there} are taken"
+        )
+    elif known and there < known.chips:
+        partly = f"this machine shows {there} of the {known.chips} devices of {a(name)}, as a container may"
+    return there * each, partly
 
 
 def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost:

@@ -287,19 +287,24 @@ def doubt(found: Mapping[str, str]) -> install.Fault | None:
 
 
 def _of_another_release(found: Mapping[str, str]) -> install.Fault | None:
-    """A compiler that the table pairs with other releases of torch-neuronx on XLA."""
-    compiler, framework = facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
-    if not {compiler, framework} <= found.keys() or is_native(found) or not (paired := _paired(found)):
+    """A compiler, or a libneuronxla, that the table pairs with other releases of torch-neuronx on XLA."""
+    framework = facts.FRAMEWORK_PACKAGE
+    if framework not in found or is_native(found) or not (paired := _paired(found)):
         return None
-    theirs = {name: zoo.toolchain(name).packages[compiler] for name in paired}
-    if _minor(found[compiler]) in map(_minor, theirs.values()):
-        return None
-    name = paired[-1]
-    return _fault(
-        f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}",
-        f"{name} has it with {compiler} {public(theirs[name])}",
-        _mended(found),
-    )
+    for package in filter(found.__contains__, (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE)):
+        theirs = [zoo.toolchain(name).packages[package] for name in paired]
+        others = [one.packages[package] for one in zoo.toolchains().values() if package in one.packages]
+        if package == facts.COMPILER_PACKAGE:
+            fits = _minor(found[package]) in map(_minor, theirs)
+        else:  # all are 2.2: of a build that no release has nobody knows
+            fits = release(found[package])[:3] not in {release(one)[:3] for one in others if one not in theirs}
+        if not fits:
+            return _fault(
+                f"no release in the table has {framework} {found[framework]} with {package} {found[package]}",
+                f"{paired[-1]} has it with {package} {public(theirs[-1])}",
+                _mended(found),
+            )
+    return None
 
 
 def _never_released(found: Mapping[str, str]) -> install.Fault | None:

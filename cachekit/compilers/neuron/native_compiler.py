@@ -148,9 +148,14 @@ class NeuronNative(TreeCompiler, OnNeuron):
             **self._compile_only(run),
             facts.NKI_COMPILE_CACHE: str(kernels),
             **facts.NKI_NO_TRACE_CACHE,
-            **{name: str(locks / name) for name in facts.NATIVE_BESIDE if name not in os.environ},
+            **{name: self._beside(name, locks) for name in facts.NATIVE_BESIDE},
             **dict.fromkeys(facts.NATIVE_DISABLE),
         }
+
+    def _beside(self, name: str, locks: Path) -> str:
+        """A folder of the run; where the shell names one, a folder of this compiler in it: no file tells whose."""
+        theirs = os.environ.get(name)
+        return str(Path(theirs) / self.directory if theirs else locks / name)
 
     def _compile_only(self, run: Run) -> dict[str, str | None]:
         """A user's own command has what its user says; all else is executed where there is a device."""

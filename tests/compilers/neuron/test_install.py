@@ -123,6 +123,10 @@ def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_
         assert install.way("trn1").run.startswith("pip install"), "to activate what is active mends nothing"
     (venv / "bin" / "neuronx-cc").unlink()
     assert install.way("trn1").run.startswith("pip install")
+    older = venv.with_name("aws_neuronx_venv_pytorch_2_8")
+    (older / "bin").mkdir(parents=True)
+    (older / "bin" / "neuronx-cc").touch()
+    assert install.way("trn1").run.startswith(f". {older}/bin/activate")
 
 
 @pytest.mark.parametrize(

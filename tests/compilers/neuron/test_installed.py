@@ -233,11 +233,13 @@ def test_one_line_mends_all_that_does_not_fit(monkeypatch, versions, words):
             {"torch-neuronx": "2.8.0.2.10.16998", "torch": "2.8.0", "torch-xla": "2.8.0"},
             "neuron-2.26.1 has it with neuronx-cc 2.21.33363.0",
         ),
+        ({"libneuronxla": "2.2.12677.0"}, "neuron-2.31 has it with libneuronxla 2.2.17544.0"),
+        ({"libneuronxla": "2.2.99999.0"}, ""),
         ({"torch-neuronx": "2.1.2.2.2.0", "torch": "2.1.2", "torch-xla": "2.1.2"}, ""),
         ({"torch-neuronx": "2.9.0.9.9", "neuronx-cc": "2.24.1.0"}, ""),
     ],
 )
-def test_a_compiler_of_another_release_is_told(recipe, command, monkeypatch, versions, theirs):
+def test_a_package_of_another_release_is_told(recipe, command, monkeypatch, versions, theirs):
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
     monkeypatch.setattr(installed, "versions", lambda: WHOLE | versions)
     told = answer(command, "plan", recipe, code=0)["lacks"].get("release", "")

@@ -271,7 +271,7 @@ def test_torchneuron_gets_kernels_of_its_compiler_alone_at_the_same_path_in_each
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in (place, kernels)] == [0o700, 0o700]
     for name in ("TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         assert [Path(one[name]).parents[1].name for one in said] == ["one", "two"], "of the run alone"
-    assert "TORCH_NEURONX_METRICS_DIR" not in said[0]
+    assert said[0]["TORCH_NEURONX_METRICS_DIR"] == str(tmp_path / "mine" / kernels.name), "the shell's, by compiler"
 
 
 @pytest.mark.parametrize("said", ["relative/folder", "s3://bucket/kernels"])

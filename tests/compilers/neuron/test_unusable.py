@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from cachekit.compilers.registry import adapter
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
-from tests.compilers.neuron.unusable_cases import MESSAGE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
 from tests.support.doctor_cases import findings, fine, the_problem
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -150,7 +151,49 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     (folder / "device_name").write_text("Trainium1\n")
     found = host.this_host()
     assert (found.target, found.cores) == ("trn1", 4)
-    assert the_problem("neuron-devices")["said"].startswith("there are 2 device nodes")
+    assert the_problem("neuron-devices")["said"].startswith("neuron-ls lists no device, and ")
+
+
+def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine, tmp_path, monkeypatch):
+    folder = tmp_path / "sys" / "neuron0" / "info" / "architecture"
+    folder.mkdir(parents=True)
+    (folder / "device_name").write_text("Trainium4\n")
+    (machine / "neuron0").touch()
+    monkeypatch.setattr(facts, "CHIP_FILES", (str(tmp_path / "sys"), "neuron*/info/architecture/device_name"))
+    known = "no release in the table is for Trainium4: it has inf2, trn1, trn2, trn3"
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("auto")
+    assert known in raised.value.cause
+    assert "pip install" not in raised.value.hint
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE)
+    monkeypatch.setattr(installed, "fault", lambda required: None)
+    with pytest.raises(CompilerUnavailableError, match="this machine's chip is Trainium4") as raised:
+        host.this_host()
+    assert raised.value.cause == known
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(
+    "listed, cores, said",
+    [
+        (0, 4, "this machine shows 2 of the 16 devices of a trn1.32xlarge, as a container may"),
+        (2, 4, "this machine shows 2 of the 16 devices of a trn1.32xlarge, as a container may"),
+        (16, 4, "neuron-ls lists 16 devices, and there are nodes of 2 in"),
+        (1, 2, "neuron-ls lists 1 device, and there are nodes of 2 in"),
+    ],
+)
+def test_a_container_has_the_devices_that_it_was_given(listed, cores, said, tmp_path, monkeypatch):
+    """The firmware names the whole machine, and a key of 32 workers is not what a container of two devices runs."""
+    (tmp_path / "product_name").write_text("trn1.32xlarge\n")
+    if listed:
+        devices = [{"neuron_device": one, "nc_count": 2} for one in range(listed)]
+        tool(tmp_path / "bin", monkeypatch, f"echo '{json.dumps(devices)}'")
+    fingerprint = select("neuron").fingerprint()
+    assert (host.this_host().cores, fingerprint.workers) == (cores, cores)
+    assert fingerprint.lacks["container"].startswith(said)
+    found = findings("neuron-devices")[0]
+    assert said in found["said"]
+    assert found["state"] == ("ok" if listed == 2 else "problem")
 
 
 @pytest.mark.usefixtures("whole")
