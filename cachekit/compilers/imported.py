@@ -75,7 +75,7 @@ def record_of(
         compile_seconds=0.0,  # nobody measured it
         provenance=provenance(fingerprint),
     )
-    return marked(record, told=leaks.told(files, names, os.environ))
+    return marked(record, told=leaks.told(files, {"modules": names}, os.environ))
 
 
 def ingredients_of(compiler: str, names: Iterable[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cachekit.errors import CachekitError, StoreError
 from cachekit.events import bypass
 from cachekit.host import product
 from cachekit.process import user_name
-from cachekit.recipe.ingredients import Fingerprint, worker_variables
+from cachekit.recipe.ingredients import Fingerprint, flat, worker_variables
 from cachekit.store import Store, leaks
 from cachekit.store.record import Module, Provenance, Record, Reuse, marked
 
@@ -34,7 +34,7 @@ def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
 
 
 def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
-    """The variables of this environment, and of the recipe's, whose secret values stand in what is kept.
+    """The variables of this environment, and of the recipe's, whose secret values stand in what is kept, and where.
 
     Compilers write into their files what they find around them, and people into a recipe's name.
 
@@ -42,7 +42,7 @@ def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
         OSError: A file cannot be read.
     """
     made = prepared.ingredients
-    said = [prepared.recipe.name, made.hard, made.soft]
+    said = {"recipe": prepared.recipe.name, **flat("hard", made.hard), **flat("soft", made.soft)}
     variables = {**os.environ, **worker_variables(prepared.recipe)}
     return leaks.told(harvest.files.values() if harvest else (), said, variables)
 

@@ -190,23 +190,32 @@ def of_archive(path: Path, packed: Callable[[Stored], Leaks | None] = lambda _: 
     return scanner.leaks()
 
 
-def told(files: Iterable[Path], said: object, variables: Mapping[str, str]) -> frozenset[str]:
-    """The variables whose secret values stand in files, or in values that go with them.
+def told(files: Iterable[Path], said: Mapping[str, object], variables: Mapping[str, str]) -> frozenset[str]:
+    """The variables whose secret values stand in files, or in values that go with them, and where.
 
     Args:
         files: What is kept.
-        said: What is said of it, as JSON values.
+        said: What is said of it, as JSON values by field.
         variables: Of this environment, and others that a compile was given.
+
+    Returns:
+        `HF_TOKEN in hard.command`, `HF_TOKEN in a compiled file`.
 
     Raises:
         OSError: A file cannot be read.
     """
     secrets = secrets_of(variables)
     wanted = {name: value.encode("utf-8", "surrogateescape") for name, value in secrets.items()}
-    words = json.dumps(said, ensure_ascii=False, default=str)
-    found = {name for name, value in secrets.items() if json.dumps(value, ensure_ascii=False)[1:-1] in words}
+    found = set()
+    for field, value in said.items():
+        words = json.dumps({field: value}, ensure_ascii=False, default=str)
+        # A field's own name may be the secret.
+        shown = field.partition(".")[0] if any(secret in field for secret in secrets.values()) else one_line(field)
+        for name, secret in secrets.items():
+            if json.dumps(secret, ensure_ascii=False)[1:-1] in words:
+                found.add(f"{name} in {shown}")
     for path in files if wanted else ():
-        found |= holds(path, wanted)
+        found |= {f"{name} in a compiled file" for name in holds(path, wanted)}
     return frozenset(found)
 
 

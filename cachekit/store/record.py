@@ -190,7 +190,7 @@ def covers(record: Record, wanted: Record) -> bool:
 
 HEAD = 64  # bytes of a document that tell whether it is noted
 _NOTED = "noted"  # beside the record in its document; sorts before "record"
-TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files
+TELLS = "files.tell"  # beside the key: the variables whose secret values stand in the record or in its files, and where
 
 
 # msgspec looks at the fields of a type when it first converts to it, and crashes where several threads do that at once
@@ -220,12 +220,12 @@ def check_shareable(record: Record) -> None:
             cause=f"its record holds a secret in {', '.join(fields[:3])}",
             hint=f"cachekit store rm {record.key[:12]}, then run it again {without}",
         )
-    # The name of the variable only, which need not be set here: what stands in a file cannot be taken out of it.
-    if named := record.soft.get(TELLS):
+    # The variable need not be set here, and what stands in a file cannot be taken out of it.
+    if named := str(record.soft.get(TELLS, "")):
         raise SecretError(
             f"{record.recipe} ({record.key[:12]}) is not shared",
-            cause=f"it holds the value of {named}, or its files do",
-            hint=f"unset {str(named).partition(',')[0]} where it is compiled, then warm or run it again with --recache",
+            cause=f"it holds the value of {named}",
+            hint=f"unset {named.partition(' in ')[0]} where it is compiled, then warm or run it again with --recache",
         )
 
 
@@ -235,7 +235,7 @@ def marked(record: Record, *others: Record, told: Iterable[str] = ()) -> Record:
     Args:
         record: The record.
         others: Records whose files it has as well.
-        told: Variables whose values stand in it, or in files that are new.
+        told: Variables whose values stand in it, or in files that are new, and where: `leaks.told`.
     """
     names = {*told, *(name for one in (record, *others) for name in str(one.soft.get(TELLS, "")).split(", ") if name)}
     said = ", ".join(sorted(names))

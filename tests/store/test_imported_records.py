@@ -55,7 +55,7 @@ def test_a_secret_in_what_is_imported_stays_here(tmp_path, monkeypatch):
     told, other = sorted(found.records(), key=lambda record: record.directory != COMPILER)
     with pytest.raises(SecretError) as caught:
         check_shareable(told)
-    assert caught.value.cause == "it holds the value of MY_SERVICE_TOKEN, or its files do"
+    assert caught.value.cause == "it holds the value of MY_SERVICE_TOKEN in a compiled file"
     check_shareable(other)
 
 

@@ -78,3 +78,16 @@ def test_what_unpacks_to_more_than_any_file_of_a_compiler_is_left(tmp_path, monk
     path = tmp_path / "file"
     path.write_bytes(gzip.compress(bytes(64 * leaks.PIECE) + TEXT))
     assert leaks.holds(path, WANTED) == set()
+
+
+@pytest.mark.feature("T7")
+def test_where_a_secret_stands_is_told_and_it_is_not(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(TEXT)
+    value = WANTED["HF_TOKEN"].decode()
+    said = {"hard.command": ["python", f"--token={value}"], "soft.note": "nothing", f"soft.{value}": 1}
+    assert leaks.told([path], said, {"HF_TOKEN": value, "OTHER_TOKEN": "not-there-at-all"}) == {
+        "HF_TOKEN in hard.command",
+        "HF_TOKEN in soft",
+        "HF_TOKEN in a compiled file",
+    }

@@ -245,7 +245,8 @@ finally:
     for words in (("push", *shared), ("store", "export", "x.tar", "--all")):
         lines = 1 if words[0] == "push" else 0
         code, _, cause, hint = the_error(command(*words, code=2), before=lines)
-        assert (code, TELLTALE in cause, TELLTALE in hint, "h7sh" in cause + hint) == ("secret", True, True, False)
+        assert (code, cause) == ("secret", f"it holds the value of {TELLTALE} in a compiled file")
+        assert hint.startswith(f"unset {TELLTALE} where it is compiled")
     assert not [*remote.rglob("*.tar")]
     monkeypatch.delenv(TELLTALE)
     command("warm", "tiny.yaml", "--recache")
@@ -264,7 +265,7 @@ def test_what_a_command_compiled_with_a_secret_in_it_is_not_shared(tmp_path):
     user.graphs("forward", "backward", "another")  # a similar command's graphs are given to this one, and kept with its
     user("run", "--", "python", "train.py", **secret)
     refused = user("push", "--cache", f"local:rw,{remote}:rw", code=2)
-    assert f"it holds the value of {TELLTALE}, or its files do" in refused.stderr
+    assert f"it holds the value of {TELLTALE} in a compiled file" in refused.stderr
     assert not [*remote.rglob("*.tar")]
 
 
