@@ -133,6 +133,10 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         pass  # the store has one, and it is useless
     elif near is None:
         lines.append("  the store has no record to compare with")
+    elif any(change.name == "model.type" for change in near.changes):
+        lines += out.labelled(
+            "", f"no record is near: the nearest, {near.key[:16]} ({near.recipe}), is of another model", 2
+        )
     else:
         where = "" if near.remote == LOCAL else f" on {near.remote}"
         differs = out.count(len(near.changes), "ingredient")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -95,7 +94,7 @@ def _declared(texts: Sequence[str]) -> dict[str, str]:
 
 def human(answer: Ran) -> list[str]:
     """What became of a command, for people."""
-    head = f"cachekit: {shlex.join(answer.command[:3])}: exit {answer.exit_code}, key {answer.key[:16]}"
+    head = f"cachekit: {answer.name}: exit {answer.exit_code}, key {answer.key[:16]}"
     found, compiled, built = answer.found, answer.compiled, answer.built
     if compiled or built:
         took = f" in {out.duration(answer.compile_seconds)}" if answer.compile_seconds else ""  # not all tell

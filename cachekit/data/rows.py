@@ -38,8 +38,12 @@ class Line(str):
     __slots__ = ()
 
 
-def split_files(folder: Path) -> dict[str, Path]:
+def split_files(folder: Path, *, of_images: bool = False) -> dict[str, Path]:
     """The files of a data folder by split: `train.*`, and where they exist `validation.*` and `test.*`.
+
+    Args:
+        folder: The folder.
+        of_images: Rows are images, which may lie in folders instead (`data.images`): an error says so.
 
     Raises:
         DataError: There is no such folder, no training file, or a split has two files.
@@ -55,7 +59,8 @@ def split_files(folder: Path) -> dict[str, Path]:
         raise DataError(
             f"{folder} has no training file",
             cause=f"looked for train.{{{','.join(s[1:] for s in SUFFIXES)}}}",
-            hint="name it with data.train_file",
+            hint="name it with data.train_file"
+            + (f", or put the images into {folder / 'train'}/CLASS, a folder for each class" if of_images else ""),
         )
     return found
 

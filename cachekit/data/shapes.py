@@ -116,7 +116,7 @@ def local(recipe: Recipe) -> LocalRows | None:
             return LocalRows("saved", saved)
         if folders := images.of(recipe):
             return LocalRows("images", folders)
-        return LocalRows("files", rows.split_files(Path(data.path)))
+        return LocalRows("files", rows.split_files(Path(data.path), of_images=recipe.task == "image-classification"))
     given = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
     if not data.train_file:
         raise DataError("the recipe names no data", hint="give data.id, data.path or data.train_file")

@@ -51,6 +51,7 @@ class Ran(Answer, frozen=True, kw_only=True):
     """What became of a command.
 
     Attributes:
+        name: What a person would call it: the script's file, the module, or the program.
         command: Its words, without secrets.
         status: What was found beforehand.
         remote: Where that was found.
@@ -68,6 +69,7 @@ class Ran(Answer, frozen=True, kw_only=True):
         bypassed: Why the run bypassed the cache, or a part of it, and how often; see `cachekit.events`.
     """
 
+    name: str
     command: list[str]
     exit_code: int
     key: str
@@ -190,6 +192,7 @@ def told(
     """The answer of a run: `record` is what the store has now, `seed` a similar command's; the rest is as in `Ran`."""
     base = plan.record or seed
     return Ran(
+        name=plan.prepared.recipe.name,
         command=shown(command),
         exit_code=code,
         key=plan.prepared.key,

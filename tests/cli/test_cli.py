@@ -88,6 +88,15 @@ def test_plan_of_an_empty_store(command, machine):
     golden("plan-empty-store", steady(command("plan", "tiny.yaml").out))
 
 
+def test_another_model_is_not_compared_with(command, home, machine):
+    record = publish(home, "model.id=roberta-base")
+    told = command("plan", "tiny.yaml").out
+    said = f"no record is near: the nearest, {record.key[:16]} (tiny), is of another model"
+    assert said in " ".join(told.split())
+    assert "differs" not in told
+    assert command("plan", "tiny.yaml", "--format", "json").json["nearest"]["key"] == record.key
+
+
 def test_plan_of_a_miss(command, home, machine):
     publish(home, "training.max_seq_length=16", "training.optim=sgd")
     golden("plan-miss", steady(command("plan", "tiny.yaml").out))

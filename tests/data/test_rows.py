@@ -195,6 +195,12 @@ def test_a_folder_without_one_training_file_is_refused(put, tmp_path, names, sai
     assert "data.train_file" in caught.value.hint
 
 
+def test_images_without_a_training_file_may_lie_in_folders(tmp_path):
+    with pytest.raises(DataError) as caught:
+        rows.split_files(tmp_path, of_images=True)
+    assert f"{tmp_path / 'train'}/CLASS" in caught.value.hint
+
+
 def test_what_is_no_folder_is_refused(put):
     for path in (put("train.csv", ""), Path("no/such/folder"), Path("a\0b")):
         with pytest.raises(DataError, match="is not a folder") as caught:

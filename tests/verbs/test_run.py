@@ -41,6 +41,8 @@ def test_stdout_is_the_commands_and_what_cachekit_says_goes_to_stderr(user):
     done = user("run", "--format", "json", "--", *TRAIN)
     assert done.stdout.splitlines() == ["forward compiled", "backward compiled"]
     assert json.loads(done.stderr.splitlines()[-1])["compiled"] == 2
+    done = user("run", "--", "env", *TRAIN)
+    assert "cachekit: train.py: exit 0, key " in done.stderr, "the script's name, not its launcher's"
     done = user("run", *TRAIN, "-q")  # from the command's first word on, everything is the command's
     assert json.loads(user("store", "ls", "-f", "json").stdout)[0]["recipe"] == "train.py"
     done = user("run", "--require-warm", "--format", "json", "--", "python", "train.py", "--other", code=3)
