@@ -55,7 +55,7 @@ def split_files(folder: Path) -> dict[str, Path]:
         raise DataError(
             f"{folder} has no training file",
             cause=f"looked for train.{{{','.join(s[1:] for s in SUFFIXES)}}}",
-            hint="name it with data.train_file; images lie in a folder per class: train/cat/1.png",
+            hint="name it with data.train_file",
         )
     return found
 
