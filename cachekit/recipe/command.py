@@ -99,7 +99,10 @@ def _script(words: tuple[str, ...], at: int, python: str) -> CommandLine:
 
 
 def _python(words: tuple[str, ...], at: int, python: str) -> CommandLine | int:
-    """After the word `python`: its own options, then a script, a module or code; the place of a launcher's name."""
+    """After the word `python`: its own options, then a script, a module or code; the place of a launcher's name.
+
+    Activated or not, a launcher is a script for Python, too: `python bin/torchrun train.py`.
+    """
     while at < len(words):
         word = words[at]
         if word == "-c" and at + 1 < len(words):
@@ -111,7 +114,7 @@ def _python(words: tuple[str, ...], at: int, python: str) -> CommandLine | int:
         if word == "-":
             break
         if not word.startswith("-"):
-            return _script(words, at, python)
+            return at if Path(word).name in LAUNCHERS else _script(words, at, python)
         at += 2 if word in _PYTHON_VALUES else 1
     return CommandLine(words, words[:at], python, arguments=words[at:])
 

@@ -128,7 +128,7 @@ def small(recipe: Recipe) -> Recipe:
             per_device_eval_batch_size=BATCH,
             gradient_accumulation_steps=min(2, training.gradient_accumulation_steps),
             num_train_epochs=Training().num_train_epochs,
-            max_steps=STEPS,
+            max_steps=min(STEPS, training.max_steps or STEPS),
             learning_rate=3e-3,
             warmup_steps=0,
             lr_scheduler_type="linear",

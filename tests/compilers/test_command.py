@@ -20,6 +20,12 @@ from cachekit.recipe import command as command_line
 from cachekit.recipe.command import read, split_options
 from tests.verbs.run_user import SECRETS
 
+
+@pytest.mark.parametrize("launcher", ["torchrun", "python bin/torchrun", "python -m torch.distributed.run"])
+def test_a_run_is_named_after_its_script_and_not_after_the_launcher(launcher):
+    assert read([*launcher.split(), "--standalone", "--nproc_per_node", "2", "a/train.py", "x"]).name == "train.py"
+
+
 # What is in the key
 
 

@@ -41,6 +41,15 @@ def test_each_recipe_is_small_and_needs_no_network(name, monkeypatch):
     assert bool(labels_of(recipe)) == tasks.fields(recipe).has_classes
 
 
+def test_a_recipe_of_fewer_steps_keeps_them(tmp_path):
+    text = zoo.recipes()["bert"].read_text()
+    for steps, small in ((4, 4), (tiny.STEPS + 1, tiny.STEPS)):
+        own = tmp_path / "own.yaml"
+        own.write_text(text)
+        recipe = tiny.small(load(own, [f"training.max_steps={steps}"]))
+        assert recipe.training.max_steps == small
+
+
 def test_what_the_user_sets_wins():
     recipe = in_small("bert", "training.max_steps=3", "model.config.hidden_dropout_prob=0.5")
     assert recipe.training.max_steps == 3
