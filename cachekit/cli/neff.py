@@ -22,7 +22,6 @@ WIDTH = 80
 LABEL = 11
 TENSORS = 8  # inputs or outputs that are shown without -v
 PATHS = 4
-DELETE = "delete its module's folder; the next run compiles it again"
 NAME = "name a compiled graph: a model.neff of a Neuron cache"
 
 Files = Annotated[
@@ -49,15 +48,23 @@ def command(files: Files) -> Shown:
 
 def _problem(found: Sequence[CompiledFile]) -> CachekitError | None:
     """What to raise for the files: of the worst state that one is in, with the first file in it."""
-    for state, kind, said, hint in (
-        ("damaged", IntegrityError, "is damaged", DELETE),
-        ("unknown", IntegrityError, "is not a known kind of NEFF", NAME),
-        ("absent", UsageError, "cannot be read", NAME),
+    for state, kind, said in (
+        ("damaged", IntegrityError, "is damaged"),
+        ("unknown", IntegrityError, "is not a known kind of NEFF"),
+        ("absent", UsageError, "cannot be read"),
     ):
         if these := [one for one in found if one.state == state]:
             more = f", and {len(these) - 1} more likewise" if these[1:] else ""
-            return kind(f"{these[0].file} {said}{more}", cause=these[0].reason, hint=hint)
+            return kind(f"{these[0].file} {said}{more}", cause=these[0].reason, hint=_hint(these[0]))
     return None
+
+
+def _hint(one: CompiledFile) -> str:
+    """What mends it. Only a module's own folder is advised to be deleted: the file may be anybody's."""
+    folder = Path(one.file).absolute().parent
+    if one.state == "damaged" and one.module and folder.name == one.module:
+        return f"delete {Path(one.file).parent}; the next run compiles it again"
+    return NAME
 
 
 def human(found: list[CompiledFile], *, whole: bool = False) -> list[str]:
@@ -80,8 +87,8 @@ def _refused(one: CompiledFile) -> list[str]:
     lines = _field("state", word + one.reason)
     if one.module:
         lines += _field("module", one.module)
-    if one.state == "damaged":
-        lines += _field("hint", DELETE)
+    if (hint := _hint(one)) != NAME:
+        lines += _field("hint", hint)
     return lines
 
 

@@ -85,6 +85,9 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
         hint = f"say {path[0]}: {{id: {value}}}"
     elif choices:
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
+    elif what.startswith("Expected `str`") and isinstance(value, int | float):
+        said = str(value).lower() if isinstance(value, bool) else value
+        hint = f'quote it: "{said}"'
     expected = re.sub(r", got `.*?`$", "", what[:1].lower() + what[1:])
     expected = re.sub(r"`([a-z |]+)`", _in_words, expected)
     return RecipeError(f"{places.where(path)}: {dotted(path)} is {value!r}", cause=expected, hint=hint)

@@ -48,38 +48,60 @@ SOFT_TRAINING = frozenset(
         "output_dir",
     }
 )
+# Names that people gave to runs, and where figures of runs go. Not WANDB_WATCH: it puts hooks into the model.
+REPORTING = "reporting"
 # Variables of a recipe's `environment` that reach no graph: name to reason.
 SOFT_VARIABLES = {
     "CXX": "where a C++ compiler builds code, its version is an ingredient of its own",
     "HF_DATASETS_CACHE": "where data lies",
     "HF_ENDPOINT": "where models come from",
     "HF_HOME": "where models and data lie",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "progress bars",
+    "HF_HUB_DISABLE_TELEMETRY": "telemetry",
+    "HF_HUB_DISABLE_XET": "how models are fetched",
+    "HF_HUB_DOWNLOAD_TIMEOUT": "how models are fetched",
+    "HF_HUB_ENABLE_HF_TRANSFER": "how models are fetched",
+    "HF_HUB_ETAG_TIMEOUT": "how models are fetched",
     "HF_HUB_OFFLINE": "whether models are fetched",
+    "HF_HUB_VERBOSITY": "logging",
+    "HF_XET_HIGH_PERFORMANCE": "how models are fetched",
     "MALLOC_ARENA_MAX": "memory allocator",
+    "NCCL_DEBUG": "logging",
+    "NCCL_DEBUG_FILE": "logging",
+    "NCCL_DEBUG_SUBSYS": "logging",
     "OMP_NUM_THREADS": "where threads reach a graph, their number is an ingredient of its own",
+    "PYTHONDONTWRITEBYTECODE": "bytecode on disk",
+    "PYTHONFAULTHANDLER": "what a crash prints",
     "PYTHONHASHSEED": "set by cachekit for every worker",
+    "PYTHONUNBUFFERED": "when output appears",
+    "TF_CPP_MIN_LOG_LEVEL": "logging",
     "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
     "TORCHDYNAMO_VERBOSE": "logging",
     "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once",
     "TORCHINDUCTOR_WORKER_START": "how compile processes start",
+    "TORCH_CPP_LOG_LEVEL": "logging",
     "TORCH_LOGS": "logging",
     "TQDM_DISABLE": "progress bars",
-    "WANDB_DISABLED": "reporting",
-    "WANDB_MODE": "reporting",
-    "WANDB_PROJECT": "reporting",
-}
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "logging",
+    "TRANSFORMERS_VERBOSITY": "logging",
+} | dict.fromkeys(
+    """
+    HF_MLFLOW_LOG_ARTIFACTS MLFLOW_EXPERIMENT_NAME MLFLOW_TAGS MLFLOW_TRACKING_URI TENSORBOARD_LOGGING_DIR
+    WANDB_BASE_URL WANDB_CONSOLE WANDB_DIR WANDB_DISABLED WANDB_ENTITY WANDB_JOB_TYPE WANDB_LOG_MODEL WANDB_MODE
+    WANDB_NAME WANDB_NOTES WANDB_PROJECT WANDB_RESUME WANDB_RUN_GROUP WANDB_RUN_ID WANDB_SILENT WANDB_TAGS
+    """.split(),  # noqa: SIM905
+    REPORTING,
+)
 # Variables that compilers, runtimes and libraries read: these have their values in records, beside those that a
-# compiler names itself. Of any other variable a record has a hash only.
+# compiler names itself. Of any other variable a record has a hash only, also of what people call their runs.
 KNOWN_VARIABLES = frozenset(
     """
     ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU DATASETS_VERBOSITY HF_DATASETS_IN_MEMORY_MAX_SIZE HF_DATASETS_OFFLINE
-    HF_HUB_CACHE HF_HUB_DOWNLOAD_TIMEOUT HF_HUB_ETAG_TIMEOUT HF_HUB_VERBOSITY LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE
-    LC_MESSAGES LC_NUMERIC LC_TIME PYTHONDEVMODE PYTHONDONTWRITEBYTECODE PYTHONFAULTHANDLER PYTHONIOENCODING
-    PYTHONMALLOC PYTHONNOUSERSITE PYTHONOPTIMIZE PYTHONPATH PYTHONSAFEPATH PYTHONUNBUFFERED PYTHONUTF8 PYTHONWARNINGS
-    TF_DETERMINISTIC_OPS TF_ENABLE_ONEDNN_OPTS TF_GPU_ALLOCATOR TF_XLA_FLAGS TRANSFORMERS_OFFLINE TRANSFORMERS_VERBOSITY
-    TZ
+    HF_HUB_CACHE LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME PYTHONDEVMODE PYTHONIOENCODING
+    PYTHONMALLOC PYTHONNOUSERSITE PYTHONOPTIMIZE PYTHONPATH PYTHONSAFEPATH PYTHONUTF8 PYTHONWARNINGS
+    TF_DETERMINISTIC_OPS TF_ENABLE_ONEDNN_OPTS TF_GPU_ALLOCATOR TF_XLA_FLAGS TRANSFORMERS_OFFLINE TZ
     """.split()  # noqa: SIM905
-) | frozenset(SOFT_VARIABLES)
+) | {name for name, reason in SOFT_VARIABLES.items() if reason != REPORTING}
 # Beginnings that one project alone gives its variables: not `HF_`, `TF_` or `TORCH`, as Terraform and TorchServe have
 # these, too, and anybody's login may begin so.
 KNOWN_BEGINNINGS = tuple(
@@ -103,6 +125,8 @@ class Fingerprint(Struct, frozen=True):
         bf16: The target computes in bfloat16 natively: what `bf16: auto` means here.
         instance: Machine type, where the compiler knows it.
         elsewhere: It is not this machine that was looked at.
+        soft_training: Fields of `training` that reach none of its graphs, beside those that reach nobody's
+            (`SOFT_TRAINING`).
         soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
         known_variables: Variables that it reads, beside those that are known here: records have their values.
         workers: Worker processes that `data_parallel_size: auto` means here.
@@ -120,6 +144,7 @@ class Fingerprint(Struct, frozen=True):
     workers: int = 1
     instance: str = ""
     elsewhere: bool = False
+    soft_training: frozenset[str] = frozenset()
     soft_variables: frozenset[str] = frozenset()
     known_variables: frozenset[str] = frozenset()
     lacks: dict[str, str] = {}
@@ -163,6 +188,7 @@ def build(
     training["precision"] = precision(recipe, fingerprint.bf16)
     del training["bf16"]
     variables = _recorded(recipe, fingerprint)
+    soft_training = fingerprint.soft_training | SOFT_TRAINING
     soft_variables = fingerprint.soft_variables | SOFT_VARIABLES.keys()
     hard: dict[str, Any] = {
         "task": recipe.task,
@@ -170,13 +196,13 @@ def build(
         "model.type": architecture.model_type,
         **_of_task(recipe, shapes),
         **_config(architecture),
-        **{f"training.{name}": value for name, value in training.items() if name not in SOFT_TRAINING},
+        **{f"training.{name}": value for name, value in training.items() if name not in soft_training},
         **_parallel(recipe, fingerprint.workers),
         **{f"environment.{name}": value for name, value in variables.items() if name not in soft_variables},
         **of_compiler(fingerprint, compiler),
     }
     soft = {
-        **{f"training.{name}": training[name] for name in sorted(SOFT_TRAINING & training.keys() - {"output_dir"})},
+        **{f"training.{name}": training[name] for name in sorted(soft_training & training.keys() - {"output_dir"})},
         **{f"environment.{name}": value for name, value in variables.items() if name in soft_variables},
         **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
         "model.name": recipe.model.id or "",

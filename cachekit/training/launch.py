@@ -25,6 +25,7 @@ from cachekit.process import die_with
 from cachekit.redact.names import secrets_of
 from cachekit.redact.stream import Stream
 from cachekit.text import cause_of
+from cachekit.training.checkpoints import checkpoints
 from cachekit.training.job import Job, Result
 
 POLL = 0.1  # seconds between two looks at the worker
@@ -106,7 +107,7 @@ class ProcessLauncher:
                 raise InterruptedRunError(
                     "stopped",
                     cause=f"{str(error) or 'Ctrl-C'} while the worker ran; its output is in {log}",
-                    hint="run it again",
+                    hint=_again(job),
                 ) from None
             finally:
                 end(child)
@@ -119,6 +120,13 @@ class ProcessLauncher:
 
             raise of_death(code, log, printed, folders)
         return result
+
+
+def _again(job: Job) -> str:
+    """How a run that was stopped goes on."""
+    if job.mode == "train" and checkpoints(Path(job.output_dir)):
+        return "--resume auto goes on from the last checkpoint"
+    return "run it again"
 
 
 def merged(changes: Mapping[str, str | None]) -> dict[str, str]:

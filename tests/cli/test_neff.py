@@ -102,6 +102,14 @@ def test_a_damaged_module_is_named_by_its_folder(neff):
     make_neff(path)
     path.write_bytes(path.read_bytes()[:-1])
     assert json.loads(neff(path, "-f", "json", code=5))[0]["module"] == "MODULE_42+00112233"
+    assert "delete neuronxcc-2.26/MODULE_42+00112233; the next run" in " ".join(neff(path, code=5).split())
+
+
+def test_nobody_is_told_to_delete_the_folder_of_any_file(neff):
+    Path("notes.txt").write_text("hello")
+    make_neff(Path("copy.neff"))
+    Path("copy.neff").write_bytes(Path("copy.neff").read_bytes()[:-1])
+    assert "delete" not in neff("notes.txt", "copy.neff", code=5, error="hint: name a compiled graph")
 
 
 def test_odd_file_names_are_escaped(neff):

@@ -262,15 +262,17 @@ def interrupt(run: subprocess.Popen, *, whole_group: bool) -> tuple[str, str]:
     return run.communicate(timeout=DEADLINE)
 
 
-def assert_stopped(run: subprocess.Popen, output: str, told: str) -> None:
+def assert_stopped(run: subprocess.Popen, output: str, told: str) -> str:
+    """It stopped as it should; how it goes on."""
     assert run.returncode == 130
     assert output == ""
     assert "Traceback" not in told
     mark = told.index("error[interrupted]: stopped\n")
-    code, _, cause, _ = the_error(Answer(130, "", told[mark:]))
+    code, _, cause, hint = the_error(Answer(130, "", told[mark:]))
     assert code == "interrupted"
     log = Path(re.search(r"its output is in (\S+)", cause)[1])
     assert log.is_file()
+    return hint
 
 
 @pytest.mark.parametrize("whole_group", [False, True], ids=["leader", "group"])
@@ -291,9 +293,11 @@ def test_ctrl_c_while_a_warm_compiles(machine, whole_group):
 @pytest.mark.parametrize("whole_group", [False, True], ids=["leader", "group"])
 def test_ctrl_c_while_a_training_runs(warmed, whole_group):
     target = f"interrupted-{whole_group}"
-    run = warmed.start("train", "tiny.yaml", "--set", "training.max_steps=1000000", "--require-warm", "-o", target)
+    endless = ("training.max_steps=1000000", "training.save_strategy=steps", "training.save_steps=2")
+    sets = [word for one in endless for word in ("--set", one)]
+    run = warmed.start("train", "tiny.yaml", *sets, "--require-warm", "-o", target)
     read_until(run, "  step 5: loss")
-    assert_stopped(run, *interrupt(run, whole_group=whole_group))
+    assert assert_stopped(run, *interrupt(run, whole_group=whole_group)).startswith("--resume auto goes on")
     until(lambda: warmed.processes() == set(), "the end of the worker and all that it started", DEADLINE)
     assert warmed.unfinished() == []
     assert not (warmed.work / target / "cachekit-result.json").exists(), "no result of half a training"

@@ -134,6 +134,16 @@ def test_making_a_field_soft_is_a_deliberate_act():
     assert all(reason.strip() for reason in [*SOFT_VARIABLES.values(), *IRRELEVANT.values()])
 
 
+@pytest.mark.feature("K2")
+def test_a_compiler_says_which_fields_reach_none_of_its_graphs():
+    fingerprint = msgspec.structs.replace(FINGERPRINT, soft_training=frozenset({"optim"}))
+    base, changed = ingredients(fingerprint=fingerprint), ingredients("training.optim=sgd", fingerprint=fingerprint)
+    assert changed.key == base.key
+    assert changed.soft["training.optim"] == "sgd"
+    assert ingredients("training.optim=sgd").key != BASE.key
+    assert ingredients("training.weight_decay=0.5", fingerprint=fingerprint).key != base.key
+
+
 @pytest.mark.parametrize("field", sorted(SOFT_TRAINING - {"output_dir"}))
 def test_soft_fields_are_recorded_beside_the_key(field):
     value = dict(fields_of(Training, load(BERT).training))[field]

@@ -186,6 +186,13 @@ def test_the_item_that_is_wrong_is_named_with_its_line(text, line, said):
 
 
 @pytest.mark.parametrize(
+    ("label", "hint"), [("5", 'quote it: "5"'), ("True", 'quote it: "true"'), ("[a]", "correct data.labels.1")]
+)
+def test_a_label_that_yaml_takes_for_something_else_is_to_be_quoted(label, hint):
+    assert refused(MINIMAL + f"data:\n  labels: [a, {label}]\n").hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
     "text, line, words",
     [
         ("name: x\nmodel: {}\n", 2, ["model.id", "model.path", "model.package"]),

@@ -72,6 +72,24 @@ def test_train_after_warm_compiles_nothing(warmed, trained):
     assert (warmed.work / "first" / "checkpoint-3").is_dir()
 
 
+@pytest.mark.feature("K2", "P1")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("optim=sgd", "gradient_accumulation_steps=1", "weight_decay=0.1"),
+        ("optim=adafactor", "gradient_accumulation_steps=3", "max_grad_norm=0"),
+        ("optim=adamw_torch_fused", "adam_beta1=0.8", "adam_beta2=0.9", "adam_epsilon=1e-6"),
+    ],
+    ids=lambda changes: changes[0],
+)
+def test_train_after_warm_compiles_nothing_with_another_optimizer(warmed, changes):
+    """All that is around the compiled forward and backward pass: Inductor's key has none of it."""
+    sets = [word for change in changes for word in ("--set", f"training.{change}")]
+    trained = warmed("train", "tiny.yaml", *sets, "--require-warm", "--output-dir", changes[0])
+    assert_compiled_nothing(warmed, trained)
+    assert trained["status"] == "hit"
+
+
 @pytest.mark.usefixtures("trained")
 def test_resuming_from_a_checkpoint_compiles_nothing(warmed):
     resumed = warmed("train", "tiny.yaml", "--resume", "first/checkpoint-3", "--output-dir", "resumed")

@@ -62,6 +62,7 @@ class Inductor(TreeCompiler):
             target={**host.processor(), **device},
             soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
             bf16=bool(device) or machine.has_bf16(),
+            soft_training=facts.NOT_COMPILED,
             known_variables=facts.WATCHED | facts.UNWATCHED,
         )
 

@@ -29,6 +29,21 @@ PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
 # ingredient.
 IGNORED = (PRECOMPILE_HEADERS_CONFIG, "cpp.cxx")
 
+# Fields of `training` that reach no graph, since the worker compiles the model's forward pass alone, and what comes of
+# it is its backward pass: the optimizer, its clipping and the sum of several batches are plain PyTorch around it.
+# Measured with each optimizer of the schema by tests/verbs/test_main_job.py.
+NOT_COMPILED = frozenset(
+    {
+        "gradient_accumulation_steps",
+        "optim",
+        "weight_decay",
+        "adam_beta1",
+        "adam_beta2",
+        "adam_epsilon",
+        "max_grad_norm",
+    }
+)
+
 # Every variable that the packages of PyTorch's compiler read is in one of the lists below:
 # tests/compilers/inductor/test_facts.py reads their source, and fails where a new torch has one that nobody has thought
 # about.
