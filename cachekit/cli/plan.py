@@ -201,7 +201,8 @@ def _time(answer: Planned) -> list[str]:
     if price is not None and answer.dollars_range is not None:
         machine = f" of {a(price.instance)}" if price.instance else ""
         low, high = map(dollars, answer.dollars_range)
-        lines.append(f"    {dollars(answer.dollars)}: {low} to {high}, at {dollars(price.per_hour)} an hour{machine}")
+        rate = f"at {dollars(price.per_hour)} an hour{machine} ({price.source})"
+        lines += out.labelled("", f"{dollars(answer.dollars)}: {low} to {high}, {rate}", 4)
     if answer.unpriced:
         lines += out.labelled("", _unpriced(answer.unpriced), 4)
     return lines
@@ -283,7 +284,7 @@ def _table(planned: Sequence[Row]) -> list[str]:
 
 
 def _sources(missed: Sequence[Row]) -> list[str]:
-    """Who published what is told of compile times, and which machines have no price."""
+    """Who published the compile times, and who says what an hour of each machine costs."""
     named: dict[str, list[str]] = {}
     for row in missed:
         if row.expected is not None and not row.expected.key:
@@ -292,6 +293,9 @@ def _sources(missed: Sequence[Row]) -> list[str]:
     for source, names in named.items():
         more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
         lines += out.labelled("", f"{', '.join(names[:NAMES])}{more}: {source}", 2)
+    for price in dict.fromkeys(row.price for row in missed if row.price):
+        machine = f" of {a(price.instance)}" if price.instance else ""
+        lines += out.labelled("", f"{dollars(price.per_hour)} an hour{machine}: {price.source}", 2)
     for instance in dict.fromkeys(row.unpriced for row in missed if row.unpriced):
         lines += out.labelled("", _unpriced(instance), 2)
     return lines

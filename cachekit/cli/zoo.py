@@ -302,6 +302,8 @@ def _compiling(found: ZooCompiling) -> list[str]:
     if found.cost is not None:
         said.append(" to ".join(map(dollars, found.cost)))
     said.append(figure(known))
+    if found.price is not None:
+        said.append(f"at {dollars(found.price.per_hour)} an hour ({found.price.source})")
     return out.labelled(f"  {found.instance.ljust(16)} ", "; ".join(said))
 
 

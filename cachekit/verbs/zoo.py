@@ -18,7 +18,7 @@ from cachekit.compilers.prepare import prepare
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.cost import Expected
 from cachekit.recipe import Recipe, published, zoo
-from cachekit.recipe.price import Prices
+from cachekit.recipe.price import Price, Prices
 from cachekit.recipe.schema import Expectation
 from cachekit.recipe.tasks import TASKS
 from cachekit.values import Answer
@@ -103,11 +103,13 @@ class ZooCompiling(Struct, frozen=True, kw_only=True):
         instance: The machine that it is for.
         expected: How long, and how that is known.
         cost: The least and the most, at the price of an hour; None where nobody says that.
+        price: What an hour costs, and who says so and when.
     """
 
     instance: str
     expected: Expected
     cost: tuple[float, float] | None
+    price: Price | None
 
 
 class RecipeEntry(Answer, frozen=True, kw_only=True):
@@ -343,4 +345,4 @@ def _compiling(loaded: Recipe, wanted: Filter) -> Iterator[ZooCompiling]:
         if known is not None:
             price = wanted.prices.of(instance)
             cost = (price.cost(known.low), price.cost(known.high)) if price else None
-            yield ZooCompiling(instance=instance, expected=known, cost=cost)
+            yield ZooCompiling(instance=instance, expected=known, cost=cost, price=price)

@@ -108,6 +108,10 @@ def test_a_recipe_in_full(command):
     text = command("zoo", "show", "bert").out
     assert RECIPES["bert"].read_text().strip() in text, "in full"
     assert "$0.06 now, at $1.34 an hour" in " ".join(text.split())
+    assert (
+        "at $1.34 an hour (philschmid.de, Fine-tune BERT for Text Classification on AWS Trainium, 2023-06-06)"
+        in " ".join(text.split())
+    )
 
 
 def test_what_it_costs_at_a_price_of_ones_own(command):

@@ -403,8 +403,8 @@ LOG_WORDS = {
 }  # fmt: skip
 # One of these stands in each text in which a pattern of LOG_WORDS, or of an error code, finds something.
 LOG_MARKS = (
-    "ompil", "a cached ", "MODULE_", "[NCC_", "[F13", "Internal", "support ticket", "exitcode", "(local_rank", "orker ",
-    "New graph list", "Current remaining", "Total graphs",
+    "ompil", "a cached ", "MODULE_", "[NCC_", "[F13", "Internal", "support ticket", "Killed", "exitcode", "(local_rank",
+    "orker ", "New graph list", "Current remaining", "Total graphs",
 )  # fmt: skip
 RETRYING = re.compile(r"\W{0,4}(?:With er+or log|Retrying)")  # of a cached failure; "eror" is their spelling [SDK]
 # npc's JSON report in its log, on one line or indented [SDK; aws-samples' Llama-3-70B walk-through].
@@ -434,7 +434,12 @@ ERROR_MARKS = ("[ERROR]", "ERROR", "NCC_E", "NCC_I", "[F137]", "forcibly killed"
 # `[NLA001]`, always with the request to open a support ticket [sdk#881, #884, #948].
 ERROR_CODE = re.compile(r"\[(?P<code>NCC_[A-Z]{2,8}\d{2,4})\]")
 OLD_ERROR_CODE = re.compile(r"\[(?P<code>[A-Z]{3,5}\d{3})\]\s.{0,4000}?(?:support ticket|Internal)")
-CRASH_CODE = re.compile(r"\[(?P<code>F1(?:34|37|39))\] neuronx?-cc")  # 128 + the signal [the compiler's driver]
+# 128 + the signal [the compiler's driver]; `[F137] killed` is how people cut it.
+CRASH_CODE = re.compile(r"\[(?P<code>F1(?:34|37|39))\] (?:neuronx?-cc|killed\b)")
+# What a shell says of a process that the kernel killed: alone on its line, or in a script with its place and command.
+KILLED = re.compile(
+    r"^(?:[^\n]{0,200}: line \d{1,9}: +\d{1,10} )?Killed(?:[ \t][^\n]*\bneuronx?-cc\b[^\n]*)?[ \t]*$", re.MULTILINE
+)
 DEVICE_MEMORY_CODES = re.compile(r"NCC_(?:EOOM|EXSP)\d+")
 USER_CODES = re.compile(r"NCC_E[A-Z]+\d+")
 HOST_MEMORY_CRASH = "F137"

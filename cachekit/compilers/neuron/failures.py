@@ -172,6 +172,8 @@ def _by_text(text: str) -> CompileFailure | None:
         return coded(HOST_OOM, facts.HOST_MEMORY_CRASH)
     if found := worded(HOST_OOM) or worded(NO_COMPILER):
         return found
+    if killed := facts.KILLED.search(text):
+        return CompileFailure(HOST_OOM, "", _line(text, killed.start()), certain=False)
     if user := next((code for code in codes if facts.USER_CODES.fullmatch(code)), None):
         return coded(USER_ERROR, user)
     if found := worded(USER_ERROR, any_code) or worded(INTERRUPTED) or worded(TIMED_OUT):

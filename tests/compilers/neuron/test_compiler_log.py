@@ -35,6 +35,11 @@ def test_a_compilers_log_tells_each_of_its_compiles():
     assert (good.seconds, bad.seconds) == (180.0, 31.0)
 
 
+def test_a_compile_whose_shell_says_killed_has_failed_for_want_of_memory():
+    *_, killed = read_compiler_log([*LOG.splitlines(), "Killed"])
+    assert (killed.exit_code, killed.failure.kind.name) == (None, "host-oom")
+
+
 def test_compiles_at_once_end_for_themselves():
     lines = LOG.splitlines()
     lines[7], lines[8] = lines[8], lines[7]

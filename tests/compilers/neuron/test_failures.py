@@ -30,6 +30,9 @@ CASES = [
     # host memory: the compiler's process, a part of it, or the whole process group
     (f"{BANNER}[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.", 70,
      "host-oom", "F137"),
+    ("[F137] killed", None, "host-oom", "F137"),
+    ("Selecting 2 allocations\nKilled", None, "host-oom", ""),
+    ("./compile.sh: line 3: 41 Killed                  neuronx-cc compile a.pb", None, "host-oom", ""),
     (f"{BANNER}Backend exited with code -9", 70, "host-oom", ""),
     ("RuntimeError: neuronx-cc failed with -9", 1, "host-oom", ""),
     ("2024-01-01T00:00:00Z INFO 1 [root]: Subcommand returned with exitcode=-9", None, "host-oom", ""),

@@ -38,6 +38,7 @@ class CompilerRun(Struct, frozen=True):
     begun: datetime | None  # the time of its first line, and of its last one
     ended: datetime | None
     errors: str  # the lines of errors and for people, without their beginnings, bounded
+    killed: bool = False  # a shell says after its lines that it was killed
 
     @property
     def seconds(self) -> float | None:
@@ -49,7 +50,7 @@ class CompilerRun(Struct, frozen=True):
     @property
     def failure(self) -> CompileFailure | None:
         """The class of its failure; None for a compile that ended well or has not ended and names no error."""
-        if self.exit_code == 0 or (self.exit_code is None and not self.codes):
+        if self.exit_code == 0 or (self.exit_code is None and not self.codes and not self.killed):
             return None
         return classify(self.errors, exit_code=self.exit_code)
 
@@ -66,6 +67,7 @@ class _Open:
         self.codes: dict[str, None] = {}
         self.errors: deque[str] = deque()
         self.size = 0
+        self.killed = False
         self.bad = False  # the last line was an error's, and lines without a beginning go on with it
 
     def note(self, line: str, error: str) -> None:
@@ -85,7 +87,7 @@ class _Open:
     def closed(self) -> CompilerRun:
         codes, errors = tuple(self.codes), "\n".join(self.errors)
         begun, ended = _time(self.begun), _time(self.ended)
-        return CompilerRun(self.module, self.version, self.exit_code, codes, begun, ended, errors)
+        return CompilerRun(self.module, self.version, self.exit_code, codes, begun, ended, errors, self.killed)
 
 
 def _time(text: str) -> datetime | None:
@@ -109,7 +111,8 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         parsed = facts.COMPILER_LOG_LINE.search(line)
         if not parsed:
             if current:
-                current.note(line, line if current.bad else "")
+                current.killed = current.killed or bool(facts.KILLED.match(line))
+                current.note(line, line if current.bad or current.killed else "")
             continue
         pid, text = parsed["pid"] or "", parsed["text"]
         root = parsed["who"] == facts.COMPILER_LOG_ROOT

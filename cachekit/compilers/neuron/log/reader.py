@@ -182,9 +182,16 @@ class LogReader:
             if "WARN" in text[max(0, found.start() - 80) : found.start()]:
                 continue
             said = text[found.start() : found.start() + _TEXT].strip()
-            if found.re is facts.CRASH_CODE and (module := self._failing or self._timing.only(source.process)):
-                self._crashed.setdefault(module, replace(source, kind="failed", module=module, text=said))
+            if found.re is facts.CRASH_CODE:
+                self._crash(said, source)
             yield replace(source, kind="error", module=self._failing, text=said)
+        if killed := facts.KILLED.match(text):
+            self._crash(killed[0][:_TEXT], source)
+
+    def _crash(self, said: str, source: Event) -> None:
+        """A compiler was killed, of which only the process that ran it knows the module."""
+        if module := self._failing or self._timing.only(source.process):
+            self._crashed.setdefault(module, replace(source, kind="failed", module=module, text=said))
 
 
 def _found(text: str) -> tuple[tuple[str, Said, Event], ...]:
