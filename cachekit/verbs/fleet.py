@@ -175,12 +175,16 @@ def check_shared(config: Config, engine: Engine, name: str) -> None:
 
 def order(rows: Sequence[Row]) -> list[int]:
     """The order in which commands should begin; see `FleetPlan`."""
+    own = [number for number, row in enumerate(rows) if row.same_as is None]
+    # Of what nobody knows the length, the worst is taken: were it last, all others would wait for it.
+    seconds = [rows[number].expected_seconds for number in own]
+    ranked = longest_first([float("inf") if one is None else one for one in seconds])
+    return [own[number] for number in ranked] + [number for number, row in enumerate(rows) if row.same_as is not None]
 
-    def rank(number: int) -> tuple[bool, float]:
-        row = rows[number]
-        return row.same_as is not None, -(row.expected_seconds if row.expected_seconds is not None else float("inf"))
 
-    return sorted(range(len(rows)), key=rank)
+def longest_first(seconds: Sequence[float]) -> list[int]:
+    """The numbers of commands of these lengths, so that machines which each take the next one end nearly together."""
+    return sorted(range(len(seconds)), key=lambda number: -seconds[number])
 
 
 def makespan(seconds: Sequence[float], machines: int) -> float:
