@@ -23,7 +23,7 @@ INSTALL = -m pip install --quiet --no-compile
 # Else each of the thousand processes that tests start compiles all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax lint \
+.PHONY: help demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax test-slurm lint \
 	features bench docs clean
 
 help:
@@ -147,6 +147,11 @@ test-xla: $(NEURON_VENV)/.installed
 ## make test-jax   JAX's own cache under `cachekit run`, on the real JAX, on a CPU
 test-jax: $(JAX_VENV)/.installed
 	$(JAX_VENV)/bin/python -m pytest -m jax tests/compilers/folders
+
+## make test-slurm  fleets on a real Slurm of three nodes on this machine, as root; Debian's packages are installed
+test-slurm: $(VENV)/.installed
+	sh tests/executors/install_slurm.sh
+	$(BIN)/python -m pytest -m "slurm and not slow" tests/executors
 
 ## make lint       ruff, strict types, imports that go one way
 lint: $(VENV)/.installed

@@ -19,8 +19,9 @@ _NAMES = {
     "cachekit.api": "Cache load_recipe",
     "cachekit.config": "Setting",
     "cachekit.errors": """
-        AuthError CachekitError CompileError CompilerUnavailableError DataError IntegrityError InterruptedRunError
-        MissError RecipeError RemoteError StoreError TrainingError UnknownNameError UsageError WaitedTooLongError
+        AuthError CachekitError CompileError CompilerUnavailableError DataError EngineError IntegrityError
+        InterruptedRunError MissError RecipeError RemoteError StoreError TrainingError UnknownNameError UsageError
+        WaitedTooLongError
     """,
     "cachekit.recipe": "Recipe",
     "cachekit.recipe.variant": "Variant",
@@ -37,6 +38,7 @@ _NAMES = {
     "cachekit.verbs.doctor": "Diagnosis",
     "cachekit.verbs.export_bundle": "Bundled",
     "cachekit.verbs.export_cache": "Exported",
+    "cachekit.verbs.fleet": "FleetLog FleetPlan FleetRow FleetState",
     "cachekit.verbs.forecast": "Forecast",
     "cachekit.verbs.hub": "RemoteContents Used",
     "cachekit.verbs.import_bundle": "Unbundled",
@@ -60,11 +62,11 @@ _NAMES = {
 }
 # Methods of a `Cache` that is told nothing but what the settings say.
 _METHODS = """
-    attach check_build check_lock compare coverage coverage_all doctor export_bundle export_neuron_cache gc
-    hub_create hub_use import_bundle import_neuron_cache keys last lock ls neuron_contract open_store pin pins plan
-    plan_all plan_run plan_train pull pull_locked pull_modules push records remote_contents rm run session settings
-    show stats trace train trust_add trust_check trust_init trust_list trust_revoke trust_sign unpin verify warm
-    warm_all why why_key why_log why_run
+    attach check_build check_lock compare coverage coverage_all doctor export_bundle export_neuron_cache
+    fleet_cancel fleet_list fleet_logs fleet_show fleet_wait gc hub_create hub_use import_bundle import_neuron_cache
+    keys last lock ls neuron_contract open_store pin pins plan plan_all plan_run plan_train pull pull_locked
+    pull_modules push records remote_contents rm run session settings show stats trace train trust_add trust_check
+    trust_init trust_list trust_revoke trust_sign unpin verify warm warm_all warm_on why why_key why_log why_run
 """
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _WHERE |= dict.fromkeys(_METHODS.split(), "")

@@ -6,6 +6,7 @@ from cachekit.errors import CachekitError as CachekitError
 from cachekit.errors import CompileError as CompileError
 from cachekit.errors import CompilerUnavailableError as CompilerUnavailableError
 from cachekit.errors import DataError as DataError
+from cachekit.errors import EngineError as EngineError
 from cachekit.errors import IntegrityError as IntegrityError
 from cachekit.errors import InterruptedRunError as InterruptedRunError
 from cachekit.errors import MissError as MissError
@@ -33,6 +34,10 @@ from cachekit.verbs.coverage import CoverageOfAll as CoverageOfAll
 from cachekit.verbs.doctor import Diagnosis as Diagnosis
 from cachekit.verbs.export_bundle import Bundled as Bundled
 from cachekit.verbs.export_cache import Exported as Exported
+from cachekit.verbs.fleet import FleetLog as FleetLog
+from cachekit.verbs.fleet import FleetPlan as FleetPlan
+from cachekit.verbs.fleet import FleetRow as FleetRow
+from cachekit.verbs.fleet import FleetState as FleetState
 from cachekit.verbs.forecast import Forecast as Forecast
 from cachekit.verbs.hub import RemoteContents as RemoteContents
 from cachekit.verbs.hub import Used as Used
@@ -72,6 +77,11 @@ coverage_all = _settings.coverage_all
 doctor = _settings.doctor
 export_bundle = _settings.export_bundle
 export_neuron_cache = _settings.export_neuron_cache
+fleet_cancel = _settings.fleet_cancel
+fleet_list = _settings.fleet_list
+fleet_logs = _settings.fleet_logs
+fleet_show = _settings.fleet_show
+fleet_wait = _settings.fleet_wait
 gc = _settings.gc
 hub_create = _settings.hub_create
 hub_use = _settings.hub_use
@@ -113,6 +123,7 @@ unpin = _settings.unpin
 verify = _settings.verify
 warm = _settings.warm
 warm_all = _settings.warm_all
+warm_on = _settings.warm_on
 why = _settings.why
 why_key = _settings.why_key
 why_log = _settings.why_log

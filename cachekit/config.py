@@ -157,7 +157,9 @@ class Config(Struct, frozen=True, kw_only=True):
             example="10m",
         ),
     ]
-    keep_logs: Annotated[int, Declared("days that run logs and journals are kept", _days, 90, example="30d")]
+    keep_logs: Annotated[
+        int, Declared("days that logs and journals of runs, and notes of fleets, are kept", _days, 90, example="30d")
+    ]
     cache: Annotated[
         tuple[str, ...],
         Declared(
@@ -228,6 +230,15 @@ class Config(Struct, frozen=True, kw_only=True):
             or_none(parse_age),
             option="--max-age",
             example="30d",
+        ),
+    ]
+    slurm_setup: Annotated[
+        str,
+        Declared(
+            "lines of a shell that run on a machine of Slurm before each command: CACHEKIT_HOME on its own disk, say",
+            _name,
+            "",
+            example="module load neuron",
         ),
     ]
     settings: tuple[Setting, ...]

@@ -22,6 +22,7 @@
     ├── StoreError (1)                the store cannot be read or written
     ├── CompilerUnavailableError (1)  the compiler or a part it needs is not on this machine
     ├── TrainingError (1)             the training run failed
+    ├── EngineError (1)               an engine that runs commands on machines is absent, silent, or refuses
     └── InterruptedRunError (130)     Ctrl-C, SIGTERM
 
 The number is the process's exit code. The command line prints an error as three lines: what happened, the cause, and
@@ -274,6 +275,12 @@ class TrainingError(CachekitError):
     """The training run failed for a reason that is not the compiler's."""
 
     code = "training-failed"
+
+
+class EngineError(CachekitError):
+    """An engine that runs commands on machines (Slurm) is not here, does not answer, or refuses."""
+
+    code = "engine"
 
 
 class InterruptedRunError(CachekitError):

@@ -24,6 +24,7 @@ VALUES = {
     "trust": ({"salt": "f"}, None, {"salt": "project"}, {"salt": "user"}),
     "gc_max_size": (1, "2", 3, 4),
     "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
+    "slurm_setup": ("flag", "env", "project", "user"),
 }
 
 

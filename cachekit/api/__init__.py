@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cachekit.api.fleets import Fleets
 from cachekit.api.names import is_bundle, is_file, is_record, schema, unknown_variables
 from cachekit.api.opened import AnyEntry, AnyRecipe, Progress, load_recipe
-from cachekit.api.runs import Runs
 from cachekit.api.sharing import Sharing
 from cachekit.api.upkeep import Upkeep
 from cachekit.api.zoo import check_recipes, names, neffs, new_recipe, recipe_schema, zoo_entry, zoo_rows
@@ -29,7 +29,7 @@ from cachekit.verbs.entry import check_contradiction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cache(Runs, Sharing, Upkeep):
+class Cache(Fleets, Sharing, Upkeep):
     """A cache, with the options that all functions share; each function of the library is a method of it, too.
 
     It is frozen, and opens and reads nothing before a method is called.

@@ -24,6 +24,7 @@ from cachekit.verbs.coverage import Coverage, CoverageOfAll
 from cachekit.verbs.doctor import Diagnosis
 from cachekit.verbs.export_bundle import Bundled
 from cachekit.verbs.export_cache import Exported
+from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState, UnitOutcome
 from cachekit.verbs.forecast import Forecast, Row, Totals
 from cachekit.verbs.hub import RemoteContents, RemoteRecord, Used
 from cachekit.verbs.import_bundle import Unbundled
@@ -61,13 +62,14 @@ from cachekit.verbs.zoo_new import NewRecipe
 __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
     "CheckedRemote", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage", "CoverageOfAll",
-    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures", "Finding", "Forecast",
+    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures", "Finding",
+    "FleetLog", "FleetPlan", "FleetRow", "FleetState", "Forecast",
     "GoneRecord", "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe",
     "LogWhy", "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note",
     "Outcome", "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry",
     "RecipeRow", "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting",
     "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
     "ToolchainRow", "Totals", "Trained", "Unanswered",
-    "Unbundled", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
+    "Unbundled", "UnitOutcome", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
     "ZooCompiling", "ZooExpected", "ZooModel",
 ]  # fmt: skip

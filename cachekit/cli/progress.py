@@ -50,6 +50,7 @@ GOING_ON: dict[str, Callable[[Event], str]] = {
     "log.reading": lambda e: (
         f"reading the log: {out.size(e['done'])} of {out.size(e['of'])}" if e["of"] >= LONG_LOG else ""
     ),
+    "fleet.silent": lambda e: f"asking again: {e['reason']}",
     "import.reading": lambda e: f"reading {e['compiler']}: module {e['done'] + 1} of {e['of']}",
     "import.progress": lambda e: f"read {out.size(e['bytes'])} of {out.size(e['total'])}",
     "import.storing": lambda e: f"storing {out.count(e['modules'], 'module')}, {out.size(e['bytes'])}",
@@ -85,6 +86,12 @@ LINES: dict[str, Callable[[Event], str]] = {
     "worker.retry": lambda e: f"{out.count(e['graphs'], 'graph')} again, one at a time: {e['reason']}",
     "worker.resume": lambda e: f"resuming from {e['checkpoint']}",
     "matrix.entry": lambda e: f"{e['number']} of {e['of']}: {e['name']}",
+    "fleet.submitted": lambda e: f"submitted {e['fleet']}: {out.count(e['commands'], 'command')} on {e['engine']}",
+    "fleet.unit": lambda e: (
+        ""
+        if e["state"] == "waiting"
+        else f"{e['number']} {e['status'] or e['state']}{e['machine'] and ' on ' + e['machine']}: {e['name']}"
+    ),
     "contract.check": lambda e: str(e["check"]),
 }
 WARNINGS: dict[str, Callable[[Event], str]] = {

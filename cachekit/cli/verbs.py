@@ -43,6 +43,7 @@ GROUPS = {
     "Share with a team": {
         "pull": Verb("pull", "Fetch what recipes need, so that they run without the network."),
         "push": Verb("push", "Send new records of the store to the remotes."),
+        "fleet": Verb("fleet", "Follow commands that run on the machines of an engine."),
         "hub": Verb("hub", "Set up and look at a team's cache on the Hugging Face Hub."),
         "trust": Verb("trust", "Say whose records are used, and sign your own."),
     },

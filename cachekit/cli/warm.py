@@ -10,7 +10,7 @@ import typer
 
 from cachekit import api
 from cachekit.api import Variant
-from cachekit.cli import options, out
+from cachekit.cli import fleet, options, out
 from cachekit.cli.plan import shown
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
@@ -42,9 +42,23 @@ Matrix = Annotated[
 CheckBuild = Annotated[
     bool, typer.Option("--check-build", help="Compile even if a record is stored, keep nothing, exit 5 if it differs.")
 ]
+On = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="ENGINE[:QUEUE]", help="Run on the machines of an engine: slurm:PARTITION, or local.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Machines at once, with --on.")]
+MaxDollars = Annotated[
+    Optional[float], typer.Option("--max-dollars", metavar="N", min=0, help="What all may cost, with --on.")
+]
 
 
-@verb("home", "compiler", "wait", "cache", "trust", "nodes", answers="Warmed, Planned, WarmedAll, CheckedBuild")
+@verb(
+    "home", "compiler", "wait", "cache", "trust", "nodes", "machine",
+    answers="Warmed, Planned, WarmedAll, CheckedBuild, FleetState, FleetPlan",
+)  # fmt: skip
 def command(
     cache: Cache,
     recipe: Recipe = None,
@@ -54,6 +68,10 @@ def command(
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
     check_build: CheckBuild = False,
+    on: On = "",
+    jobs: Jobs = 1,
+    max_dollars: MaxDollars = None,
+    price: options.Price = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Compile what a recipe's fine-tune needs, once, and keep it.
@@ -61,9 +79,14 @@ def command(
     A second warm finds it all and compiles nothing. Nothing is left in your output folder. With --matrix, one failure
     does not stop the rest, and --set changes every entry.
 
+    With --on, machines of an engine compile, the remotes carry what they compiled, and `cachekit fleet` follows them.
+    --toolchain and --instance say what these machines are, where they are not like this one.
+
     Example:  cachekit warm recipes/bert.yaml
 
     Example:  cachekit warm --matrix list.yaml --dry-run
+
+    Example:  cachekit warm --matrix list.yaml --on slurm:trn1 --jobs 8
     """
     if check_build and (recache or require_warm or dry_run or matrix):
         raise UsageError(
@@ -74,6 +97,29 @@ def command(
     if recipe is not None and matrix is not None:
         raise UsageError("a recipe and --matrix were both given", hint="put the recipe into the list")
     changes = overrides or ()
+    if on:
+        if check_build:
+            raise UsageError("--check-build keeps nothing, and --on is for what is kept", hint="leave out one of them")
+        if recipe is None and matrix is None:
+            raise UsageError("no recipe was named", hint="cachekit warm RECIPE --on ENGINE, or --matrix FILE")
+        ran = cache.warm_on(
+            on,
+            matrix if matrix is not None else [Variant(str(recipe))],
+            changes,
+            tiny=tiny,
+            jobs=jobs,
+            max_dollars=max_dollars,
+            price=price or (),
+            require_warm=require_warm,
+            recache=recache,
+            dry_run=dry_run,
+        )
+        return fleet.answered(ran)
+    if cache.toolchain or cache.target or cache.instance or max_dollars is not None or price:
+        raise UsageError(
+            "--toolchain, --target, --instance, --price and --max-dollars are for the machines of an engine",
+            hint="--on ENGINE; or `cachekit plan`, for a machine that is not this one",
+        )
     if matrix is not None:
         every = cache.warm_all(matrix, changes, tiny=tiny, recache=recache, require_warm=require_warm, dry_run=dry_run)
         return Shown(every, partial(listed, verb="planned" if dry_run else "warmed"), _keys)

@@ -53,6 +53,23 @@ def remotes(config: Config) -> Iterator[Finding]:
         yield structs.replace(found, said=f"{link.name}: {found.said}")
 
 
+def written(config: Config) -> dict[str, Finding | None]:
+    """The remotes that the settings let be written, by name; each with what keeps this host from it, or None.
+
+    Each is asked, so far as that can be found out without writing.
+    """
+    found: dict[str, Finding | None] = {}
+    for link, storage in _made(config):
+        if not link.writable:
+            continue
+        try:
+            told = (storage.trouble(writable=True), storage.login(writable=True))
+        except CachekitError as error:
+            told = (Finding("problem", error.said, error.hint), None)
+        found[link.name] = next((one for one in told if one is not None and one.state == "problem"), None)
+    return found
+
+
 def offline(config: Config) -> Iterator[Finding]:
     """An offline switch that was left over from an experiment makes every remote silently absent."""
     remote = [link.name for link in links_of(config) if needs_network(link)]

@@ -15,6 +15,7 @@
       partial/<sha256>                                   what arrived so far of a blob that is being fetched
       tmp/, cache_dirs/                                  folders of running processes, swept when their owner is gone
       journal/<uid>/<month>/<run>.jsonl                  what happened in the runs of a user, closed to others
+      fleets/<uid>/<fleet>/                              what a user submitted to an engine, with its output
       logs/<run>.log                                     what workers printed, in a store that is one user's alone
       state/last/<uid>/<directory>.json                  the recipe that a user warmed last in a working directory
       state/remotes/<uid>/                               what a user's runs remember of remotes
@@ -68,6 +69,7 @@ class Layout:
     Attributes:
         inside: Opens the folders of the store: what is removed or made there lies there, and not where a link leads.
         journal: Where this user's journals are.
+        fleets: Where the fleets of this user are noted.
         stats: Where the figures of this user's runs are.
         cache_dirs: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
         former_cache_dirs: Where they were made before; what killed runs left there is still swept.
@@ -94,6 +96,7 @@ class Layout:
         self.cache_dirs = root / "cache_dirs"
         self.former_cache_dirs = root / "live"
         self.journal = root / "journal" / str(os.geteuid())
+        self.fleets = root / "fleets" / str(os.geteuid())
         self.logs = root / "logs"
         self.state = root / "state"
         self.stats = self.state / "stats" / str(os.geteuid())

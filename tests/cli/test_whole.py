@@ -17,7 +17,7 @@ pytest_plugins = ["tests.support.cli_session"]
 WALKED = dict(command_words.walk())
 GROUPS = {path for path, parser in WALKED.items() if hasattr(parser, "commands")}
 # Verbs that give no data of ours: groups, which only lead to their verbs.
-NO_DATA = {("hub",), ("store",), ("trust",), *(path for path in WALKED if path[-1] == "schema")}
+NO_DATA = {("fleet",), ("hub",), ("store",), ("trust",), *(path for path in WALKED if path[-1] == "schema")}
 DATA = [path for path in WALKED if path not in NO_DATA]
 # Options whose value is a narrower, or a wider, one of the same meaning in some verbs.
 NARROWER = {

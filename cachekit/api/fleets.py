@@ -1,0 +1,191 @@
+"""What runs on the machines of an engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cachekit import redact
+from cachekit.api.opened import AnyRecipe, Price, prices, variant
+from cachekit.api.runs import Runs
+from cachekit.errors import SecretError, UsageError
+from cachekit.recipe.variant import Overrides, Variant
+from cachekit.store.layout import Layout
+
+if TYPE_CHECKING:
+    from cachekit.executors.port import Fleet
+    from cachekit.recipe.matrix import MatrixEntry
+    from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState
+
+
+class Fleets(Runs):
+    """The verbs that have an engine run commands, and ask what became of them.
+
+    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`. It runs `cachekit warm` on its
+    machines, with this Python at this path: on a file system that they share, or as machines of one image have it.
+    """
+
+    def warm_on(
+        self,
+        engine: str,
+        recipes: str | Path | Sequence[AnyRecipe],
+        overrides: Overrides = (),
+        *,
+        tiny: bool = False,
+        jobs: int = 1,
+        max_dollars: float | None = None,
+        price: Price = (),
+        require_warm: bool = False,
+        recache: bool = False,
+        dry_run: bool = False,
+    ) -> FleetState | FleetPlan:
+        """Warm recipes on the machines of an engine, and wait until all have ended. `cachekit warm --on`.
+
+        A process that is interrupted leaves the commands running; `fleet_wait` goes on.
+
+        Args:
+            engine: See `Fleets`.
+            recipes: A list in a file, as for `warm_all`; or recipes, which are files or names.
+            overrides: For every entry, on top of its own.
+            tiny: Each recipe in small.
+            jobs: Machines at once, at most; on `local`, commands.
+            max_dollars: What all may cost. A command is ended when its share is used up.
+            price: See `plan`.
+            require_warm: See `warm`.
+            recache: See `warm`.
+            dry_run: Only plan: submit nothing.
+
+        Returns:
+            What became of each; `failure()` is what to raise where one failed. With `dry_run`, what would be done.
+
+        Raises:
+            UsageError: There is no shared cache, or no budget, for machines that cost money.
+            EngineError: The engine is not here, does not answer, or refuses.
+        """
+        from cachekit.executors import registry
+        from cachekit.executors.port import Unit
+        from cachekit.verbs import entry as naming
+        from cachekit.verbs import fleet
+
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        if self.offline:
+            raise UsageError("machines of an engine cannot be offline", hint="leave out --offline")
+        name, _, queue = engine.partition(":")
+        found, config = registry.engine(name), self._config()
+        found.check(queue)
+        fleet.check_shared(config, found, name)
+        entries = _entries(recipes, overrides)
+        forecast = self.plan_all([Variant(one.recipe, one.overrides, tiny) for one in entries], price=price)
+        paid = prices(price).of(self.instance or "")
+        limit = fleet.limit(forecast, paid, found, name, max_dollars)
+        flags = [flag for flag, said in (("--require-warm", require_warm), ("--recache", recache)) if said]
+        units = [Unit(one.name, (*self._command(one, tiny=tiny), *flags)) for one in entries]
+        layout = Layout(config.home)
+        draft = fleet.draft(
+            name,
+            queue,
+            units=[units[number] for number in fleet.order(forecast.plans)],
+            jobs=jobs,
+            cwd=str(Path.cwd()),
+            setup=config.slurm_setup,
+            seconds=limit,
+            layout=layout,
+        )
+        if dry_run:
+            return fleet.planned(draft, found, forecast, paid)
+        if error := forecast.unplanned():
+            raise error
+        tell = self._journal("").show
+        return fleet.wait(fleet.submit(layout, draft, found, tell, keep=config.keep_logs), tell)
+
+    def fleet_list(self) -> tuple[FleetRow, ...]:
+        """All fleets of this user, newest first; no engine is asked. `cachekit fleet ls`."""
+        from cachekit.verbs.fleet import listed
+
+        return listed(Layout(self._config().home))
+
+    def fleet_show(self, name: str = "") -> FleetState:
+        """What became of a fleet so far. `cachekit fleet show`.
+
+        Args:
+            name: Its name, or how that begins; the newest by default. So in all functions.
+
+        Raises:
+            UnknownNameError: No fleet is called that.
+            EngineError: The engine does not answer.
+        """
+        from cachekit.verbs.fleet import state
+
+        return state(self._fleet(name))
+
+    def fleet_wait(self, name: str = "") -> FleetState:
+        """Wait until a fleet has ended. `cachekit fleet wait`."""
+        from cachekit.verbs.fleet import wait
+
+        return wait(self._fleet(name), self._journal("").show)
+
+    def fleet_cancel(self, name: str = "") -> FleetState:
+        """End what runs of a fleet, and what would have run. `cachekit fleet cancel`."""
+        from cachekit.verbs.fleet import cancel
+
+        cancel(self._fleet(name))
+        return self.fleet_show(name)
+
+    def fleet_logs(self, name: str = "", number: int = 0) -> FleetLog:
+        """What a command of a fleet printed, by its number from 0. `cachekit fleet logs`.
+
+        Raises:
+            UsageError: The fleet has no such command.
+        """
+        from cachekit.verbs.fleet import logs
+
+        return logs(self._fleet(name), number)
+
+    def _fleet(self, name: str) -> Fleet:
+        from cachekit.executors.fleet import one
+
+        return one(Layout(self._config().home), name)
+
+    def _command(self, entry: MatrixEntry, *, tiny: bool) -> tuple[str, ...]:
+        """The command that warms an entry on another machine, with the settings that were said here."""
+        options = {
+            "--home": self.home,
+            "--cache": self.cache,
+            "--compiler": self.compiler,
+            "--wait": self.wait,
+            "--trust": self.trust,
+            "--nnodes": self.nnodes,
+        }
+        words = [entry.recipe, *(["--tiny"] if tiny else [])]
+        words += [word for text in entry.overrides for word in ("--set", text)]
+        words += [word for name, said in options.items() if said is not None for word in (name, str(said))]
+        words += ["--trust-all"] if self.trust_all else []
+        if any(redact.holds(word) for word in words):  # a fleet's file, and what an engine shows, is no place for it
+            raise SecretError(
+                f"{entry.name} would carry a secret to an engine, which shows commands to others",
+                hint="put it into a variable of the machines' environment, or into a file that they can read",
+            )
+        return (sys.executable, "-m", "cachekit", "warm", *words, "--format", "json")
+
+
+def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) -> list[MatrixEntry]:
+    """What is to be warmed, with the changes for all.
+
+    Raises:
+        UsageError: A recipe is a value: another machine cannot read it.
+    """
+    from cachekit.recipe.matrix import MatrixEntry, read
+
+    changes = Variant("", overrides).words
+    if isinstance(recipes, str | Path):
+        found = read(Path(recipes))
+        return [MatrixEntry(one.name, one.recipe, (*one.overrides, *changes)) for one in found]
+    entries = []
+    for one in map(variant, recipes):
+        if not one.name:
+            raise UsageError("another machine cannot read a recipe without a file", hint="write it to a file")
+        words = (*one.words, *changes)
+        entries.append(MatrixEntry(" ".join([one.name, *words]), one.name, words))
+    return entries

@@ -1,0 +1,170 @@
+"""`cachekit fleet`: what was submitted to an engine, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cachekit.cli import out
+from cachekit.cli.verb import Shown, verb
+from cachekit.text import dollars, moment
+
+if TYPE_CHECKING:
+    from cachekit.api import Cache
+    from cachekit.api.answers import FleetPlan, FleetRow, FleetState, UnitOutcome
+
+app = typer.Typer(
+    add_completion=False,
+    help="Follow commands that run on the machines of an engine (`cachekit warm --on`).\n\n"
+    "Example:  cachekit fleet wait",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Name = Annotated[
+    str,
+    typer.Argument(metavar="[FLEET]", help="Its name, or how that begins; the newest by default.", show_default=False),
+]
+Number = Annotated[int, typer.Argument(metavar="[NUMBER]", help="Which of its commands, from 0.", min=0)]
+BAD = ("failed", "lost", "timed-out", "cancelled")
+
+
+@app.command("ls")
+@verb("home", answers="list[FleetRow]")
+def ls(cache: Cache) -> Shown:
+    """List your fleets, newest first; no engine is asked.
+
+    Example:  cachekit fleet ls
+    """
+    return Shown(list(cache.fleet_list()), _listed, lambda rows: "\n".join(row.id for row in rows))
+
+
+@app.command("show")
+@verb("home", answers="FleetState")
+def show(cache: Cache, name: Name = "") -> Shown:
+    """Show what became of each command of a fleet, so far.
+
+    Example:  cachekit fleet show
+    """
+    return Shown(cache.fleet_show(name), human, _keys)
+
+
+@app.command("wait")
+@verb("home", answers="FleetState")
+def wait(cache: Cache, name: Name = "") -> Shown:
+    """Wait until all commands of a fleet have ended.
+
+    Ctrl-C ends the wait, and the commands go on. Exits 1 if a command failed, was lost or cancelled, or used up its
+    time.
+
+    Example:  cachekit fleet wait
+    """
+    return waited(cache.fleet_wait(name))
+
+
+@app.command("cancel")
+@verb("home", answers="FleetState")
+def cancel(cache: Cache, name: Name = "") -> Shown:
+    """End what runs of a fleet, and what would have run.
+
+    Example:  cachekit fleet cancel
+    """
+    return Shown(cache.fleet_cancel(name), human, _keys)
+
+
+@app.command("logs")
+@verb("home", answers="FleetLog")
+def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
+    """Print what a command of a fleet and its engine told.
+
+    Example:  cachekit fleet logs 261124-101500 3
+    """
+    return Shown(
+        cache.fleet_logs(name, number),
+        lambda answer: list(answer.lines) or ["nothing yet"],
+        lambda answer: "\n".join(answer.files),
+    )
+
+
+def _listed(rows: list[FleetRow]) -> list[str]:
+    if not rows:
+        return ["no fleet was submitted from this store"]
+    cells = [[row.id, _engine(row), moment(row.created), f"{row.ended} of {row.commands}"] for row in rows]
+    return out.table(cells, ["fleet", "engine", "submitted", "ended"])
+
+
+def _keys(answer: FleetState) -> str:
+    return "\n".join(unit.key for unit in answer.units if unit.key)
+
+
+def waited(answer: FleetState) -> Shown:
+    """What became of a fleet that has ended; what failed of it is an error."""
+    return Shown(answer, human, _keys, error=answer.failure())
+
+
+def answered(answer: FleetState | FleetPlan) -> Shown:
+    """What `--on` answers: what became of a fleet, or what it would do."""
+    from cachekit.api.answers import FleetState
+
+    if isinstance(answer, FleetState):
+        return waited(answer)
+    return Shown(answer, plan, lambda found: found.request, error=answer.forecast.unplanned())
+
+
+def human(answer: FleetState) -> list[str]:
+    """What became of a fleet, for people."""
+    lines = [f"{answer.id}: {out.count(len(answer.units), 'command')} on {_engine(answer)}, {moment(answer.created)}"]
+    cells = [
+        [
+            str(unit.number),
+            unit.status or unit.state,
+            unit.key[:16],
+            unit.machine,
+            out.duration(unit.seconds) if unit.seconds is not None else "",
+            unit.name,
+        ]
+        for unit in answer.units
+    ]
+    lines += out.table(cells, ["", "state", "key", "machine", "took", "command"], right={0, 4}, cut={3, 5})
+    for unit in answer.units:
+        why = ", ".join(filter(None, [_code(unit), unit.error or unit.reason]))
+        if unit.state in BAD and why:
+            lines += out.labelled(f"  {unit.number} {unit.state}: ", why)
+    counts = ", ".join(f"{number} {state}" for state, number in answer.counts.items())
+    return [*lines, f"{counts}; compiled {out.count(answer.compiled, 'graph')}"]
+
+
+def plan(answer: FleetPlan) -> list[str]:
+    """What a fleet would do, for people."""
+    totals = answer.forecast.totals
+    rows = answer.forecast.plans
+    low, high = totals.dollars_range
+    same = sum(row.same_as is not None for row in rows)
+    lines = [
+        f"{out.count(len(rows), 'command')} on {_engine(answer)}, {answer.machines} at once",
+        f"  {totals.hit} will be found, {totals.miss - same} compile"
+        + (f", {same} find what another one compiles" if same else ""),
+    ]
+    unknown = f"; of {out.count(totals.unknown_seconds, 'command')} nobody knows" if totals.unknown_seconds else ""
+    if totals.miss:
+        known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines, 'machine')}"
+        lines += out.labelled("  compiling takes ", (known if answer.seconds else "unknown time") + unknown)
+    if answer.price is not None:
+        lines += out.labelled(
+            "  costs ",
+            f"{dollars(low)} to {dollars(high)} for compiling, at {dollars(answer.price.per_hour)} an hour of a machine"
+            f" ({answer.price.source})",
+        )
+    if answer.max_seconds is not None:
+        lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, so that the budget holds")
+    lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
+    lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
+    return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
+
+
+def _engine(one: FleetRow | FleetState | FleetPlan) -> str:
+    return f"{one.engine}:{one.queue}" if one.queue else one.engine
+
+
+def _code(unit: UnitOutcome) -> str:
+    return f"exit code {unit.code}" if unit.code else ""

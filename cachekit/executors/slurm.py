@@ -1,0 +1,135 @@
+"""Slurm as an engine: one array job a fleet, a whole machine a command.
+
+Nothing of accounting is needed, which many clusters have switched off: `squeue` tells of jobs until a few minutes
+after they ended (`MinJobAge`), and the notes of the commands tell of them afterwards. What else a cluster asks for
+(account, quality of service) is said in the variables that sbatch reads: SBATCH_ACCOUNT, SBATCH_QOS [sbatch(1)].
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from cachekit.errors import EngineError, UnknownNameError
+from cachekit.executors import unit
+from cachekit.executors.port import Fleet, Seen, State
+
+PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
+PATIENCE = 60  # seconds for an answer of the controller
+# [squeue(1), "JOB STATE CODES"] A requeued job is PENDING again, and so waits.
+STATES: dict[str, State] = {
+    "PENDING": "waiting",
+    "REQUEUED": "waiting",
+    "REQUEUE_HOLD": "waiting",
+    "SPECIAL_EXIT": "waiting",
+    "PREEMPTED": "lost",
+    "CONFIGURING": "running",
+    "RUNNING": "running",
+    "COMPLETING": "running",
+    "SIGNALING": "running",
+    "STAGE_OUT": "running",
+    "SUSPENDED": "running",
+    "STOPPED": "running",
+    "RESIZING": "running",
+    "COMPLETED": "done",
+    "FAILED": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "BOOT_FAIL": "lost",
+    "NODE_FAIL": "lost",
+    "REVOKED": "lost",
+    "CANCELLED": "cancelled",
+    "TIMEOUT": "timed-out",
+    "DEADLINE": "timed-out",
+}
+UNTOLD = {"None", "", "(null)"}  # what squeue says where there is no reason
+
+
+def _asked(*command: str, script: str = "") -> str:
+    """What a program of Slurm's answers.
+
+    Raises:
+        EngineError: It is not here, failed, or did not answer in time.
+    """
+    try:
+        done = subprocess.run(
+            command, input=script, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=True
+        )
+    except FileNotFoundError as error:
+        raise EngineError(
+            f"Slurm is not here: there is no {command[0]}", hint="run this where `sinfo` works, or --on local"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"Slurm does not answer: {command[0]} took more than {PATIENCE} s") from error
+    except subprocess.CalledProcessError as error:
+        said = " ".join(str(error.stderr or error.stdout).split())
+        raise EngineError(f"{command[0]} failed", cause=said[-500:], hint="`sinfo` shows what there is") from error
+    return done.stdout
+
+
+class _Slurm:
+    rents = True
+
+    def check(self, queue: str) -> None:
+        for program in PROGRAMS:
+            if shutil.which(program) is None:
+                raise EngineError(
+                    f"Slurm is not here: there is no {program}", hint="run this where `sinfo` works, or --on local"
+                )
+        partitions = {name.rstrip("*") for name in _asked("sinfo", "--noheader", "--format=%P").split()}
+        if queue and queue not in partitions:
+            raise UnknownNameError(
+                f"Slurm has no partition {queue!r}", hint=f"there are: {', '.join(sorted(partitions)) or 'none'}"
+            )
+
+    def request(self, fleet: Fleet) -> str:
+        """The script that sbatch gets. A machine's death requeues the command, which then finds what was pushed."""
+        options = {
+            "job-name": _name(fleet),
+            "partition": fleet.queue,
+            "array": f"0-{len(fleet.units) - 1}%{fleet.jobs}",
+            "chdir": fleet.cwd,
+            "output": f"{fleet.folder}/%a.engine",
+            "time": str(math.ceil(fleet.seconds / 60)) if fleet.seconds is not None else "",
+        }
+        lines = [f"#SBATCH --{name}={shlex.quote(value)}" for name, value in options.items() if value]
+        run = shlex.join([sys.executable, unit.__file__, fleet.folder])
+        return "\n".join([
+            "#!/bin/sh",
+            *lines,
+            *(f"#SBATCH --{flag}" for flag in ("nodes=1", "ntasks=1", "exclusive", "requeue", "open-mode=append")),
+            *filter(None, [fleet.setup]),
+            f'exec {run} "$SLURM_ARRAY_TASK_ID"',
+            "",
+        ])  # fmt: skip
+
+    def submit(self, fleet: Fleet) -> None:
+        _asked("sbatch", "--parsable", script=self.request(fleet))
+
+    def look(self, fleet: Fleet) -> Mapping[int, Seen]:
+        shown = ("--states=all", "--array", "--noheader", "--format=%K|%T|%N|%r")
+        seen, rest = {}, None
+        for line in _asked("squeue", f"--name={_name(fleet)}", *shown).splitlines():
+            number, state, machine, reason = (line.strip().split("|", 3) + [""] * 3)[:4]
+            one = Seen(STATES.get(state, "unknown"), machine, "" if reason in UNTOLD else reason)
+            if number.isdecimal():
+                seen[int(number)] = one
+            else:  # N/A: what had not begun of an array that was cancelled is one job without numbers
+                rest = one
+        if rest is not None:
+            seen |= {number: rest for number in range(len(fleet.units)) if number not in seen}
+        return seen
+
+    def cancel(self, fleet: Fleet) -> None:
+        _asked("scancel", f"--name={_name(fleet)}")
+
+
+def _name(fleet: Fleet) -> str:
+    """What the job is called: by it the fleet is found again, also where the submission's answer was lost."""
+    return f"cachekit-{fleet.id}"
+
+
+ENGINE = _Slurm()

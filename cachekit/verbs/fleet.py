@@ -1,0 +1,415 @@
+"""Run commands on the machines of an engine, and tell what became of them: `--on`, and `cachekit fleet`."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cachekit import files
+from cachekit.config import Config
+from cachekit.errors import CachekitError, EngineError, InterruptedRunError, UsageError
+from cachekit.executors import fleet as fleets
+from cachekit.executors import registry
+from cachekit.executors.fleet import UnitState
+from cachekit.executors.port import ENDED, Engine, Fleet, Unit
+from cachekit.recipe.price import Price
+from cachekit.remotes import doctor
+from cachekit.store.layout import Layout
+from cachekit.text import count, dollars, duration
+from cachekit.values import Answer
+from cachekit.verbs.forecast import Forecast, Row
+
+POLL = (0.2, 5.0)  # seconds between two questions to an engine: the first, and where nothing changes the longest
+SILENT = 600.0  # seconds that an engine may not answer before a wait ends
+DRAFT = "dry-run"  # the name of a fleet that is only shown
+Tell = Callable[..., object]  # is told of an event: its name, and fields
+_ERROR = re.compile(rb"^error\[[a-z-]+\]: (.*)$", re.MULTILINE)
+_TAIL = 64 << 10  # bytes of a log in which its error is looked for
+LONGEST = 1 << 20  # bytes of a log that are shown
+
+
+class FleetPlan(Answer, frozen=True, kw_only=True):
+    """What a fleet would do, before anything is submitted.
+
+    Attributes:
+        forecast: What each command will find and compile, and what that comes to.
+        order: The commands' names in the order in which they would begin: the longest first, and after all others
+            those that find what an earlier one compiles.
+        machines: How many work at once, at most.
+        seconds: From the first command's begin to the last one's end, as far as compiling goes; of commands whose time
+            nobody knows (`forecast.totals.unknown_seconds`) nothing is in it.
+        max_seconds: After which a command would be ended, so that all cost no more than was allowed; None for never.
+        price: What an hour of a machine costs, where somebody says so.
+        request: What would be submitted, to the letter.
+    """
+
+    engine: str
+    queue: str
+    forecast: Forecast
+    order: tuple[str, ...]
+    machines: int
+    seconds: float
+    max_seconds: float | None = None
+    price: Price | None = None
+    request: str
+
+
+class UnitOutcome(UnitState, frozen=True, kw_only=True):
+    """What became of a command, with what it answered.
+
+    Attributes:
+        key: Of the record that it made or found.
+        status: `compiled` or `hit`, of a warm that succeeded.
+        compiled: Graphs.
+        error: What it said when it failed.
+    """
+
+    key: str = ""
+    status: str = ""
+    compiled: int | None = None
+    error: str = ""
+
+
+class FleetState(Answer, frozen=True, kw_only=True):
+    """What became of a fleet, so far.
+
+    Attributes:
+        id: By which `cachekit fleet` knows it.
+        created: When it was submitted.
+        counts: How many of its commands are in which state.
+        compiled: Graphs that they compiled.
+        ended: All of them have ended.
+    """
+
+    id: str
+    engine: str
+    queue: str
+    created: str
+    counts: Mapping[str, int]
+    compiled: int
+    ended: bool
+    units: tuple[UnitOutcome, ...]
+
+    def failure(self) -> CachekitError | None:
+        """What to raise where a command ended in another way than it should; None otherwise."""
+        wrong = [unit for unit in self.units if unit.state in ENDED and unit.state != "done"]
+        if not wrong:
+            return None
+        first = wrong[0]
+        return EngineError(
+            f"{len(wrong)} of {count(len(self.units), 'command')} did not succeed",
+            cause=": ".join(filter(None, [first.name, first.error or first.reason or first.state])),
+            hint=f"cachekit fleet logs {self.id} {first.number}",
+        )
+
+
+class FleetRow(Answer, frozen=True, kw_only=True):
+    """A fleet in a list: it is not asked about."""
+
+    id: str
+    engine: str
+    queue: str
+    created: str
+    commands: int
+    ended: int
+
+
+class FleetLog(Answer, frozen=True):
+    """What a command printed, and what its engine told of it.
+
+    Attributes:
+        name: The command's.
+        files: Where it stands: the engine's words, then what the command told, then what it answered.
+        lines: All of it; of a long file the end.
+    """
+
+    id: str
+    number: int
+    name: str
+    files: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+class _Warmed(Struct, frozen=True):
+    """What is read of what `cachekit warm --format json` printed."""
+
+    key: str = ""
+    status: str = ""
+    compiled: int | None = None
+
+
+def check_shared(config: Config, engine: Engine, name: str) -> None:
+    """See that what compiles elsewhere will be found from here.
+
+    Raises:
+        UsageError: No remote is there that machines could write to.
+        EngineError: None of them can be written.
+    """
+    if not engine.rents:
+        return
+    found = doctor.written(config)
+    if not found:
+        raise UsageError(
+            f"commands on {name} would compile for nobody: no shared cache can be written",
+            cause="what a machine compiles goes away with it, unless the cache names a remote to push to",
+            hint="--cache local:rw,NAME:rw, or `cachekit hub use OWNER/REPO`",
+        )
+    if all(trouble is not None for trouble in found.values()):
+        remote, trouble = next(iter(found.items()))
+        assert trouble is not None
+        raise EngineError(
+            f"commands on {name} would compile for nobody: {remote} cannot be written",
+            cause=trouble.said,
+            hint=trouble.run or trouble.repair,
+        )
+
+
+def order(rows: Sequence[Row]) -> list[int]:
+    """The order in which commands should begin; see `FleetPlan`."""
+    own = [number for number, row in enumerate(rows) if row.same_as is None]
+    # Of what nobody knows the length, the worst is taken: were it last, all others would wait for it.
+    seconds = [rows[number].expected_seconds for number in own]
+    ranked = longest_first([float("inf") if one is None else one for one in seconds])
+    return [own[number] for number in ranked] + [number for number, row in enumerate(rows) if row.same_as is not None]
+
+
+def longest_first(seconds: Sequence[float]) -> list[int]:
+    """The numbers of commands of these lengths, so that machines which each take the next one end nearly together."""
+    return sorted(range(len(seconds)), key=lambda number: -seconds[number])
+
+
+def makespan(seconds: Sequence[float], machines: int) -> float:
+    """How long machines take for commands of these lengths, each of which goes to the first machine that is free."""
+    busy = [0.0] * max(1, min(machines, len(seconds)))
+    for one in seconds:
+        heapq.heappush(busy, heapq.heappop(busy) + one)
+    return max(busy)
+
+
+def limit(forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None) -> float | None:
+    """After how many seconds a command is ended, so that all of them cost no more than `most` dollars; None for never.
+
+    Raises:
+        UsageError: An engine's machines cost money, and nobody says how much may be spent, or what an hour costs; or
+            that is not enough.
+    """
+    if not engine.rents or (price is not None and not price.per_hour):
+        return None
+    if most is None:
+        _, high = forecast.totals.dollars_range
+        about = f"; compiling is expected to cost up to {dollars(high)}" if high else ""
+        raise UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
+    if price is None:
+        raise UsageError(
+            "nobody says what an hour of such a machine costs", hint="--instance TYPE, or --price DOLLARS for an hour"
+        )
+    each = most / price.per_hour * 3600 / len(forecast.plans)
+    for row in forecast.plans:
+        if row.expected is not None and row.expected.high > each:
+            raise UsageError(
+                f"{dollars(most)} are not enough: {row.name} may compile for {duration(row.expected.high)}",
+                cause=f"at {dollars(price.per_hour)} an hour, each of {len(forecast.plans)} gets {duration(each)}",
+                hint="--max-dollars N, with more; or a shorter list",
+            )
+    return each
+
+
+def planned(fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | None) -> FleetPlan:
+    """A fleet that is not submitted, with what it would take."""
+    rows = forecast.plans
+    ranked = [rows[number] for number in order(rows)]
+    seconds = [row.expected_seconds or 0.0 for row in ranked if row.compiles and not row.same_as]
+    machines = min(fleet.jobs, len(rows))
+    return FleetPlan(
+        engine=fleet.engine,
+        queue=fleet.queue,
+        forecast=forecast,
+        order=tuple(unit.name for unit in fleet.units),
+        machines=machines,
+        seconds=round(makespan(seconds, machines), 3) if seconds else 0.0,
+        max_seconds=None if fleet.seconds is None else round(fleet.seconds, 3),
+        price=price,
+        request=engine.request(fleet),
+    )
+
+
+def submit(layout: Layout, draft: Fleet, engine: Engine, tell: Tell, *, keep: int) -> Fleet:
+    """Note a fleet in the store, and submit it; fleets of which nothing was heard for `keep` days are removed.
+
+    Raises:
+        EngineError: The engine refuses.
+    """
+    fields = msgspec.structs.asdict(draft)
+    fleets.retire(layout, keep)
+    made = fleets.create(layout, **{name: fields[name] for name in fields if name not in {"id", "created", "folder"}})
+    engine.submit(made)
+    tell("fleet.submitted", fleet=made.id, engine=made.engine, commands=len(made.units))
+    return made
+
+
+def wait(fleet: Fleet, tell: Tell) -> FleetState:
+    """Ask until every command has ended.
+
+    Args:
+        fleet: The fleet.
+        tell: Is told of each command whose state changes.
+
+    Raises:
+        EngineError: The engine did not answer for ten minutes.
+        InterruptedRunError: Somebody asked this process to end; the commands go on.
+    """
+    engine = registry.engine(fleet.engine)
+    before: dict[int, str] = {}
+    pause, answered = POLL[0], time.monotonic()
+    try:
+        while True:
+            try:
+                found = state(fleet, engine)
+            except EngineError as error:
+                if time.monotonic() - answered > SILENT:
+                    raise
+                tell("fleet.silent", fleet=fleet.id, reason=error.said)
+                found = None
+            else:
+                answered = time.monotonic()
+            pause = min(pause * 1.5, POLL[1])
+            for unit in found.units if found else ():
+                if before.get(unit.number) != unit.state:
+                    before[unit.number], pause = unit.state, POLL[0]
+                    tell("fleet.unit", fleet=fleet.id, of=len(fleet.units), **msgspec.structs.asdict(unit))
+            if found is not None and found.ended:
+                return found
+            time.sleep(pause)
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(
+            "stopped waiting; the commands go on",
+            cause=str(error) or "Ctrl-C",
+            hint=f"cachekit fleet wait {fleet.id}, or cachekit fleet cancel {fleet.id}",
+        ) from error
+
+
+def state(fleet: Fleet, engine: Engine | None = None) -> FleetState:
+    """What became of a fleet so far.
+
+    Raises:
+        EngineError: The engine does not answer.
+    """
+    found = fleets.states(fleet, engine or registry.engine(fleet.engine))
+    units = tuple(_outcome(fleet, one) for one in found)
+    return FleetState(
+        id=fleet.id,
+        engine=fleet.engine,
+        queue=fleet.queue,
+        created=fleet.created,
+        counts=dict(Counter(unit.state for unit in units)),
+        compiled=sum(unit.compiled or 0 for unit in units),
+        ended=all(unit.state in ENDED for unit in units),
+        units=units,
+    )
+
+
+def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
+    said = {}
+    if one.state == "done":
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            said = msgspec.structs.asdict(msgspec.json.decode(fleets.printed(fleet, one.number), type=_Warmed))
+    elif one.state in ENDED:
+        said = {"error": _error(fleet, one.number)}
+    return UnitOutcome(**msgspec.structs.asdict(one), **said)
+
+
+def _error(fleet: Fleet, number: int) -> str:
+    """The last error in what a command told, or in what its engine told of it; empty where there is none."""
+    for path in reversed(fleets.log(fleet, number)):
+        tail = _tail(path, _TAIL)
+        if found := _ERROR.findall(tail):
+            return str(found[-1].decode(errors="replace"))
+        if path.suffix == ".engine" and tail.strip():
+            return tail.strip().splitlines()[-1].decode(errors="replace")
+    return ""
+
+
+def listed(layout: Layout) -> tuple[FleetRow, ...]:
+    """All fleets of this user, newest first; no engine is asked."""
+    return tuple(
+        FleetRow(
+            id=one.id,
+            engine=one.engine,
+            queue=one.queue,
+            created=one.created,
+            commands=len(one.units),
+            ended=sum((one.path / f"{number}.ended").exists() for number in range(len(one.units))),
+        )
+        for one in fleets.every(layout)
+    )
+
+
+def cancel(fleet: Fleet) -> None:
+    """End what runs of a fleet, and what would have run.
+
+    Raises:
+        EngineError: The engine does not answer, or refuses.
+    """
+    fleets.cancel(fleet, registry.engine(fleet.engine))
+
+
+def logs(fleet: Fleet, number: int) -> FleetLog:
+    """What a command of a fleet printed.
+
+    Raises:
+        UsageError: The fleet has no such command.
+    """
+    if number >= len(fleet.units):
+        raise UsageError(
+            f"{fleet.id} has no command {number}", hint=f"0 to {len(fleet.units) - 1}: cachekit fleet show {fleet.id}"
+        )
+    found = fleets.log(fleet, number)
+    lines: list[str] = []
+    for path in found:
+        lines += _tail(path, LONGEST).decode(errors="replace").splitlines()
+    return FleetLog(fleet.id, number, fleet.units[number].name, tuple(map(str, found)), tuple(lines))
+
+
+def _tail(path: Path, most: int) -> bytes:
+    """The end of a file; nothing where it cannot be read."""
+    try:
+        with files.opened(path) as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - most))
+            return source.read(most)
+    except OSError:
+        return b""
+
+
+def draft(
+    engine: str,
+    queue: str,
+    *,
+    units: Sequence[Unit],
+    jobs: int,
+    cwd: str,
+    setup: str,
+    seconds: float | None,
+    layout: Layout,
+) -> Fleet:
+    """A fleet that is not in the store yet."""
+    return Fleet(
+        id=DRAFT,
+        engine=engine,
+        queue=queue,
+        created="",
+        folder=str(layout.fleets / DRAFT),
+        cwd=cwd,
+        jobs=jobs,
+        seconds=seconds,
+        setup=setup,
+        units=tuple(units),
+    )

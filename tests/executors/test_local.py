@@ -1,0 +1,171 @@
+"""Fleets on this machine: real processes, and a stand-in for the compiler."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from cachekit.executors import local
+from cachekit.executors.fleet import every, retire, states
+from cachekit.executors.local import ENGINE
+from cachekit.store.layout import Layout
+
+pytest_plugins = ["tests.executors.fleet_session"]
+
+
+def _until(true):
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.feature("F2")
+def test_equal_keys_compile_once_and_begin_last(fleet):
+    done = fleet.warm(fleet.matrix([1, 1, 2, 1]), "--on", "local", "--jobs", "2")
+    assert fleet.compiles == 2
+    assert [unit["status"] for unit in done["units"]] == ["compiled", "compiled", "hit", "hit"]
+    assert done["counts"] == {"done": 4}
+    assert done["compiled"] == 6
+    assert all(unit["code"] == 0 and unit["seconds"] > 0 and len(unit["key"]) == 64 for unit in done["units"])
+
+
+def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
+    planned = fleet.warm(fleet.matrix([1, 2, 1]), "--on", "local", "--jobs", "4", "--dry-run")
+    assert planned["machines"] == 3
+    assert planned["forecast"]["totals"]["miss"] == 3
+    assert planned["order"][-1].endswith("=1"), "what finds another one's comes last"
+    lines = planned["request"].splitlines()
+    assert len(lines) == 3
+    assert all("-m cachekit warm toy.yaml --set training.per_device_train_batch_size=" in line for line in lines)
+    assert fleet("fleet", "ls", "--format", "json")[0] == []
+    assert not fleet.log.exists()
+
+
+def test_one_that_fails_stops_no_other_and_says_why(fleet):
+    done = fleet.warm(fleet.matrix([1, 2]), "--on", "local", STANDIN_FAIL="compile", code=1)
+    assert done["error"]["code"] == "engine"
+    assert "2 of 2 commands did not succeed" in done["error"]["message"]
+    first = done["units"][0]
+    assert (first["state"], first["code"]) == ("failed", 6)
+    assert first["error"] in done["error"]["cause"]
+    assert done["error"]["hint"] == f"cachekit fleet logs {done['id']} 0"
+    shown, _ = fleet("fleet", "logs", done["id"], "0")
+    assert "error[compile-failed]" in shown
+
+
+def test_whoever_submitted_may_die_and_the_commands_go_on(fleet):
+    fleet.environment["STANDIN_DELAY"] = "1"
+    run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2, 3]), "--on", "local", "--jobs", "2")
+    _until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
+    run.kill()
+    run.communicate()
+    done = fleet("fleet", "wait", "--format", "json")[0]
+    assert done["counts"] == {"done": 3}
+    assert fleet.compiles == 3
+
+
+def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
+    fleet.environment["STANDIN_DELAY"] = "1"
+    run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local")
+    _until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "the commands go on" in err
+    name = next(every(Layout(fleet.home))).id
+    assert f"cachekit fleet wait {name}" in err
+    assert fleet("fleet", "wait", name[:9], "--format", "json")[0]["counts"] == {"done": 2}
+
+
+def test_cancel_ends_what_runs_and_begins_nothing_more(fleet):
+    fleet.environment["STANDIN_DELAY"] = "60"
+    run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local", "--format", "json")
+    _until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
+    fleet("fleet", "cancel")
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 1, err
+    assert fleet("fleet", "show", "--format", "json")[0]["counts"] == {"cancelled": 2}
+    assert not list(Layout(fleet.home).fleets.glob("*/1.begun"))
+    assert fleet("store", "ls", "--format", "json")[0] == []
+
+
+def test_commands_end_with_the_process_that_starts_them_and_are_lost(fleet):
+    fleet.environment["STANDIN_DELAY"] = "60"
+    run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local", "--format", "json")
+    layout = Layout(fleet.home)
+    _until(lambda: list(layout.fleets.glob("*/0.begun")))
+    starter = fleet("fleet", "show", "--format", "json")[0]
+    assert starter["counts"] == {"running": 1, "waiting": 1}
+    note = next(layout.fleets.glob("*/local.json")).read_text()
+    os.kill(int(note.partition('"pid":')[2].partition(",")[0]), signal.SIGKILL)
+    run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert fleet("fleet", "show", "--format", "json")[0]["counts"] == {"lost": 2}
+
+
+def test_a_command_that_uses_up_its_time_is_ended(tmp_path):
+    layout = Layout(tmp_path)
+    fleet = _made(layout, [["sleep", "60"], ["true"], ["false"]], seconds=0.5)
+    ENGINE.submit(fleet)
+    _until(lambda: all(one.state in {"timed-out", "done", "failed"} for one in states(fleet, ENGINE)))
+    assert [one.state for one in states(fleet, ENGINE)] == ["timed-out", "done", "failed"]
+
+
+def test_a_command_begins_only_where_its_memory_fits(tmp_path, monkeypatch):
+    """Two would fit by number; what the first may grow to leaves no room for another."""
+    layout = Layout(tmp_path)
+    fleet = _made(layout, [["sleep", "1"]] * 2, jobs=2)
+    monkeypatch.setattr(local, "NEEDS", local._available() * 2 // 3)
+    commands = local._Commands(fleet.path, 2)
+    began = []
+    real = commands._may_begin
+    monkeypatch.setattr(commands, "_may_begin", lambda: (began.append(len(commands._running)), real())[1])
+    commands.run()
+    assert all(one.state == "done" for one in states(fleet, ENGINE))
+    assert max(began) == 1
+    notes = [(fleet.path / f"{number}.ended").stat().st_mtime_ns for number in range(2)]
+    assert (fleet.path / "1.begun").stat().st_mtime_ns >= notes[0]
+
+
+def test_fleets_of_which_nothing_was_heard_for_long_go(tmp_path):
+    layout = Layout(tmp_path)
+    old, young = (_made(layout, [["true"]]) for _ in range(2))
+    for path in (old.path / "fleet.json",):
+        os.utime(path, (time.time() - 10 * 86_400,) * 2)
+    retire(layout, 9)
+    assert [one.id for one in every(layout)] == [young.id]
+
+
+def _made(layout, commands, *, seconds=None, jobs=1):
+    from cachekit.executors.fleet import create
+    from cachekit.executors.port import Unit
+
+    units = tuple(Unit(" ".join(argv), tuple(argv)) for argv in commands)
+    return create(layout, engine="local", cwd="/", jobs=jobs, seconds=seconds, units=units)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--on", "kubernetes"], 2, "there is no engine named 'kubernetes'"),
+        (["--on", "local:fast"], 2, "this machine has no queues"),
+        (["--on", "local", "--check-build"], 2, "--check-build"),
+        (["--on", "local", "--offline"], 2, "cannot be offline"),
+        (["--on", "local", "--jobs", "0"], 2, "--jobs"),
+        (["--max-dollars", "3"], 2, "--on ENGINE"),
+        (["--on", "local", "--require-warm", "--recache"], 2, "contradict"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_submitted(fleet, options, code, says):
+    _, err = fleet("warm", "--matrix", fleet.matrix([1]), *options, code=code)
+    assert says in err
+    assert fleet("fleet", "ls", "--format", "json")[0] == []
+
+
+def test_a_secret_is_not_given_to_an_engine(fleet):
+    token = "environment.HF_TOKEN=hf_" + "aBcD1234" * 4
+    _, err = fleet("warm", "toy.yaml", "--set", token, "--on", "local", code=2)
+    assert "error[secret]" in err
+    assert "aBcD1234" not in err

@@ -1,0 +1,190 @@
+"""Fleets on a real Slurm of three nodes; the compiler is a stand-in, and each node has a home of its own.
+
+`make test-slurm` installs what it needs.
+"""
+
+import random
+import signal
+import time
+
+import pytest
+
+from cachekit.executors.fleet import every
+from cachekit.store.layout import Layout
+from tests.executors.slurm_cluster import NODES, Cluster, lacking
+
+pytest_plugins = ["tests.executors.fleet_session"]
+pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(lacking()), reason=lacking())]
+FREE = ("--price", "0")  # machines of one's own
+PATIENCE = 150.0  # seconds until what must happen has happened
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("slurm")) as found:
+        yield found
+
+
+@pytest.fixture
+def slurm(fleet, cluster, tmp_path):
+    """A fleet whose commands run on the cluster."""
+    homes = tmp_path / "homes"
+    fleet.environment |= {
+        "SLURM_CONF": str(cluster.configuration),
+        "CACHEKIT_SLURM_SETUP": f"export CACHEKIT_HOME={homes}/$SLURMD_NODENAME",
+        "CACHEKIT_LEASE_SECONDS": "5",
+    }
+    return fleet
+
+
+def _until(true):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := true()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
+def _show(slurm):
+    return slurm("fleet", "show", "--format", "json")[0]
+
+
+def _running_on(slurm):
+    """The nodes on which commands of the newest fleet run; none before it is submitted."""
+    if not list(every(Layout(slurm.home))):
+        return set()
+    return {unit["machine"] for unit in _show(slurm)["units"] if unit["state"] == "running" and unit["machine"]}
+
+
+@pytest.mark.feature("F2")
+def test_twelve_commands_with_nine_keys_compile_nine_times(slurm):
+    """Four have one key; those that find what the first one of them compiles begin last."""
+    done = slurm.warm(slurm.matrix([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 9]), "--on", "slurm:c", "--jobs", "3", *FREE)
+    assert done["counts"] == {"done": 12}
+    assert slurm.compiles == 9
+    assert [unit["status"] for unit in done["units"]] == ["compiled"] * 9 + ["hit"] * 3
+    assert {unit["machine"] for unit in done["units"]} == set(NODES)
+    assert done["compiled"] == 27
+    slurm("pull", "toy.yaml", "--set", "training.per_device_train_batch_size=7")
+    assert slurm("plan", "toy.yaml", "--set", "training.per_device_train_batch_size=7", "-f", "quiet")[0] == "hit\n"
+
+
+@pytest.mark.feature("F2")
+def test_a_node_that_dies_costs_one_compile_and_loses_nothing(slurm, cluster):
+    """The engine requeues what ran there, under the same number; its lease ends, and another node compiles."""
+    slurm.environment["STANDIN_DELAY"] = "2"
+    run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2, 3, 4]), "--on", "slurm", "--jobs", "3", *FREE)
+    node = min(_until(lambda: _running_on(slurm)))
+    cluster.kill(node)
+    out, err = run.communicate(timeout=PATIENCE)
+    cluster.start(node)
+    assert run.returncode == 0, out + err
+    done = _show(slurm)
+    assert done["counts"] == {"done": 4}
+    assert slurm.compiles <= 4 + 1
+    assert len(list(slurm.shared.rglob("*.json"))) >= 4
+    _until(lambda: cluster.idle() == len(NODES))
+
+
+def test_a_controller_that_is_away_is_waited_for(slurm, cluster):
+    slurm.environment["STANDIN_DELAY"] = "2"
+    run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2]), "--on", "slurm", "--jobs", "2", *FREE)
+    _until(lambda: _running_on(slurm))
+    cluster.stop_controller()
+    time.sleep(5)  # in which commands end
+    cluster.start_controller()
+    out, err = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, out + err
+    assert slurm.compiles == 2
+
+
+def test_cancel_ends_all_and_ctrl_c_none(slurm, cluster):
+    slurm.environment["STANDIN_DELAY"] = "100"
+    run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2, 3, 4]), "--on", "slurm", "--jobs", "3", *FREE)
+    _until(lambda: _running_on(slurm))
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "the commands go on" in err
+    assert _show(slurm)["counts"].get("running", 0) > 0
+    slurm("fleet", "cancel")
+    done = slurm("fleet", "wait", "--format", "json", code=1)[0]
+    assert done["counts"] == {"cancelled": 4}
+    _until(lambda: cluster.idle() == len(NODES))
+
+
+def test_what_slurm_has_forgotten_its_notes_still_tell(slurm, tmp_path):
+    """Minutes after a job ended the controller knows it no more: a laptop that slept asks later than that."""
+    with Cluster(tmp_path / "short", min_job_age=2) as short:
+        slurm.environment["SLURM_CONF"] = str(short.configuration)
+        slurm.warm(slurm.matrix([1, 2]), "--on", "slurm", "--jobs", "2", *FREE)
+        name = next(every(Layout(slurm.home))).id
+        _until(lambda: not short.asked("squeue", "--noheader", "--states=all", f"--name=cachekit-{name}"))
+        assert _show(slurm)["counts"] == {"done": 2}
+        run = slurm.begin("warm", "--matrix", slurm.matrix([3, 4]), "--on", "slurm", *FREE, STANDIN_DELAY="100")
+        _until(lambda: _running_on(slurm))
+        slurm("fleet", "cancel")
+        run.communicate(timeout=60)
+        _until(lambda: not short.asked("squeue", "--noheader", "--states=all"))
+        assert _show(slurm)["counts"] == {"cancelled": 2}
+
+
+def test_a_command_that_fails_on_its_node_says_why(slurm):
+    done = slurm.warm(slurm.matrix([1]), "--on", "slurm", *FREE, code=1, STANDIN_FAIL="compile")
+    (unit,) = done["units"]
+    assert (unit["state"], unit["code"]) == ("failed", 6)
+    assert "the compiler" in unit["error"]
+
+
+def test_a_machine_that_cannot_even_begin_says_why_in_its_own_words(slurm):
+    broken = {"CACHEKIT_SLURM_SETUP": "echo no such module: neuron >&2; exit 3"}
+    done = slurm.warm(slurm.matrix([1]), "--on", "slurm", *FREE, code=1, **broken)
+    (unit,) = done["units"]
+    assert unit["state"] == "failed"
+    assert unit["error"] == "no such module: neuron"
+
+
+def test_a_budget_is_kept_by_a_limit_of_time(slurm):
+    matrix, instance = slurm.matrix([1, 2]), ("--instance", "trn1.2xlarge", "--toolchain", "neuron-2.31")
+    options = ("--on", "slurm", "--jobs", "2", "--dry-run")
+    assert "--max-dollars" in slurm("warm", "--matrix", matrix, *options, code=2)[1]
+    assert "nobody says" in slurm("warm", "--matrix", matrix, *options, "--max-dollars", "3", code=2)[1]
+    planned = slurm.warm(matrix, *options, *instance, "--max-dollars", "3")
+    per_hour = planned["price"]["per_hour"]
+    assert planned["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 2, abs=0.001)
+    assert "#SBATCH --time=67" in planned["request"] or "#SBATCH --time=" in planned["request"]
+    assert slurm("fleet", "ls", "--format", "json")[0] == []
+
+
+def test_what_slurm_cannot_do_is_an_error_before_anything_is_submitted(slurm):
+    matrix = slurm.matrix([1])
+    _, err = slurm("warm", "--matrix", matrix, "--on", "slurm:gpu", *FREE, code=2)
+    assert "no partition 'gpu'" in err
+    assert "there are: c" in err
+    _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=2, CACHEKIT_CACHE="local:rw")
+    assert "no shared cache" in err
+    _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=1, PATH="/nowhere")
+    assert "Slurm is not here" in err
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F2")
+@pytest.mark.parametrize("seed", range(20))
+def test_random_kills_lose_nothing_and_cost_a_compile_each(slurm, cluster, seed):
+    chance = random.Random(seed)
+    slurm.environment["STANDIN_DELAY"] = "1"
+    batches = [1, 1, 2, 3, 4, 5]
+    run = slurm.begin("warm", "--matrix", slurm.matrix(batches), "--on", "slurm", "--jobs", "3", *FREE)
+    _until(lambda: _running_on(slurm))
+    kills = chance.randint(1, 3)
+    for _ in range(kills):
+        time.sleep(chance.uniform(0, 4))
+        node = chance.choice(NODES)
+        cluster.kill(node)
+        time.sleep(chance.uniform(0, 2))
+        cluster.start(node)
+    out, err = run.communicate(timeout=PATIENCE * 2)
+    assert run.returncode == 0, out + err
+    assert _show(slurm)["counts"] == {"done": len(batches)}
+    assert slurm.compiles <= len(set(batches)) + kills
+    _until(lambda: cluster.idle() == len(NODES))
