@@ -52,7 +52,7 @@ _NAMES = {
     "cachekit.verbs.remove": "Deleted",
     "cachekit.verbs.run": "Ran",
     "cachekit.verbs.session": "Session",
-    "cachekit.verbs.stats": "Stats",
+    "cachekit.verbs.stats": "CheckedStats Stats",
     "cachekit.verbs.train": "Trained",
     "cachekit.verbs.warm_matrix": "WarmedAll",
     "cachekit.verbs.why": "Compared Why",
@@ -62,7 +62,7 @@ _NAMES = {
 }
 # Methods of a `Cache` that is told nothing but what the settings say.
 _METHODS = """
-    attach check_build check_lock compare coverage coverage_all doctor export_bundle export_neuron_cache
+    attach check_build check_lock check_stats compare coverage coverage_all doctor export_bundle export_neuron_cache
     fleet_cancel fleet_list fleet_logs fleet_show fleet_wait gc hub_create hub_use import_bundle import_neuron_cache
     keys last lock ls neuron_contract open_store pin pins plan plan_all plan_run plan_train pull pull_locked
     pull_modules push records remote_contents rm run session settings show stats trace train trust_add trust_check

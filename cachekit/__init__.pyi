@@ -55,6 +55,7 @@ from cachekit.verbs.push import Pushes as Pushes
 from cachekit.verbs.remove import Deleted as Deleted
 from cachekit.verbs.run import Ran as Ran
 from cachekit.verbs.session import Session as Session
+from cachekit.verbs.stats import CheckedStats as CheckedStats
 from cachekit.verbs.stats import Stats as Stats
 from cachekit.verbs.train import Trained as Trained
 from cachekit.verbs.warm_matrix import WarmedAll as WarmedAll
@@ -71,6 +72,7 @@ _settings: Cache  # nothing but what the settings say, which are read at each ca
 attach = _settings.attach
 check_build = _settings.check_build
 check_lock = _settings.check_lock
+check_stats = _settings.check_stats
 compare = _settings.compare
 coverage = _settings.coverage
 coverage_all = _settings.coverage_all

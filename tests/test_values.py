@@ -76,7 +76,7 @@ def test_results_can_be_kept_in_sets(tmp_path):
     kinds = {name for name in cachekit.__all__ if name[0].isupper() and not name.endswith("Error")}
     # Those need a Neuron cache, a repo, an engine or a list of recipes, and are made of names, sizes and tuples.
     others = {"Checked", "Exported", "Imported", "Pulls", "RemoteContents", "Used", "WarmedAll"}
-    others |= {"FleetLog", "FleetPlan", "FleetRow", "FleetState"}
+    others |= {"CheckedStats", "FleetLog", "FleetPlan", "FleetRow", "FleetState"}
     assert kinds - seen - CACHE_DIR == others
 
 

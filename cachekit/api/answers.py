@@ -38,7 +38,7 @@ from cachekit.verbs.pull import Outcome, Pulls
 from cachekit.verbs.push import Pushes
 from cachekit.verbs.remove import Deleted
 from cachekit.verbs.run import Ran
-from cachekit.verbs.stats import Figures, Part, Rate, Stats
+from cachekit.verbs.stats import CheckedStats, Figures, Part, Rate, Stats
 from cachekit.verbs.train import Trained
 from cachekit.verbs.trust_records import CheckedRemote, JudgedRecord, SignedRecord
 from cachekit.verbs.trust_settings import AskedOf, ChangedTrust, NamedSigner, Signers, SigningKey
@@ -61,9 +61,9 @@ from cachekit.verbs.zoo_new import NewRecipe
 
 __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
-    "CheckedRemote", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage", "CoverageOfAll",
-    "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures", "Finding",
-    "FleetLog", "FleetPlan", "FleetRow", "FleetState", "Forecast",
+    "CheckedRemote", "CheckedStats", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage",
+    "CoverageOfAll", "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures",
+    "Finding", "FleetLog", "FleetPlan", "FleetRow", "FleetState", "Forecast",
     "GoneRecord", "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe",
     "LogWhy", "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note",
     "Outcome", "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.planned import Planned
     from cachekit.verbs.prove import Contract
     from cachekit.verbs.session import Session
-    from cachekit.verbs.stats import Stats
+    from cachekit.verbs.stats import CheckedStats, Stats
     from cachekit.verbs.why import Compared, Side, Why
     from cachekit.verbs.why_log import LogWhy
     from cachekit.verbs.why_run import RunWhy
@@ -214,7 +214,7 @@ class Questions(Opened):
             since: Count runs that began then or later, in UTC: `2026-11-01`, or `7d`.
             by: What the table of periods is by: `day`, `week` or `month`.
             price: As for `plan`; figures in dollars are made where it, `cost` or the cache's `instance` is given.
-            cost: In dollars, at the price of the cache's `instance`, or this machine's, or trn1.2xlarge's.
+            cost: In dollars, at the price of the cache's `instance`, or this machine's.
 
         Raises:
             UnknownNameError: There is no such run, or machine type.
@@ -226,6 +226,16 @@ class Questions(Opened):
         given = not isinstance(price, Sequence) or bool(price)
         paid = machine(prices(price), self.instance or "") if given or self.instance or cost else None
         return stats(self.open_store().layout, run=run, since=since, by=by, price=paid)
+
+    def check_stats(self) -> CheckedStats:
+        """Count every journal anew, and compare with the figures that are kept. `cachekit stats --check`.
+
+        Returns:
+            The runs whose figures differ; `error()` is what to raise where there are some.
+        """
+        from cachekit.verbs.stats import check
+
+        return check(self.open_store().layout)
 
     def trace(self, run: str = "last") -> dict[str, Any]:
         """What a run did when, and the runs beside it: a Chrome trace, to be written as JSON. `cachekit stats --trace`.

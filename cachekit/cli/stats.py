@@ -18,7 +18,7 @@ from cachekit.units import PERIODS
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Figures, Part, Rate, Stats
+    from cachekit.api.answers import CheckedStats, Figures, Part, Rate, Stats
 
 SHOWN = 8  # rows of a table, for people
 
@@ -33,7 +33,8 @@ By = Annotated[
         autocompletion=lambda incomplete: [one for one in PERIODS if one.startswith(incomplete)],
     ),
 ]
-Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price or trn1.2xlarge's.")]
+Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price.")]
+Check = Annotated[bool, typer.Option("--check", help="Count all journals anew, and compare with the kept figures.")]
 Instance = Annotated[
     str, typer.Option("--instance", metavar="TYPE", help="Add dollars, at the price of this machine type.")
 ]
@@ -48,7 +49,7 @@ Trace = Annotated[
 ]
 
 
-@verb("home", answers="Stats")
+@verb("home", answers="Stats, CheckedStats")
 def command(
     cache: Cache,
     run: RunName = "",
@@ -59,12 +60,13 @@ def command(
     price: options.Price = None,
     html: Html = None,
     trace: Trace = None,
+    check: Check = False,
 ) -> Shown:
     """Show what the cache did and saved, in all runs and in the last one.
 
-    Seconds saved are the time that compiling took when the records were made, less the time to get them; where that is
-    negative, the cache cost time. A run counts for the UTC day on which it began. --cost, --instance and --price add
-    dollars.
+    Seconds saved are what compiling took of the graphs that were found, less the time to get them; where that is
+    negative, the cache cost time. A run counts for the UTC day on which it began. --cost adds dollars at this machine's
+    price, --instance and --price at another one. --check counts all journals anew, and exits 5 if figures differ.
 
     Example:  cachekit stats --since 7d --cost
 
@@ -78,6 +80,8 @@ def command(
     """
     if trace and not run:
         raise UsageError("--trace needs --run", hint="--run last, or the beginning of a run's name")
+    if check:
+        return Shown(cache.check_stats(), checked, lambda said: str(len(said.differ)))
     priced = replace(cache, instance=instance or None)
     found = priced.stats(run=run, since=since, by=by, price=price or (), cost=cost)
     notes = []
@@ -100,6 +104,16 @@ def command(
         notes=tuple(notes),
         warnings=tuple(f"not counted: {problem}" for problem in found.problems),
     )
+
+
+def checked(answer: CheckedStats) -> list[str]:
+    """What counting anew came to, for people."""
+    gone = answer.runs - answer.recounted
+    lines = [f"{out.count(answer.recounted, 'run')} counted anew from journals; {len(answer.differ)} differ"]
+    lines += [f"  {run}" for run in answer.differ]
+    if gone:
+        lines.append(f"{out.count(gone, 'run')} cannot be counted anew: the journal was removed, or the run goes on")
+    return lines
 
 
 def summary(answer: Stats) -> list[str]:
@@ -147,8 +161,8 @@ def tables(answer: Stats, *, whole: bool) -> list[str]:
 
 def _price_words(price: Rate) -> str:
     what = f"an hour of {price.instance}" if price.instance else "an hour"
-    source = f" ({price.source})"
-    return f"at {dollars(price.per_hour)} {what}{source}"
+    there = ", as if they had run on one: this machine is none" if price.elsewhere else ""
+    return f"at {dollars(price.per_hour)} {what} ({price.source}){there}"
 
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.

@@ -47,12 +47,46 @@ def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
     return leaks.told(harvest.files.values() if harvest else (), said, variables)
 
 
+def spared(seen: Observed, given: Record | None, cache_dir: CacheDir) -> float:
+    """The seconds that compiling took of the graphs that a run found in what it was given.
+
+    Each graph carries them from where it was compiled, in its own file or with its module. Where neither tells, they
+    are the record's seconds, shared out by number. A graph that lay in the compiler's own folder anyway spared nothing.
+
+    Args:
+        seen: What the compiler did.
+        given: The record that was restored.
+        cache_dir: Where.
+    """
+    if given is None or not cache_dir.restored_bytes:
+        return 0.0
+    if seen.found_seconds is not None:
+        return round(seen.found_seconds, 3)
+    used = [module for module in given.modules if module.name in seen.modules & cache_dir.written]
+    if any(module.seconds is not None for module in given.modules):
+        return round(sum(module.seconds or 0.0 for module in used), 3)
+    found, of = (len(used), len(given.modules)) if seen.modules else (seen.found, given.graphs)
+    return round(given.cold_seconds * min(found / of, 1.0), 3) if of else 0.0
+
+
+def _carried(modules: tuple[Module, ...], given: Record | None) -> tuple[Module, ...]:
+    """Modules, with the seconds that a record has of the same ones: those that were found took none here."""
+    known = {module.name: module for module in given.modules} if given else {}
+    return tuple(
+        structs.replace(one, seconds=had.seconds)
+        if one.seconds is None and (had := known.get(one.name)) is not None and had.files == one.files
+        else one
+        for one in modules
+    )
+
+
 def new_record(
     prepared: Prepared,
     modules: tuple[Module, ...],
     seen: Observed,
     *,
     marks: Mapping[str, bool] | None = None,
+    given: Record | None = None,
     reused: Reuse | UnsetType = UNSET,
 ) -> Record:
     """The record of a key that had none.
@@ -62,7 +96,8 @@ def new_record(
         modules: What compiled, and what was used from another record.
         seen: What the compiler did.
         marks: What is recorded beside the key.
-        reused: What came from another record.
+        given: Another record, which the run was given.
+        reused: What came from there.
     """
     return Record(
         key=prepared.key,
@@ -72,7 +107,7 @@ def new_record(
         recipe=prepared.recipe.name,
         hard=dict(prepared.ingredients.hard),
         soft={**prepared.ingredients.soft, **(marks or {})},
-        modules=modules,
+        modules=_carried(modules, given),
         graphs=seen.found + seen.compiled,
         compile_seconds=seen.compile_seconds,
         provenance=provenance(prepared.fingerprint),
@@ -162,9 +197,11 @@ class Keeping(Struct, frozen=True):
     def _first(self, new: tuple[Module, ...], seen: Observed) -> Record:
         # A compiler that names what a run used has the seed's among that.
         old = self.seed.modules if self.seed and not seen.modules else ()
-        seconds = max(seen.compile_seconds, self.seed.compile_seconds if self.seed else 0.0)
-        timed = structs.replace(seen, compile_seconds=seconds)
-        return new_record(self.prepared, _together(old, new), timed, marks=self.marks)
+        reused: Reuse | UnsetType = UNSET
+        if self.seed is not None:
+            cold = round(seen.compile_seconds + spared(seen, self.seed, self.cache_dir), 3)
+            reused = Reuse(self.seed.key, seen.found, cold)
+        return new_record(self.prepared, _together(old, new), seen, marks=self.marks, given=self.seed, reused=reused)
 
     def _more(self, now: Record, new: tuple[Module, ...], seen: Observed) -> Record:
         modules = _together(now.modules, new)
@@ -172,14 +209,18 @@ class Keeping(Struct, frozen=True):
         added = modules != now.modules
         if not added and soft == now.soft:
             return now
+        # What compiled beyond the record is added to the record's seconds, if it was measured by itself.
+        more = seen.compile_seconds if added and seen.timed else 0.0
         return structs.replace(
             now,
             soft=soft,
             modules=modules,
             # What the run needed in all: the record may have counted some of what it compiled.
             graphs=max(now.graphs, seen.found + seen.compiled),
-            # What compiled beyond the record is added to the record's seconds, if it was measured by itself.
-            compile_seconds=round(now.compile_seconds + (seen.compile_seconds if added and seen.timed else 0.0), 3),
+            compile_seconds=round(now.compile_seconds + more, 3),
+            reused=now.reused
+            if now.reused is UNSET
+            else structs.replace(now.reused, cold_seconds=round(now.reused.cold_seconds + more, 3)),
         )
 
 

@@ -111,6 +111,8 @@ class Observed(Struct, frozen=True):
         surprises: Phases in which something compiled although everything had been restored.
         modules: Names of the modules that the run used or made: its own, whoever else writes into the cache dir.
         seconds: Compile time by module, where it is known.
+        found_seconds: What compiling took of the graphs that were found, as each carries it from where it was compiled;
+            None where nobody tells.
         exact: The run itself counted; else the counts are inferred from what it left.
         used: Which of the restored files the run read, by relative path; None where nobody knows.
     """
@@ -125,6 +127,7 @@ class Observed(Struct, frozen=True):
     exact: bool = True
     timed: bool = True
     used: frozenset[str] | None = None
+    found_seconds: float | None = None
 
 
 UNTOLD = Observed()

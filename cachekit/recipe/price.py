@@ -59,12 +59,8 @@ class Prices(Struct, frozen=True):
         return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
 
 
-# Where nothing says which machine is meant: the one that most of the zoo's recipes were made for.
-USUAL = "trn1.2xlarge"
-
-
 def machine(prices: Prices, instance: str = "") -> Price:
-    """The price of a machine: of the one that was named, else of this one, else of the usual one.
+    """The price of a machine: of the one that was named, else of this one.
 
     Raises:
         UnknownNameError: The registry has no such machine.
@@ -73,11 +69,13 @@ def machine(prices: Prices, instance: str = "") -> Price:
     if instance:
         zoo.instance(instance)
     named = next(iter(name for name in prices.own if name), "")
-    names = [instance] if instance else [prices.instance or named or host.product(), USUAL]
-    for name in names:
-        if found := prices.of(name):
-            return found
-    raise UsageError(f"the registry has no price of {names[0]}", hint=f"--price {names[0]}=DOLLARS, for an hour of it")
+    name = instance or prices.instance or named or host.product()
+    if found := prices.of(name):
+        return found
+    raise UsageError(
+        f"the registry has no price of {name}" if name else "nobody knows what an hour of this machine costs",
+        hint=f"--price {name}=DOLLARS, for an hour of it" if name else "--price 0.40, or --instance TYPE for another's",
+    )
 
 
 def read(said: Iterable[str]) -> Prices:

@@ -46,6 +46,7 @@ class _Key(Struct):
     compiling: bool = False
     commanded: bool = False
     restored: bool = False
+    unreached: bool = False  # it failed before it came to a compiler
     graphs: float = 0
     compiled: float = 0
     warmed: float = 0  # seconds of warms
@@ -110,10 +111,16 @@ def count(events: Iterable[Mapping[str, Any]]) -> Counted:
         remote = (key.remote or LOCAL) if key.hit else key.reused_from
         # What a command that was given nothing found, it had compiled itself a moment before.
         graphs = 0 if key.commanded and not key.restored else max(key.graphs - key.compiled, 0)
-        add(key.recipe, remote, hits=int(key.hit))
+        add(key.recipe, remote, hits=int(key.hit and not key.unreached))
         add(key.recipe, remote or LOCAL, graphs_found=graphs)
         unknown = key.unknown and not key.hit
-        add(key.recipe, "", misses=int(not (key.hit or unknown)), unknown=int(unknown), graphs_compiled=key.compiled)
+        add(
+            key.recipe,
+            "",
+            misses=int(not (key.hit or unknown or key.unreached)),
+            unknown=int(unknown),
+            graphs_compiled=key.compiled,
+        )
         add(key.recipe, remote, recorded_seconds=key.recorded if key.hit else key.spared)
         add(key.recipe, remote, retrieval_seconds=key.retrieval + (key.warmed if key.hit else 0))
     add(main, "", runs=1, failed=int(run.failed), unfinished=int(not run.ended and not run.failed))
@@ -166,7 +173,7 @@ def _warmed(run: _Run, event: Mapping[str, Any]) -> None:
     key.compiled += compiled
     key.warmed += _number(event.get("seconds"))
     key.recorded = cold
-    if compiled:
+    if compiled or key.compiling:  # a trial run that reused every graph is none the less one
         key.compiling = True
         key.spared += max(cold - seconds, 0)  # by graphs that were reused
         run.add(event, "", "compile_seconds", seconds)
@@ -178,18 +185,18 @@ def _warmed(run: _Run, event: Mapping[str, Any]) -> None:
 def _trained(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
     key.recipe = key.recipe or _text(event.get("recipe"))
-    phases = event.get("phases")
-    loading = _number(phases.get("graphs")) if isinstance(phases, dict) else 0
     compiled = _number(event.get("compiled"))
     key.compiled += compiled
     key.graphs = max(key.graphs, _number(event.get("found")) + compiled)
-    key.recorded = _number(event.get("saved_seconds")) + loading
-    key.retrieval += _number(event.get("overhead_seconds")) + loading
+    key.recorded = _number(event.get("saved_seconds"))
+    key.retrieval += _number(event.get("overhead_seconds"))
 
 
 def _commanded(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
     key.commanded = True
+    nothing = not any(_number(event.get(name)) for name in ("found", "compiled", "built"))
+    key.unreached = nothing and event.get("exit_code", 0) != 0
     compiled = _number(event.get("compiled"))
     key.compiled += compiled
     key.graphs = max(key.graphs, _number(event.get("found")) + compiled)

@@ -26,7 +26,7 @@ from cachekit.store.layout import Layout
 from cachekit.text import cause_of
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
-RULE = 4  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
+RULE = 5  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
 
 
 class _Line(Struct, frozen=True, array_like=True, gc=False):
@@ -91,6 +91,17 @@ def history(layout: Layout) -> History:
     with suppress(OSError):
         _append(layout, [line for line in fresh if not _unfinished(line.counted)])
     return History({name: known[name].counted for name in sorted(known)}, tuple(problems))
+
+
+def recount(layout: Layout) -> dict[str, Counted]:
+    """Every journal that can be read and has ended, counted from its events; what was kept of it is not looked at."""
+    found = {}
+    for run, entry in journals(layout).items():
+        with suppress(OSError):
+            counted = count(events.read(Path(entry.path)))
+            if not _unfinished(counted):
+                found[run] = counted
+    return found
 
 
 def _counted(journal: Path, known: dict[str, _Line]) -> list[_Line]:

@@ -90,7 +90,8 @@ class Reuse(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         key: Of that record.
         graphs: How many of the graphs came from there.
-        cold_seconds: What compiling all of them takes, as far as that record knew.
+        cold_seconds: What compiling took of all graphs of this record: of those that were compiled for it, and of those
+            that were found, as each carries it from where it was compiled.
     """
 
     key: Digest
@@ -148,8 +149,8 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True)
 
     @property
     def cold_seconds(self) -> float:
-        """What compiling takes where nothing is reused: measured, or what the record that was reused knew."""
-        return self.compile_seconds if self.reused is UNSET else max(self.compile_seconds, self.reused.cold_seconds)
+        """What compiling takes where nothing is reused."""
+        return self.compile_seconds if self.reused is UNSET else self.reused.cold_seconds
 
     @property
     def files(self) -> tuple[File, ...]:

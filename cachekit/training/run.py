@@ -112,7 +112,10 @@ def run_job(
             note_attempt(store.layout, prepared.key, error, log, watch.needs())
         raise
     counts, seconds = result.counters, result.seconds.get("graphs", 0.0)
-    told = Observed(counts.get("found", 0), counts.get("compiled", 0), seconds, result.surprises, timed=False)
+    carried = counts["found_ms"] / 1000 if "found_ms" in counts else None
+    told = Observed(
+        counts.get("found", 0), counts.get("compiled", 0), seconds, result.surprises, timed=False, found_seconds=carried
+    )
     seen = watch.observed(told)
     if seen.compiled and not seen.timed:
         seen = structs.replace(seen, compile_seconds=seconds)

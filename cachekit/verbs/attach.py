@@ -18,7 +18,7 @@ from msgspec import structs
 
 from cachekit.compilers import Guest, Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
-from cachekit.compilers.keep import REPORTED, Keeping, command_marks
+from cachekit.compilers.keep import REPORTED, Keeping, command_marks, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, MissError, UsageError
 from cachekit.recipe import command as command_line
@@ -85,6 +85,7 @@ class Attachment:
         self._cache_dir: CacheDir | None = None
         self._watch: Watch | None = None
         self._record: Record | None = None
+        self._given: Record | None = None  # what the process found when it began
         self._seed: Record | None = None
         self._fetched = self._finished = self._kept = self._closed = False
         self._built, self._overhead, self._seconds_kept = 0, 0.0, 0.0
@@ -142,6 +143,7 @@ class Attachment:
         # Strictness is ours: a watch looks at another process.
         watch = compiler.watch(Run(recipe, cache_dir.tree, "command", found, strict=False, restored=cache_dir.restored))
         self._cache_dir, self._record, self._seed, self._watch = cache_dir, record, seed, watch
+        self._given = record or seed
         if record or seed:
             self._session.journal.emit(
                 "restore", key=self._prepared.key, bytes=cache_dir.restored_bytes, seconds=since(self._start)
@@ -165,16 +167,18 @@ class Attachment:
     @property
     def report(self) -> Attached:
         """What became of it so far."""
+        seen = self._seen()
         ran = told(
             self._command,
             self._plan,
-            self._seen(),
+            seen,
             code=0 if self._finished else 1,
             record=self._record,
             seed=self._seed,
             built=self._built,
             problem=self._problem,
             restored_bytes=self._cache_dir.restored_bytes if self._cache_dir else 0,
+            saved_seconds=spared(seen, self._given, self._cache_dir) if self._cache_dir else 0.0,
             overhead_seconds=self._overhead,
             seconds=time.monotonic() - self._start,
         )
@@ -187,7 +191,8 @@ class Attachment:
             base = self._base or {}
             found, compiled = (now[name] - base.get(name, 0) for name in ("found", "compiled"))
             seconds = round(self._guest.compile_seconds() - self._seconds, 3) if compiled else 0.0
-            return Observed(found, compiled, seconds, notes=notes)
+            carried = (now["found_ms"] - base.get("found_ms", 0)) / 1000 if "found_ms" in now else None
+            return Observed(found, compiled, seconds, notes=notes, found_seconds=carried)
         seen = self._watch.observed() if self._watch else Observed()
         # The log that tells more is another's: what is new in the root was compiled.
         return structs.replace(seen, compiled=max(seen.compiled, len(self._new())), notes=notes, exact=False)

@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.command import shown
-from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks
+from cachekit.compilers.keep import FINISHED, REPORTED, Keeping, command_marks, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, MissError
 from cachekit.events import bypass, bypassed
@@ -63,7 +63,7 @@ class Ran(Answer, frozen=True, kw_only=True):
         problem: Why what was compiled could not be kept; empty where it was.
         modules: Of the record that the store has now for the key; so for `bytes`.
         restored_bytes: What the command was given.
-        saved_seconds: What compiling took less than it did when the record was made.
+        saved_seconds: What compiling took of the graphs that it found, where they were compiled.
         overhead_seconds: What cachekit itself took.
         seconds: Wall time of it all.
         bypassed: Why the run bypassed the cache, or a part of it, and how often; see `cachekit.events`.
@@ -167,6 +167,7 @@ def run(
         built=built,
         problem=problem,
         restored_bytes=cache_dir.restored_bytes,
+        saved_seconds=spared(seen, given, cache_dir),
         overhead_seconds=before + after,
         seconds=time.monotonic() - start,
     )
@@ -186,11 +187,11 @@ def told(
     built: int,
     problem: str,
     restored_bytes: int,
+    saved_seconds: float,
     overhead_seconds: float,
     seconds: float,
 ) -> Ran:
     """The answer of a run: `record` is what the store has now, `seed` a similar command's; the rest is as in `Ran`."""
-    base = plan.record or seed
     return Ran(
         name=plan.prepared.recipe.name,
         command=shown(command),
@@ -208,7 +209,7 @@ def told(
         bytes=record.size if record else 0,
         restored_bytes=restored_bytes,
         compile_seconds=seen.compile_seconds,
-        saved_seconds=round(base.compile_seconds - seen.compile_seconds, 3) if base and restored_bytes else 0.0,
+        saved_seconds=saved_seconds,
         overhead_seconds=round(overhead_seconds, 3),
         seconds=round(seconds, 3),
         notes=tuple(seen.notes),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from cachekit.errors import UnknownNameError, UsageError
+from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
+from cachekit.host import product
 from cachekit.store.counting import BYPASS, Cell, Counted
-from cachekit.store.history import History, day_of, history
+from cachekit.store.history import History, day_of, history, recount
 from cachekit.store.layout import Layout
+from cachekit.text import count
 from cachekit.units import PERIODS, Period, parse_age
 from cachekit.values import Answer
 
@@ -72,6 +74,9 @@ class Rate(Struct, frozen=True):
     currency: str
     instance: Annotated[str, _said("The machine's type; empty where a price alone was given")]
     source: Annotated[str, _said("Who says so")]
+    elsewhere: Annotated[bool, _said("That is another machine than this one, or nobody knows which this one is")] = (
+        False
+    )
 
 
 class Part(Struct, frozen=True):
@@ -171,9 +176,50 @@ def stats(
         remotes=_parts(((cell.remote, cell) for _, cell in chosen if cell.remote), price),
         by=by,
         periods=_parts(((_period(day, by), cell) for day, cell in chosen), price),
-        price=None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source),
+        price=None
+        if price is None
+        else Rate(
+            price.per_hour,
+            price.currency,
+            price.instance,
+            price.source,
+            bool(price.instance) and price.instance != product(),
+        ),
         problems=list(known.problems),
     )
+
+
+class CheckedStats(Answer, frozen=True):
+    """The figures that are kept, against the journals.
+
+    Attributes:
+        runs: All runs that are known.
+        recounted: Those whose journal is still there, and was counted anew.
+        differ: Those whose kept figures are others.
+        problems: Files that could not be read.
+    """
+
+    runs: int
+    recounted: int
+    differ: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    def error(self) -> CachekitError | None:
+        """What to raise where figures differ; None where all agree."""
+        if not self.differ:
+            return None
+        return IntegrityError(
+            f"the kept figures of {count(len(self.differ), 'run')} are not those of the journals",
+            cause=", ".join(self.differ[:3]),
+            hint="a journal, or the file of figures beside it, was changed from outside of cachekit",
+        )
+
+
+def check(layout: Layout) -> CheckedStats:
+    """Count every journal anew, and compare with the figures that `stats` shows."""
+    known, anew = history(layout), recount(layout)
+    differ = tuple(run for run, counted in sorted(anew.items()) if known.runs.get(run) != counted)
+    return CheckedStats(len(known.runs), len(anew), differ, known.problems)
 
 
 def _period(day: str, by: str) -> str:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from cachekit.compilers import Observed
 from cachekit.compilers.cachedir import CacheDir
-from cachekit.compilers.keep import Keeping
+from cachekit.compilers.keep import Keeping, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.disk import existing, named
@@ -55,8 +55,8 @@ class Trained(Answer, frozen=True, kw_only=True):
         speed: Steps and rows a second, and the seconds of the evaluations.
         resumed_from: The checkpoint that the run started from.
         compile_seconds: What had to be warmed first took this long to compile.
-        saved_seconds: What the first steps took less than a cold compile; negative where a hit did not pay, 0 where
-            a resumed run had no step left to take.
+        saved_seconds: What compiling took of the graphs that it found, where they were compiled; 0 where it compiled
+            them itself before it trained, or a resumed run had no step left to take.
         overhead_seconds: What cachekit itself took: plan, restore, harvest.
         seconds: Wall time of it all.
         phases: Seconds by phase: import, data, model, train, evaluate, save; `graphs` is what the first steps took
@@ -184,7 +184,10 @@ def train(
         resumed_from=result.resumed_from,
         output_dir=result.output_dir,
         compile_seconds=warmed.record.compile_seconds if warmed else 0.0,
-        saved_seconds=round(record.cold_seconds - result.seconds.get("graphs", 0.0), 3) if result.steps_taken else 0.0,
+        # What this command compiled itself a moment ago spared it nothing.
+        saved_seconds=spared(seen, restored, cache_dir)
+        if result.steps_taken and not (warmed is not None and warmed.compiled)
+        else 0.0,
         overhead_seconds=round(overhead, 3),
         seconds=round(time.monotonic() - start, 3),
         phases=result.seconds,

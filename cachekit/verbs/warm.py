@@ -208,6 +208,7 @@ def _try(
         begun: When that was begun to be fetched, by the monotonic clock.
         replaces: Everything is compiled anew.
     """
+    from cachekit.compilers.keep import spared
     from cachekit.training.run import run_job
 
     anew = prepared.place if replaces else None
@@ -236,7 +237,7 @@ def _try(
         reused = _assess(session, near, cache_dir, seen) if near else None
         note = None
         if near and reused:  # its graphs, and what they take when cold
-            cold = round(max(seen.compile_seconds, near.known.cold_seconds), 3)
+            cold = round(seen.compile_seconds + spared(seen, near.record, cache_dir), 3)
             note = Reuse(near.known.key, reused.graphs, cold)
         record = _keep(session, prepared, cache_dir, seen, reused=note, nearest=near.record if near else None)
     if reused:
@@ -321,7 +322,7 @@ def _keep(
                 cause=f"the compiler found {seen.found} graphs and compiled {seen.compiled}",
                 hint=f"is its cache switched off? see {session.log}",
             )
-        record = new_record(prepared, harvest.modules, seen, reused=reused or UNSET)
+        record = new_record(prepared, harvest.modules, seen, given=nearest, reused=reused or UNSET)
         record = marked(record, *([nearest] if nearest else []), told=told)
         session.store.publish(record, harvest.files, reused=[nearest] if nearest else ())
     forget_attempt(session.store.layout, prepared.key)

@@ -11,6 +11,7 @@ Its environment says how it behaves:
     STANDIN_ROOT     the compiler cache dir (set by the stand-in compiler)
     STANDIN_LOG      each run appends one line: {"pid": ..., "child": ..., "mode": ..., "found": n, "compiled": n}
     STANDIN_DELAY    seconds that a compile takes, spread over its writes
+    STANDIN_CARRIES  1 tells what compiling took of the graphs that were found, as Inductor's carry it
     STANDIN_CHILD    1 starts a child process that goes on without it, as a compiler's pool of workers does
     STANDIN_FAIL     `compile` fails by its own word, `die` kills the worker in the middle, `nothing` writes no module
 """
@@ -97,9 +98,10 @@ def run(job, environ):
             output.mkdir(parents=True, exist_ok=True)
             (output / "model.bin").write_bytes(b"weights")
             emit("step", step=1, of=1)
+    carried = {"found_ms": int(1000 * SECONDS * len(found))} if environ.get("STANDIN_CARRIES") else {}
     return {
         "metrics": {"validation": {"accuracy": 0.5, "f1": 0.5, "loss": 1.0, "rows": 2.0}},
-        "counters": {"found": len(found), "compiled": len(missing)},
+        "counters": {"found": len(found), "compiled": len(missing), **carried},
         "seconds": {"graphs": SECONDS * len(missing), "train": 0.0},
         "steps": 1,
         "steps_taken": 0 if job["resume"] else 1,  # its one step is its last

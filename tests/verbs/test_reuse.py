@@ -99,19 +99,20 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     warmed(home, recipe(), compiler=StandIn(graphs=2))
     _, second = warmed(home, recipe(**NEAR))
     record = second.record
-    assert (record.compile_seconds, record.cold_seconds) == (10.0, 20.0)
-    assert (record.reused.graphs, record.reused.cold_seconds) == (2, 20.0)
+    assert (record.compile_seconds, record.cold_seconds) == (10.0, 30.0)
+    # 10 s of the graph that it compiled, and 20 s that the two carry which it found.
+    assert (record.reused.graphs, record.reused.cold_seconds) == (2, 30.0)
     assert decode(encode(record)) == record
     alone(home, record)
     watched = Watched(home)
     prepared = watched.prepare(recipe(**NEAR))
     done = train(watched.session, prepared, output_dir=tmp_path / "output")
-    assert done.saved_seconds == plan(prepared, watched.store).expected_seconds == 20.0, "without a cache"
+    assert done.saved_seconds == plan(prepared, watched.store).expected_seconds == 30.0, "without a cache"
     guess = plan(watched.prepare(recipe(per_device_eval_batch_size=32)), watched.store)
     assert guess.nearest.record == record
-    assert guess.expected_seconds == 20.0, "not the 10 s that were left to do"
+    assert guess.expected_seconds == 30.0, "not the 10 s that were left to do"
     _, third = warmed(home, recipe(per_device_eval_batch_size=32))
-    assert third.record.cold_seconds == 20.0, "and so on, from record to record"
+    assert third.record.cold_seconds == 30.0, "and so on, from record to record"
 
 
 @pytest.mark.parametrize("limit, reuses", [(0, False), (1000, False), (1_000_000, True)])

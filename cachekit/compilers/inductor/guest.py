@@ -18,6 +18,7 @@ def join(*, found: bool) -> list[str]:
     """Switches that torch read from variables as it was loaded are only looked at."""
     portable.hide_secrets(redact)
     portable.after("torch._inductor.config", _configure)
+    portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters)
     portable.share_in("" if found else os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
     portable.after(
         "torch._inductor.cpp_builder",

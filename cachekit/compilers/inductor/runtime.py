@@ -65,6 +65,7 @@ class Runtime(port.Runtime):
                 hint="use a torch version named in constraints/, or report this error",
             ) from error
         portable.hide_secrets(redact)
+        portable.time_found(lambda: dynamo_counters)
         portable.make_kernel_keys_portable(cpp_builder, PRECOMPILE_HEADERS_MACRO)
         if settings.get(PRECOMPILE_HEADERS_CONFIG, True):
             portable.share_in(os.environ.get(SHARED, ""), PRECOMPILE_HEADERS_CONFIG)

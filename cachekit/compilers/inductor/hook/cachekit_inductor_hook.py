@@ -37,6 +37,7 @@ def _install() -> None:
         lambda builder: portable.make_kernel_keys_portable(builder, facts.PRECOMPILE_HEADERS_MACRO),
     )
     portable.share_in(os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
+    portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters)
     atexit.register(_report, Path(folder), portable)
 
 
