@@ -31,7 +31,7 @@ class UnforeseenModule(Struct, frozen=True):
 
     Attributes:
         name: The compiler's own.
-        differs: What of its name is new: `graph`, `flags`, `both`, `compiler`; `recorded` where nothing is.
+        differs: What of its name is new: `graph`, `flags`, `new`, `compiler`; `recorded` where nothing is.
         words: Sentences.
         seconds: What its compile took, where that is known.
     """

@@ -50,7 +50,7 @@ def journaled(home):
     [
         (f"{V26}/MODULE_10000000000000000003+aaaaaaaa", "graph", "the flags are the recorded ones"),
         (f"{V26}/MODULE_10000000000000000001+bbbbbbbb", "flags", "aaaaaaaa in the record, bbbbbbbb now"),
-        (f"{V26}/MODULE_10000000000000000009+bbbbbbbb", "both", "neither its graph nor its flags"),
+        (f"{V26}/MODULE_10000000000000000009+bbbbbbbb", "new", "neither its graph nor its flags"),
         (A, "recorded", "the record has it"),
         ("neuronxcc-2.27.0.0+1/MODULE_10000000000000000001+aaaaaaaa", "compiler", f"recorded for {V26}"),
         (f"{V26}/something", "unknown", "Neuron is not known to give"),

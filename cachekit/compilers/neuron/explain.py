@@ -17,7 +17,7 @@ from cachekit.compilers.neuron.flags import Option
 def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence[str]] | None = None) -> Explained:
     """Compare a module's name with a record's modules, without those that this run added.
 
-    Gives what of the name is new: `compiler`, `flags`, `graph` or `both`; `recorded` is nothing at all, `first` means
+    Gives what of the name is new: `compiler`, `flags`, `graph` or `new`; `recorded` is nothing at all, `first` means
     that nothing was recorded, and `unknown` that the name is of no known form. `words` are flags by module, where
     known.
     """
@@ -46,7 +46,7 @@ def module_name(name: str, recorded: Iterable[str], words: Mapping[str, Sequence
     if alike:
         said = ["the flags are the recorded ones; the graph is new: a shape, a constant, or what traces it"]
         return Explained("graph", tuple(said))
-    return Explained("both", ("neither its graph nor its flags are recorded",))
+    return Explained("new", ("neither its graph nor its flags are recorded",))
 
 
 def flag_lists(a: Sequence[str], b: Sequence[str], names: tuple[str, str] = ("the first", "the second")) -> list[str]:

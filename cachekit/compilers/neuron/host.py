@@ -165,6 +165,12 @@ def shown(name: str, known: Instance | None, target: str = "") -> tuple[int, str
     return there * each, partly
 
 
+def _example(toolchain: str) -> str:
+    """An instance that a toolchain of the registry compiles for."""
+    targets = zoo.toolchain(toolchain).targets
+    return next((name for name, one in zoo.instances().items() if one.target in targets), "trn1.2xlarge")
+
+
 def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost:
     """A machine that is not here, from the registry; of an empty toolchain the newest that compiles for the instance.
 
@@ -175,7 +181,7 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
     if not instance:
         raise UsageError(
             f"the toolchain {toolchain} needs an instance to compile for",
-            hint="add --instance trn1.2xlarge, or another of `cachekit zoo ls instances`",
+            hint=f"add --instance {_example(toolchain)}, or another of `cachekit zoo ls instances`",
         )
     machine = zoo.instance(instance)
     if not machine.target:
@@ -191,6 +197,16 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
             )
         toolchain = fitting[-1]
     release = zoo.toolchain(toolchain)
+    if release.trains == "no":
+        theirs = release.shipped(machine.target)
+        # The newest of each compiler: what NeuronTrainer splits, TorchNeuron does not train.
+        known = (zoo.toolchains_for(machine.target, one) for one in ("neuron-native", "neuron"))
+        fitting = [names[-1] for names in known if names]
+        raise UsageError(
+            f"nothing trains with {toolchain}",
+            cause=theirs.evidence if theirs else release.evidence,
+            hint=f"--toolchain {', or '.join(fitting)}" if fitting else "`cachekit zoo ls toolchains` lists others",
+        )
     if release.compiler != compiler:
         others = zoo.toolchains_for(machine.target, compiler)
         raise UsageError(
@@ -198,13 +214,6 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
             cause=f"its {facts.FRAMEWORK_PACKAGE} is {release.packages[facts.FRAMEWORK_PACKAGE]}; "
             f"TorchNeuron begins with {facts.NATIVE_FIRST}",
             hint=f"--compiler {release.compiler}" + (f", or --toolchain {others[-1]}" if others else ""),
-        )
-    if release.trains == "no":
-        fitting = zoo.toolchains_for(machine.target)
-        raise UsageError(
-            f"nothing trains with {toolchain}",
-            cause=theirs.evidence if (theirs := release.shipped(machine.target)) else release.evidence,
-            hint=f"--toolchain {fitting[-1]}" if fitting else "`cachekit zoo ls toolchains` lists others",
         )
     if machine.target not in release.targets:
         raise UsageError(

@@ -25,7 +25,7 @@ from cachekit.compilers.tree import TreeCompiler
 from cachekit.compilers.tree_watch import TreeWatch
 from cachekit.errors import CompileError, RecipeError
 from cachekit.private import private_folder
-from cachekit.recipe import Recipe
+from cachekit.recipe import Recipe, zoo
 from cachekit.recipe.ingredients import Fingerprint, watched_variables
 from cachekit.store.blobs import Blob
 from cachekit.store.record import Module
@@ -112,7 +112,11 @@ class NeuronNative(TreeCompiler, OnNeuron):
         if field := split.asked(recipe):
             raise RecipeError(
                 f"parallel.{field} splits the model, which NeuronTrainer does, and that is on XLA",
-                hint="--set compiler.name=neuron, on a host with torch-neuronx for XLA",
+                hint="--set compiler.name=neuron, on a host with torch-neuronx for XLA"
+                if self.machine.here
+                else f"--toolchain {xla[-1]}"
+                if (xla := zoo.toolchains_for(self.machine.target, "neuron"))
+                else "take a recipe that splits no model",
             )
         split.check(recipe, self.machine)
 

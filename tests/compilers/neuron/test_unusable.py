@@ -290,3 +290,17 @@ def test_nothing_is_planned_with_a_release_that_nothing_trains_with(command, rec
         "as the table says of this chip"
     )
     assert error["hint"] == "--toolchain neuron-2.31"
+    where = ("--toolchain", "neuron-2.32", "--instance", "trn1.2xlarge", "--compiler", "neuron-native")
+    assert answer(command, "plan", recipe, *where, code=2)["error"] == error, "whatever compiler is named"
+
+
+def test_hints_of_toolchains_lead_to_one_that_plans(command):
+    """A model that is split trains on XLA only: of two refusals neither may lead to the other."""
+    on = ("--instance", "trn2.48xlarge")
+    error = answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.32", *on, code=2)["error"]
+    assert error["hint"] == "--toolchain neuron-2.33, or neuron-2.31"
+    error = answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.33", *on, code=2)["error"]
+    assert error["hint"] == "--toolchain neuron-2.31"
+    assert answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.31", *on)["status"] == "miss"
+    error = answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.33", "--target", "trn1", code=2)["error"]
+    assert "--toolchain neuron-2.31" in error["cause"]
