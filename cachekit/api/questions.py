@@ -144,13 +144,16 @@ class Questions(Opened):
     def why_log(self, path: str | Path) -> LogWhy:
         """What a log tells of a run, whoever started it: hits, compiles, failures, time lost. `cachekit why --log`.
 
+        Args:
+            path: The log; `-` is stdin.
+
         Raises:
             UsageError: It cannot be read, or no compiler knows its words.
         """
         from cachekit.disk import named
         from cachekit.verbs.why_log import why_log
 
-        return why_log(named(path), self._journal(""))
+        return why_log(Path("-") if str(path) == "-" else named(path), self._journal(""))
 
     def why_run(self, run: str = "last") -> RunWhy:
         """What a run compiled although the plan said hit, and why. `cachekit why --run`.

@@ -49,7 +49,7 @@ RunName = Annotated[
 
 LogFile = Annotated[
     Optional[list[Path]],
-    typer.Option("--log", metavar="FILE", help="Show what a log says about a run, whoever started it."),
+    typer.Option("--log", metavar="FILE", help="Show what a log says about a run, whoever started it; - is stdin."),
 ]
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -47,16 +50,26 @@ class LogWhy(Logged, Answer, frozen=True, kw_only=True):
 
 
 def why_log(path: Path, journal: Journal) -> LogWhy:
-    """Read a log, by whichever compiler's words are in it.
+    """Read a log, by whichever compiler's words are in it; `-` is stdin, to its end.
 
     Raises:
         UsageError: It cannot be read, is not a regular file or not one of text, or no compiler knows its words.
     """
+    if str(path) != "-":
+        return _read(path, path, journal)
+    with tempfile.NamedTemporaryFile(prefix="cachekit-log-") as kept:  # each compiler's reader begins anew
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        return _read(Path(kept.name), Path("stdin"), journal)
+
+
+def _read(file: Path, path: Path, journal: Journal) -> LogWhy:
+    """Read a log in a file, which is called otherwise."""
     try:
-        with files.opened(path, buffering=0) as source:
+        with files.opened(file, buffering=0) as source:
             _check_text(path, source.read(max(map(len, PACKED))))
         for adapter in registry.every():
-            with files.opened(path, buffering=0) as source:
+            with files.opened(file, buffering=0) as source:
                 size = os.fstat(source.fileno()).st_size
                 log = io.BufferedReader(_Watched(source, partial(journal.show, "log.reading", of=size)), PIECE)
                 if (told := adapter.read_log(log)) is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from cachekit.errors import EXIT_CODES, CachekitError, every_error
 from cachekit.recipe import zoo
 from cachekit.store.layout import Layout
 from tests.support.cli_session import (
+    GOLDEN,
     RECIPE,
     golden,
     process,
@@ -204,6 +207,10 @@ model.MODULE_3+f7f529f3.hlo_module.pb
 def test_a_log_of_somebody_elses_run(command, work):
     (work / "train.log").write_text(LOG)
     golden("why-log", command("why", "--log", "train.log").out)
+    with (work / "train.log").open("rb") as stdin:
+        program = [sys.executable, "-m", "cachekit", "why", "--log", "-"]
+        piped = subprocess.run(program, stdin=stdin, capture_output=True, text=True, check=True).stdout
+    assert piped == (GOLDEN / "why-log.txt").read_text(), "- is stdin"
     found = command("why", "--log", "train.log", "-f", "json").json
     assert (found["found"], found["lost_seconds"], found["compiler"]) == (1, 250 + 1323, "neuron")
 
