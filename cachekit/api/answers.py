@@ -7,6 +7,7 @@ from cachekit.compilers.graphs import CompiledFile, Graph, StoredModule, Tensor
 from cachekit.compilers.logged import LoggedCompile, LoggedFailure
 from cachekit.compilers.machine import Machine
 from cachekit.config import Setting
+from cachekit.data.preview import Preview, SplitPreview
 from cachekit.health import Finding
 from cachekit.key.canonical import Change
 from cachekit.key.cost import Expected
@@ -60,16 +61,15 @@ from cachekit.verbs.zoo_check import Checked
 from cachekit.verbs.zoo_new import NewRecipe
 
 __all__ = [
-    "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild", "CheckedLock",
-    "CheckedRemote", "CheckedStats", "CiRun", "Collected", "Compared", "CompiledFile", "Contract", "Coverage",
-    "CoverageOfAll", "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported", "Figures",
-    "Finding", "FleetLog", "FleetPlan", "FleetRow", "FleetState", "Forecast",
-    "GoneRecord", "Graph", "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe",
-    "LogWhy", "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note",
-    "Outcome", "Part", "Pinned", "Planned", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry",
-    "RecipeRow", "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting",
-    "SignedRecord", "Signers", "SigningKey", "Source", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
-    "ToolchainRow", "Totals", "Trained", "Unanswered",
-    "Unbundled", "UnitOutcome", "Used", "Verified", "Vouched", "Warmed", "WarmedAll", "Why",
-    "ZooCompiling", "ZooExpected", "ZooModel",
+    "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild",
+    "CheckedLock", "CheckedRemote", "CheckedStats", "CiRun", "Collected", "Compared", "CompiledFile", "Contract",
+    "Coverage", "CoverageOfAll", "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported",
+    "Figures", "Finding", "FleetLog", "FleetPlan", "FleetRow", "FleetState", "Forecast", "GoneRecord", "Graph",
+    "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
+    "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
+    "Part", "Pinned", "Planned", "Preview", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry",
+    "RecipeRow", "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting", "SignedRecord", "Signers",
+    "SigningKey", "Source", "SplitPreview", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",
+    "ToolchainRow", "Totals", "Trained", "Unanswered", "Unbundled", "UnitOutcome", "Used", "Verified", "Vouched",
+    "Warmed", "WarmedAll", "Why", "ZooCompiling", "ZooExpected", "ZooModel",
 ]  # fmt: skip

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, Price, prices, variant
 from cachekit.recipe import Recipe
 from cachekit.store.record import Record
@@ -32,12 +34,13 @@ if TYPE_CHECKING:
 class Questions(Opened):
     """The verbs that only look."""
 
-    def plan(self, recipe: AnyRecipe, *, price: Price = ()) -> Planned:
+    def plan(self, recipe: AnyRecipe, *, price: Price = (), data: bool = True) -> Planned:
         """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
 
         Args:
             recipe: Its path, a name of the zoo, a `Recipe` or a `Variant`; so in all functions.
             price: Dollars for an hour: 0.40, or `["trn1.2xlarge=0.40"]`.
+            data: Look at its local rows as well.
 
         Returns:
             Its `hit`; and `miss()`, what to raise where nothing may compile.
@@ -47,17 +50,19 @@ class Questions(Opened):
         """
         priced = prices(price)
         with self._prepared(recipe, "plan") as (opened, prepared):
-            return self._planned(opened, prepared, priced)
+            return self._planned(opened, prepared, priced, data=data)
 
-    def _planned(self, opened: Session, prepared: Prepared, priced: Prices) -> Planned:
+    def _planned(self, opened: Session, prepared: Prepared, priced: Prices, *, data: bool = True) -> Planned:
         """What a recipe will find, as `warm` and `train` would find it."""
+        from cachekit.data.preview import preview
         from cachekit.data.shapes import check_data
         from cachekit.verbs.plan import plan
         from cachekit.verbs.planned import planned
 
         check_data(prepared.recipe, absent_ok=True)
         made = plan(prepared, opened.store, opened.remotes, reuse_bytes=opened.config.reuse_bytes)
-        return planned(made, priced.of(prepared.fingerprint.instance))
+        answer = planned(made, priced.of(prepared.fingerprint.instance))
+        return structs.replace(answer, data=preview(prepared.recipe)) if data else answer
 
     def plan_all(self, recipes: Sequence[AnyRecipe], *, price: Price = ()) -> Forecast:
         """What many recipes will find and compile, and what an upgrade makes cold. `cachekit plan A B`.

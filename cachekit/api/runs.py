@@ -52,6 +52,7 @@ class Runs(Questions):
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, "warm") as (opened, prepared):
+            _tell_doubts(opened, prepared)
             done = warm(opened, prepared, recache=recache, require_warm=require_warm)
             if (one := self._variant(recipe)).name:
                 place = str(Path(zoo.recipe_path(one.name)).absolute())
@@ -153,6 +154,7 @@ class Runs(Questions):
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, "train") as (opened, prepared):
             target = output_folder(prepared.recipe, output_dir)
+            _tell_doubts(opened, prepared)
             return train(opened, prepared, output_dir=target, resume=resume, recache=recache, require_warm=require_warm)
 
     def plan_train(self, recipe: AnyRecipe, *, output_dir: str | Path | None = None, resume: str = "") -> Planned:
@@ -298,3 +300,12 @@ class Runs(Questions):
             attachment.own(stack.pop_all())
         atexit.register(attachment.close)
         return attachment
+
+
+def _tell_doubts(opened: Session, prepared: Prepared) -> None:
+    """Say what is odd about the data before hours go into it."""
+    from cachekit.data.preview import preview
+
+    found = preview(prepared.recipe)
+    for doubt in found.doubts if found else ():
+        opened.journal.show("data.doubt", doubt=doubt)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from cachekit import api
 from cachekit.api import Variant
@@ -15,7 +17,7 @@ from cachekit.text import a, dollars, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Change, Expected, Forecast, Planned, Row, Told, Unanswered
+    from cachekit.api.answers import Change, Expected, Forecast, Planned, Preview, Row, Told, Unanswered
 
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
@@ -24,7 +26,10 @@ CAUSE = 160  # characters of one that is worth reading in a list
 METHODS = {"measured": "measured:", "scaled": "scaled from", "published": "published:"}  # before the source of a figure
 DIFFERENCES = 6  # from the job that a figure was published of
 NAMES = 3  # of recipes beside a source
+LABELS = 10
+IGNORED = 5
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
+NoData = Annotated[bool, typer.Option("--no-data", help="Do not look at the recipe's local rows.")]
 
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="Planned, Forecast", tells=["remote.untrusted"])
@@ -39,13 +44,15 @@ def command(
     tiny: options.Tiny = False,
     require_warm: options.RequireWarm = False,
     price: options.Price = None,
+    no_data: NoData = False,
 ) -> Shown:
     """Show what will be found and what must compile; run nothing.
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
     on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
-    compiler, and its cost from the price of the machine. --all, --task, --model and --max-price choose among the
-    recipes of the zoo.
+    compiler, and its cost from the price of the machine. Of local data it shows rows, classes, examples and what is
+    odd, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and --max-price choose
+    among the recipes of the zoo.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -75,7 +82,8 @@ def command(
         # Of the zoo not every recipe is for this machine's compiler, which is in the table and not the user's mistake.
         failed = None if chosen and not require_warm else found.unplanned()
         return Shown(found, several, _each, error=failed or missed)
-    return shown(cache.plan(Variant(names[0], overrides or (), tiny), price=paid), require_warm=require_warm)
+    found_one = cache.plan(Variant(names[0], overrides or (), tiny), price=paid, data=not no_data)
+    return shown(found_one, require_warm=require_warm)
 
 
 def _each(answer: Forecast) -> str:
@@ -117,6 +125,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
             f"  {graphs} in {count}, {out.size(answer.bytes)}, {where}",
             f"  {answer.flaw}; {saves}" if answer.flaw else f"  nothing will compile; {saves}",
             *layout,
+            *_data(answer.data),
             *(_modules(answer) if modules else ()),
         ]
     lines = [head]
@@ -147,7 +156,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
             lines += meaning(change, 6)
         if len(near.changes) > CHANGES:
             lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
-    lines += [*_time(answer), *_reuse(answer), *layout]
+    lines += [*_time(answer), *_reuse(answer), *layout, *_data(answer.data)]
     if answer.model_type != COMMAND:
         where = f" on {a(answer.elsewhere)}" if answer.elsewhere else ""
         lines.append(f"  next{where}: cachekit warm {answer.source}")
@@ -174,6 +183,40 @@ def _layout(answer: Planned) -> list[str]:
         )
     for sentence in answer.lacks.values():
         lines += out.labelled("", sentence, 2)
+    return lines
+
+
+def _data(found: Preview | None) -> list[str]:
+    """What the recipe's rows look like."""
+    if found is None:
+        return []
+    looked = max((one.looked_at for one in found.splits), default=0)
+    sizes = ", ".join(
+        f"{one.name} {'about ' if not one.exact else ''}{'not looked at' if one.rows is None else f'{one.rows:,}'}"
+        for one in found.splits
+    )
+    if any(not one.exact for one in found.splits):
+        sizes += f"; the rest is about the first {looked:,} of each"
+    lines = out.labelled("rows: ", sizes, 2)
+    if found.columns:
+        unread = f"; not read: {', '.join(found.unread)}" if found.unread else ""
+        lines += out.labelled("columns: ", f"{', '.join(found.columns)}{unread}", 4)
+    if found.labels:
+        shown = [f"{name} ({number:,})" for name, number in list(found.labels.items())[:LABELS]]
+        more = f", and {len(found.labels) - LABELS} more" if len(found.labels) > LABELS else ""
+        lines += out.labelled("labels: ", f"{', '.join(shown)}{more}", 4)
+    for row in found.examples:
+        lines += out.labelled("", " | ".join(row.values()), 4)
+    if found.cut:
+        lines += out.labelled(
+            "", f"at least {found.cut:,} texts of these have more words than training.max_seq_length, and are cut", 4
+        )
+    for name, why in list(found.ignored.items())[:IGNORED]:
+        lines += out.labelled("", f"not read: {name}, {why}", 4)
+    if len(found.ignored) > IGNORED:
+        lines.append(f"    and {len(found.ignored) - IGNORED} more that are not read")
+    for doubt in (*found.unread_splits, *found.doubts):
+        lines += out.labelled("odd: ", doubt, 4)
     return lines
 
 

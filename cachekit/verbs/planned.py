@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from cachekit.compilers import registry
+from cachekit.data.preview import Preview
 from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedError, from_code
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Expected
@@ -102,6 +103,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         unasked: On a miss, the remotes that were not asked because no connection may be opened.
         unanswered: The remotes that may have the record, and did not give it; unless all are damaged, the status is
             `unknown`.
+        data: What the recipe's local rows look like; None where they are not here, or were not looked at.
     """
 
     recipe: str
@@ -134,6 +136,7 @@ class Planned(Answer, frozen=True, kw_only=True):
     unasked: tuple[str, ...] = ()
     unanswered: tuple[Unanswered, ...] = ()
     ingredients: Ingredients = Ingredients({})
+    data: Preview | None = None
 
     @property
     def hit(self) -> bool:

@@ -281,6 +281,16 @@ def test_zoo_lists_recipes_by_default(command):
     assert command("zoo").out == command("zoo", "ls").out == command("zoo", "ls", "recipes").out
 
 
+@pytest.mark.usefixtures("machine", "worker")
+def test_what_is_odd_about_the_data_is_told_before_hours_go_into_it(command, work):
+    (work / "data" / "test.csv").write_text("text,label\nSTOP NOW,loud\n")
+    odd = "1 of 1 test rows are among the training rows, too"
+    assert f"odd: {odd}" in command("plan", "tiny.yaml").out
+    assert "odd" not in command("plan", "tiny.yaml", "--no-data").out
+    for verb in ("warm", "train"):
+        assert f"warning: the data is odd: {odd}" in command(verb, "tiny.yaml", "-q").err
+
+
 def test_warm_and_train(command, work, home, machine, worker):
     warmed = command("warm", "tiny.yaml")
     golden("warm-compiles", steady(warmed.out))

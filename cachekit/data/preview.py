@@ -1,0 +1,226 @@
+"""What a recipe's local rows look like, for a person who is about to train on them; and what is odd about them.
+
+It reads the first rows of each split, without torch, and refuses nothing: what cannot be trained on at all, `shapes`
+refuses. Parquet files and data sets of the Hub are not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from cachekit.data import images, rows, shapes
+from cachekit.errors import DataError
+from cachekit.recipe import Recipe, tasks
+from cachekit.text import count, one_line
+from cachekit.values import by_value
+
+LOOKED_AT = 10_000  # rows of a split
+EXAMPLES = 3
+LONGEST = 56  # characters of an example's value
+SHOWN = 3  # names in a sentence
+MOSTLY = 0.99  # of the rows in one class
+FEW = 100  # rows, of which nothing is said to be mostly anything
+# `3,6`, `[1, 2]`, `joy|love`: several classes in one value.
+_LIST = re.compile(r"\s*\[.*\]\s*|\s*\d+(\s*[,;|]\s*\d+)+\s*|\s*\w+(\s*[;|]\s*\w+)+\s*")
+_TEXTS = ("text_column", "text_pair_column", "question_column", "context_column", "source_column", "prompt_column")
+
+
+class SplitPreview(Struct, frozen=True):
+    """One split.
+
+    Attributes:
+        name: `train`, `validation` or `test`.
+        file: The file or folder.
+        rows: How many it has; None where nobody looked, as in parquet.
+        exact: They were counted; else the number is estimated from the size of the first ones.
+        looked_at: How many rows the rest of a preview is about.
+    """
+
+    name: str
+    file: str
+    rows: int | None = None
+    exact: bool = True
+    looked_at: int = 0
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """What local data looks like.
+
+    Attributes:
+        splits: Each that is there.
+        columns: Those of the training rows that are read, then the others.
+        unread: Those that are not.
+        labels: The classes in the training rows, the most frequent first, with their numbers.
+        examples: The first training rows, shortened.
+        cut: How many of the training texts that were looked at have more words than `training.max_seq_length`: at least
+            so many are cut. None where nothing is cut.
+        ignored: Files of `data.path` that are not read, and why.
+        unread_splits: Why a split could not be read to its end, of those that could not.
+        doubts: What is odd, in sentences.
+    """
+
+    splits: tuple[SplitPreview, ...]
+    columns: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    labels: Mapping[str, int] = {}
+    examples: tuple[Mapping[str, str], ...] = ()
+    cut: int | None = None
+    ignored: Mapping[str, str] = {}
+    unread_splits: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    __hash__ = by_value
+
+
+def preview(recipe: Recipe) -> Preview | None:
+    """Look at a recipe's rows; None where they are not on this machine."""
+    try:
+        found = shapes.local(recipe)
+    except DataError:
+        return None
+    if found is None:
+        return None
+    columns, unread = tasks.columns(recipe), []
+    splits, heads = [], {}
+    for name, path in found.splits.items():
+        try:
+            split, head = _image_split(recipe, name, path) if found.form == "images" else _split(recipe, name, path)
+        except DataError as error:  # in the middle of a file, say
+            unread.append(error.said)
+            continue
+        splits.append(split)
+        heads[name] = head
+    train = heads.get("train", [])
+    have = list(train[0]) if train else []
+    read = [column for column in tasks.read_columns(recipe) if column in have]
+    labels = (
+        Counter(_label(row.get(columns["label_column"])) for row in train) if _classed(recipe, columns) else Counter()
+    )
+    doubts = [*_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
+    return Preview(
+        splits=tuple(splits),
+        columns=tuple(read),
+        unread=tuple(column for column in have if column not in read),
+        labels=dict(labels.most_common()),
+        examples=tuple({column: _short(row[column]) for column in read} for row in train[:EXAMPLES]),
+        cut=_cut(recipe, columns, train),
+        ignored=_ignored(recipe, found),
+        unread_splits=tuple(unread),
+        doubts=tuple(doubts),
+    )
+
+
+def _split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row]]:
+    """The first rows of a file, and how many there are."""
+    if path.is_dir() or path.suffix.lower() == ".parquet" or not path.exists():
+        return SplitPreview(name, str(path)), []
+    reader = shapes.read(recipe, path, tasks.read_columns(recipe))
+    head = list(islice(reader, LOOKED_AT))
+    if next(reader, None) is None:
+        return SplitPreview(name, str(path), len(head), exact=True, looked_at=len(head)), head
+    size = sum(len(str(value).encode()) + 1 for row in head for value in row.values()) / len(head)
+    return SplitPreview(name, str(path), round(path.stat().st_size / size), exact=False, looked_at=len(head)), head
+
+
+def _image_split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row]]:
+    columns = tasks.columns(recipe)
+    found = images.read(path, columns["image_column"], columns["label_column"])
+    return SplitPreview(name, str(path), len(found), exact=True, looked_at=len(found)), found
+
+
+def _classed(recipe: Recipe, columns: Mapping[str, str]) -> bool:
+    return tasks.fields(recipe).has_classes and "label_column" in columns and "label_column" not in tasks.nested(recipe)
+
+
+def _label(value: Any) -> str:
+    return "(none)" if value is None or value == "" else one_line(str(value))
+
+
+def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:
+    if lists := [name for name in labels if _LIST.fullmatch(name)]:
+        yield (
+            f"labels such as {_named(lists)} look like lists of classes: each different list is a class of its own, "
+            f"and there are {len(labels)}"
+        )
+    total = labels.total() if hasattr(labels, "total") else sum(labels.values())
+    name, most = labels.most_common(1)[0] if labels else ("", 0)
+    if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
+        yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
+    known = recipe.data.labels
+    if known and (strange := [one for one in labels if one not in known and not one.isdecimal()]):
+        yield f"the training rows have {count(len(strange), 'label')} that data.labels does not name: {_named(strange)}"
+
+
+def _odd_header(
+    found: shapes.LocalRows, read: Sequence[str], have: Sequence[str], labels: Counter[str]
+) -> Iterator[str]:
+    """A table without a header: its first row became the columns' names."""
+    if found.form != "files" or found.splits["train"].suffix.lower() not in rows.DELIMITED:
+        return
+    wordy = [name for name in have if name not in read and len(name.split()) > 4]  # noqa: PLR2004
+    if wordy or any(name in labels for name in have):
+        odd = wordy[0] if wordy else next(name for name in have if name in labels)
+        yield f"the first line of {found.splits['train'].name} names the columns, and {_short(odd)!r} looks like a row"
+
+
+def _leaks(heads: Mapping[str, Sequence[rows.Row]], read: Sequence[str]) -> Iterator[str]:
+    """Rows that a model was trained on tell nothing of how good it is."""
+    known = {tuple(str(row.get(column)) for column in read) for row in heads.get("train", ())}
+    for name, head in heads.items():
+        if name == "train" or not head or not read:
+            continue
+        if same := sum(tuple(str(row.get(column)) for column in read) in known for row in head):
+            yield f"{same:,} of {len(head):,} {name} rows are among the training rows, too"
+
+
+def _cut(recipe: Recipe, columns: Mapping[str, str], train: Sequence[rows.Row]) -> int | None:
+    longest = recipe.training.max_seq_length
+    texts = [columns[field] for field in _TEXTS if field in columns]
+    if (
+        not train
+        or not texts
+        or "max_seq_length" not in tasks.fields(recipe).training
+        or tasks.fields(recipe).plain_text
+    ):
+        return None
+    # Each word is a token at least.
+    return sum(sum(len(str(row.get(column) or "").split()) for column in texts) > longest for row in train)
+
+
+def _ignored(recipe: Recipe, found: shapes.LocalRows) -> dict[str, str]:
+    """What lies in `data.path` beside the splits."""
+    if not recipe.data.path or found.form == "saved":
+        return {}
+    taken, ignored = set(found.splits.values()), {}
+    for path in sorted(Path(recipe.data.path).iterdir()):
+        if path in taken or path.name.startswith("."):
+            continue
+        if path.is_dir():
+            ignored[path.name] = (
+                "a folder, and the rows are in files" if found.form == "files" else "not called as a split is"
+            )
+        elif path.suffix.lower() not in rows.SUFFIXES:
+            ignored[path.name] = "of a kind that is not read"
+        else:
+            ignored[path.name] = (
+                "not called as a split is: train, validation, test"
+                if found.form == "files"
+                else "the rows are in folders"
+            )
+    return ignored
+
+
+def _short(value: Any) -> str:
+    text = one_line(" ".join(str(value).split()))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")

@@ -1,0 +1,156 @@
+"""What `plan` shows of local rows, and what it finds odd about them."""
+
+import json
+
+import pytest
+
+from cachekit.data import preview as previewing
+from cachekit.data.preview import preview
+from cachekit.recipe.schema import Data, Model, Recipe, Training
+
+
+def recipe(path, *, task="text-classification", length=16, **data):
+    return Recipe(
+        name="r",
+        model=Model(id="bert-base-uncased"),
+        data=Data(path=str(path), **data),
+        training=Training(max_seq_length=length),
+        task=task,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+def write(path, pairs, header="text,label"):
+    path.write_text("\n".join([header, *(f'"{text}",{label}' for text, label in pairs), ""]))
+
+
+def test_rows_columns_labels_and_examples(folder):
+    write(folder / "train.csv", [("the sea is still", "calm"), ("stop", "loud"), ("go " * 20, "loud")])
+    write(folder / "dev.csv", [("a new text", "calm")])
+    found = preview(recipe(folder))
+    assert [(one.name, one.rows, one.exact) for one in found.splits] == [("train", 3, True), ("validation", 1, True)]
+    assert (found.columns, found.unread) == (("text", "label"), ())
+    assert list(found.labels.items()) == [("loud", 2), ("calm", 1)]
+    assert found.examples[0] == {"text": "the sea is still", "label": "calm"}
+    assert found.examples[2]["text"].endswith("…")
+    assert (found.cut, found.doubts, found.ignored) == (1, (), {})
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_json_has_further_columns_that_are_not_read(folder, suffix):
+    rows = [{"id": number, "text": f"text {number}", "label": number % 2} for number in range(4)]
+    lines = "\n".join(map(json.dumps, rows)) if suffix == "jsonl" else json.dumps(rows)
+    (folder / f"train.{suffix}").write_text(lines)
+    found = preview(recipe(folder))
+    assert (found.splits[0].rows, found.unread, found.labels) == (4, ("id",), {"0": 2, "1": 2})
+
+
+def test_of_a_large_file_the_first_rows_tell_and_the_number_is_an_estimate(folder, monkeypatch):
+    monkeypatch.setattr(previewing, "LOOKED_AT", 100)
+    write(folder / "train.csv", [(f"text number {number:05}", number % 2) for number in range(2_000)])
+    (split,) = preview(recipe(folder)).splits
+    assert (split.exact, split.looked_at) == (False, 100)
+    assert split.rows == pytest.approx(2_000, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "header", "says"),
+    [
+        ([("a", "'3,6'"), ("b", "2")], "text,label", ""),
+        ([(f"t{n}", "[3; 6]" if n % 3 else "2") for n in range(9)], "text,label", "look like lists of classes"),
+        ([(f"t{n}", "joy|love" if n % 3 else "joy") for n in range(9)], "text,label", "look like lists of classes"),
+        (
+            [(f"t{n}", "no" if n else "yes") for n in range(200)],
+            "text,label",
+            "199 of 200 training rows are in one class",
+        ),
+        ([(f"t{n}", "no" if n else "yes") for n in range(20)], "text,label", ""),
+        (
+            [
+                (
+                    "a",
+                    "calm",
+                ),
+                ("b", "loud"),
+            ],
+            "text,label",
+            "",
+        ),
+    ],
+)
+def test_what_is_odd_about_labels(folder, pairs, header, says):
+    (folder / "train.tsv").write_text("\n".join(["\t".join(header.split(",")), *("\t".join(one) for one in pairs), ""]))
+    doubts = preview(recipe(folder)).doubts
+    assert says in " ".join(doubts)
+    assert bool(doubts) is bool(says)
+
+
+def test_lists_with_commas(folder):
+    (folder / "train.tsv").write_text("text\tlabel\nso proud\t3,6\nsad\t2\nno\t3\n")
+    (doubt,) = preview(recipe(folder)).doubts
+    assert doubt.startswith("labels such as '3,6' look like lists of classes")
+    assert doubt.endswith("and there are 3")
+
+
+def test_a_label_that_the_recipe_does_not_name(folder):
+    write(folder / "train.csv", [("a", "calm"), ("b", "lout")])
+    (doubt,) = preview(recipe(folder, labels=("calm", "loud"))).doubts
+    assert doubt == "the training rows have 1 label that data.labels does not name: 'lout'"
+
+
+def test_a_first_line_that_is_a_row(folder):
+    """The columns are named by the recipe, so that only the others look strange."""
+    (folder / "train.tsv").write_text("text\tlabel\tI never said that it was you\nb\tcalm\tno\nc\tloud\tyes\n")
+    (doubt,) = preview(recipe(folder)).doubts
+    assert "'I never said that it was you' looks like a row" in doubt or "looks like a row" in doubt
+
+
+def test_rows_that_are_in_two_splits(folder):
+    write(folder / "train.csv", [("a", "calm"), ("b", "loud"), ("c", "calm")])
+    write(folder / "test.csv", [("b", "loud"), ("d", "calm"), ("c", "loud")])
+    (doubt,) = preview(recipe(folder)).doubts
+    assert doubt == "1 of 3 test rows are among the training rows, too"
+
+
+def test_a_row_in_the_middle_that_cannot_be_read_is_told_and_no_error(folder):
+    (folder / "train.csv").write_text("text,label\na,calm\nb\nc,loud\n")
+    found = preview(recipe(folder, labels=("calm", "loud")))
+    assert found.splits == ()
+    assert "line 3: 1 instead of 2 columns" in found.unread_splits[0]
+    assert found.doubts == ()
+
+
+def test_what_is_beside_the_splits_is_named_with_the_reason(folder):
+    write(folder / "train.csv", [("a", "calm"), ("b", "loud")])
+    for name in ("notes.md", "extra.csv", ".hidden"):
+        (folder / name).write_text("x")
+    (folder / "old").mkdir()
+    assert preview(recipe(folder)).ignored == {
+        "extra.csv": "not called as a split is: train, validation, test",
+        "notes.md": "of a kind that is not read",
+        "old": "a folder, and the rows are in files",
+    }
+
+
+def test_images_in_folders(folder):
+    for name, number in (("cat", 3), ("dog", 1)):
+        (folder / "train" / name).mkdir(parents=True)
+        for one in range(number):
+            (folder / "train" / name / f"{one}.png").write_bytes(b"")
+    found = preview(recipe(folder, task="image-classification"))
+    assert found.splits[0].rows == 4
+    assert found.labels == {"cat": 3, "dog": 1}
+
+
+def test_parquet_is_not_looked_at_and_data_of_the_hub_is_not_here(folder):
+    (folder / "train.parquet").write_bytes(b"PAR1")
+    found = preview(recipe(folder, num_labels=2))
+    assert (found.splits[0].rows, found.labels, found.examples) == (None, {}, ())
+    assert preview(Recipe(name="r", model=Model(id="x"), data=Data(id="nobody/nothing", num_labels=2))) is None
+    assert preview(recipe(folder / "absent", num_labels=2)) is None
