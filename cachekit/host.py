@@ -86,6 +86,16 @@ def _installed() -> dict[str, list[tuple[Path, str]]]:
     return found
 
 
+OWN = "cachekit-neuron"
+OTHER = "cachekit"  # on PyPI another project, whose package is imported by the same name
+
+
+def other_project() -> tuple[str, Path] | None:
+    """The version and the place of another project that is imported as this one is; None where there is none."""
+    found = _installed().get(OTHER)
+    return (found[0][1], found[0][0].parent) if found else None
+
+
 @cache
 def cpu_features() -> tuple[str, ...]:
     """The instruction-set extensions of this CPU, sorted, as far as code can be built for them."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachekit.api.fleets import Fleets
-from cachekit.api.names import is_bundle, is_file, is_record, schema, unknown_variables
+from cachekit.api.names import environment_warnings, is_bundle, is_file, is_record, schema
 from cachekit.api.opened import AnyEntry, AnyRecipe, Progress, load_recipe
 from cachekit.api.sharing import Sharing
 from cachekit.api.upkeep import Upkeep
@@ -56,7 +56,7 @@ class Cache(Fleets, Sharing, Upkeep):
 
 
 __all__ = [
-    "AnyEntry", "AnyRecipe", "Cache", "Progress", "Variant", "check_contradiction", "check_recipes", "is_bundle",
-    "is_file", "is_record", "load_recipe", "names", "neffs", "new_recipe", "recipe_schema", "schema",
-    "unknown_variables", "zoo_entry", "zoo_rows",
+    "AnyEntry", "AnyRecipe", "Cache", "Progress", "Variant", "check_contradiction", "check_recipes",
+    "environment_warnings", "is_bundle", "is_file", "is_record", "load_recipe", "names", "neffs", "new_recipe",
+    "recipe_schema", "schema", "zoo_entry", "zoo_rows",
 ]  # fmt: skip

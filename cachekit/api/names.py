@@ -12,11 +12,23 @@ from cachekit.errors import CachekitError, ErrorDocument, UsageError
 SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
 
 
-def unknown_variables() -> list[str]:
-    """A sentence for each variable of the environment that is called as a setting is, and that nothing reads."""
-    from cachekit.config import unknown_variables
+def environment_warnings() -> list[str]:
+    """What is odd about this environment, whatever is asked for, in sentences.
 
-    return unknown_variables()
+    A variable that is called as a setting is and that nothing reads; another project of the same import name, of which
+    one overwrites the other's files when it is installed.
+    """
+    from cachekit.config import unknown_variables
+    from cachekit.host import OTHER, OWN, other_project
+
+    told = unknown_variables()
+    if other := other_project():
+        version, place = other
+        told.append(
+            f"{place} has {OTHER} {version}, another project that is imported by the same name: one breaks the other; "
+            f"keep {OWN}: python -m pip uninstall {OTHER}, then install {OWN} again"
+        )
+    return told
 
 
 def is_record(name: str) -> bool:

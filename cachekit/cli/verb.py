@@ -115,9 +115,9 @@ def verb(
                 if not takes_cache:
                     shown = function(**given)
                 else:
-                    from cachekit.api import Cache, unknown_variables
+                    from cachekit.api import Cache, environment_warnings
 
-                    for line in unknown_variables():
+                    for line in environment_warnings():
                         out.warning(line, minor=True)
                     shown = function(Cache(**said, progress=progress), **given)
                 return shown if isinstance(shown, int) else out.answer(shown)

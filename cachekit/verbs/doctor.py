@@ -166,6 +166,19 @@ def twice(_: Config) -> Iterator[Finding]:
         yield Finding("ok", "each package is installed once")
 
 
+def name(_: Config) -> Iterator[Finding]:
+    """Another project has this one's import name; the one that was installed last overwrote the other's files."""
+    if other := host.other_project():
+        version, place = other
+        said = f"{place} has {host.OTHER} {version}, another project that is imported by the same name"
+        own = f"{sys.executable} -m pip"
+        yield Finding(
+            "problem", said, f"keep one; for this one, install {host.OWN} again after:", f"{own} uninstall {host.OTHER}"
+        )
+    else:
+        yield Finding("ok", f"no other project is imported as {host.OTHER}")
+
+
 def program(_: Config) -> Iterator[Finding]:
     """The command that a shell finds may be another environment's, with other versions and so other keys."""
     found, here = shutil.which("cachekit"), Path(sys.executable).parent
@@ -243,6 +256,7 @@ def disk(config: Config) -> Iterator[Finding]:
 HOST = (
     Check("training", training),
     Check("installed-once", twice),
+    Check("import-name", name),
     Check("program", program),
     Check("temporary-folder", temporary),
     Check("open-files", files),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from cachekit import disk
 from cachekit.compilers.neuron import installed
 from cachekit.store.layout import Layout
 from tests.compilers.neuron.neuron_trees import make
+from tests.support.cli_session import process
 from tests.support.cli_session import publish as publish_recipe
 from tests.support.doctor_cases import findings, fine, shell, the_problem
 from tests.support.users import ONE
@@ -45,6 +47,20 @@ def test_a_package_that_is_installed_twice(tmp_path, monkeypatch):
     found = the_problem("installed-once")
     assert f"huggingface-hub is installed twice in {tmp_path}: 0.36.2, 2.4.0" in found["said"]
     assert found["run"].endswith("-m pip install --force-reinstall huggingface-hub==2.4.0")
+
+
+def test_another_project_of_the_same_import_name(tmp_path):
+    """In a process of its own: what is installed is looked up once."""
+    assert fine("import-name")
+    (tmp_path / "cachekit-0.24.1.dist-info").mkdir()
+    run = partial(process, "store", "ls", "--home", str(tmp_path / "home"))
+    assert run().err == ""
+    said = f"warning: {tmp_path} has cachekit 0.24.1, another project that is imported by the same name"
+    assert run(PYTHONPATH=str(tmp_path)).err.startswith(said)
+    assert run("-q", PYTHONPATH=str(tmp_path)).err == ""
+    found = json.loads(process("doctor", "--format", "json", code=1, PYTHONPATH=str(tmp_path)).out)["findings"]
+    (name,) = [one for one in found if one["check"] == "import-name"]
+    assert (name["state"], name["run"].partition(" -m ")[2]) == ("problem", "pip uninstall cachekit")
 
 
 def program(folder: Path, name: str) -> Path:
