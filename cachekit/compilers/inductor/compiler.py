@@ -88,7 +88,9 @@ class Inductor(TreeCompiler):
         settings = {*self.settings(recipe)} - {*options.TORCH_COMPILE, *facts.IRRELEVANT_OPTIONS}
         options.check_names(sorted(settings))
         watched = watched_variables(recipe, facts.watched)
-        return {"options": options.canonical(recipe.compiler), "threads": self._threads(recipe), "environment": watched}
+        variables = {*os.environ, *recipe.environment, *facts.FORCED, *facts.SET}
+        chosen = options.canonical(recipe.compiler, variables)
+        return {"options": chosen, "threads": self._threads(recipe), "environment": watched}
 
     def _threads(self, recipe: Recipe) -> int:
         said = options.all_options(recipe.compiler).get("threads") or _variables(recipe).get(facts.THREADS, "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
@@ -57,17 +57,45 @@ def all_options(compiler: Compiler) -> dict[str, Any]:
     return dict(sorted(merged.items()))
 
 
-def canonical(compiler: Compiler) -> dict[str, Any]:
-    """What reaches the code, without `threads`, which is an ingredient of its own."""
+def canonical(compiler: Compiler, variables: Collection[str] = ()) -> dict[str, Any]:
+    """What reaches the code, without `threads`, which is an ingredient of its own, and without defaults said aloud.
+
+    Args:
+        compiler: Of the recipe.
+        variables: Those that are set for the worker: one of them may have made another default.
+    """
+    said = all_options(compiler)
+    known = _installed() if said.keys() - {*TORCH_COMPILE, *IRRELEVANT_OPTIONS} else {}
     return {
         name: value
-        for name, value in all_options(compiler).items()
+        for name, value in said.items()
         if name != "threads"
         and name not in IRRELEVANT_OPTIONS
         and (name in RELEVANT_OPTIONS or not name.startswith(IRRELEVANT_OPTION_PREFIXES))
         and not (name == "mode" and value == "default")
         and not (name == "fullgraph" and value is False)
+        and not _is_default(value, known.get(name), variables)
     }
+
+
+def _is_default(value: Any, said: ast.expr | None, variables: Collection[str]) -> bool:
+    """Whether torch sets an option to this value by itself, by the expression in its source.
+
+    An expression is read if it is a constant, or `os.environ.get("NAME", "0") == "1"` with a variable that is not set.
+    """
+    match said:
+        case ast.Constant(value=constant):
+            return type(constant) is type(value) and bool(constant == value)
+        case ast.Compare(
+            left=ast.Call(func=ast.Attribute(value=ast.Attribute(attr="environ"), attr="get"), args=args),
+            ops=[ast.Eq()],
+            comparators=[ast.Constant(value=yes)],
+        ):
+            words = [one.value for one in args if isinstance(one, ast.Constant)]
+            if len(words) != len(args) or not words or words[0] in variables:
+                return False
+            return value is ((words[1] if len(words) > 1 else None) == yes)
+    return False
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -76,7 +104,7 @@ def check_names(names: Iterable[str]) -> None:
     Raises:
         RecipeError: It has no option of that name.
     """
-    known = _installed()
+    known = _installed().keys()
     for name in names:
         if known and name not in known:
             raise unknown(name, known)
@@ -93,28 +121,32 @@ def unknown(name: str, known: Iterable[str], cause: str = "") -> RecipeError:
 
 
 @cache
-def _installed() -> frozenset[str]:
-    """The options' names, read from torch's source (30 ms): importing it takes seconds.
+def _installed() -> dict[str, ast.expr | None]:
+    """The options' names, read from torch's source (30 ms): importing it takes seconds; each with what it is set to.
 
-    Empty where the source cannot be read.
+    That is None where it is set in several places. Empty where the source cannot be read.
     """
     try:
         spec = importlib.util.find_spec("torch")
         folder = next(iter((spec.submodule_search_locations if spec else None) or ()))
         tree = ast.parse(Path(folder, "_inductor", "config.py").read_text(encoding="utf-8"))
     except (ImportError, OSError, ValueError, SyntaxError, StopIteration):
-        return frozenset()
-    return frozenset(_names(tree))
+        return {}
+    found: dict[str, ast.expr | None] = {}
+    for name, value in _names(tree):
+        found[name] = None if name in found else value
+    return found
 
 
-def _names(part: ast.AST, prefix: str = "") -> Iterator[str]:
+def _names(part: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.expr | None]]:
     """What a module and the classes in it set, as `name` and `class.name`."""
     classes: dict[str, list[ast.ClassDef]] = {}
     for node in ast.iter_child_nodes(part):
         targets = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign) and not _alias(node.value):
             targets = [node.target]
-        yield from (f"{prefix}{target.id}" for target in targets if isinstance(target, ast.Name))
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        yield from ((f"{prefix}{target.id}", value) for target in targets if isinstance(target, ast.Name))
         if isinstance(node, ast.ClassDef):
             # `class cuda(cutlass)`, `@inherit_fields_from(cutlass)`: it has the options of a class before it, too.
             heads = [name for head in (*node.bases, *node.decorator_list) for name in ast.walk(head)]
