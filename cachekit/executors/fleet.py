@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import shutil
 import time
@@ -20,6 +22,8 @@ from cachekit.text import cause_of
 
 NOTE = "fleet.json"
 CANCELLED = "cancelled"
+_ERROR = re.compile(rb"^error\[[a-z-]+\]: (.*)$", re.MULTILINE)
+_END = 64 << 10  # bytes of a log in which its error is looked for
 LARGEST = 16 << 20  # bytes of what a command printed that are read
 
 
@@ -173,3 +177,24 @@ def log(fleet: Fleet, number: int) -> list[Path]:
     """The files with what a command told, and what its engine told of it, as far as they are there."""
     names = (f"{number}.engine", f"{number}.log", f"{number}.out")
     return [path for name in names if (path := fleet.path / name).is_file() and path.stat().st_size]
+
+
+def error(fleet: Fleet, number: int) -> str:
+    """The last error in what a command told, or in what its engine told of it; empty where there is none."""
+    for path in reversed(log(fleet, number)):
+        end = tail(path, _END)
+        if found := _ERROR.findall(end):
+            return str(found[-1].decode(errors="replace"))
+        if path.suffix == ".engine" and end.strip():
+            return end.strip().splitlines()[-1].decode(errors="replace")
+    return ""
+
+
+def tail(path: Path, most: int) -> bytes:
+    """The end of a file; nothing where it cannot be read."""
+    try:
+        with files.opened(path) as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - most))
+            return source.read(most)
+    except OSError:
+        return b""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import heapq
-import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from cachekit import files
 from cachekit.config import Config
 from cachekit.errors import CachekitError, EngineError, InterruptedRunError, UsageError
 from cachekit.executors import fleet as fleets
@@ -32,8 +28,6 @@ POLL = (0.2, 5.0)  # seconds between two questions to an engine: the first, and 
 SILENT = 600.0  # seconds that an engine may not answer before a wait ends
 DRAFT = "dry-run"  # the name of a fleet that is only shown
 Tell = Callable[..., object]  # is told of an event: its name, and fields
-_ERROR = re.compile(rb"^error\[[a-z-]+\]: (.*)$", re.MULTILINE)
-_TAIL = 64 << 10  # bytes of a log in which its error is looked for
 LONGEST = 1 << 20  # bytes of a log that are shown
 
 
@@ -323,19 +317,8 @@ def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
         with suppress(msgspec.DecodeError, msgspec.ValidationError):
             said = msgspec.structs.asdict(msgspec.json.decode(fleets.printed(fleet, one.number), type=_Warmed))
     elif one.state in ENDED:
-        said = {"error": _error(fleet, one.number)}
+        said = {"error": fleets.error(fleet, one.number)}
     return UnitOutcome(**msgspec.structs.asdict(one), **said)
-
-
-def _error(fleet: Fleet, number: int) -> str:
-    """The last error in what a command told, or in what its engine told of it; empty where there is none."""
-    for path in reversed(fleets.log(fleet, number)):
-        tail = _tail(path, _TAIL)
-        if found := _ERROR.findall(tail):
-            return str(found[-1].decode(errors="replace"))
-        if path.suffix == ".engine" and tail.strip():
-            return tail.strip().splitlines()[-1].decode(errors="replace")
-    return ""
 
 
 def listed(layout: Layout) -> tuple[FleetRow, ...]:
@@ -375,18 +358,8 @@ def logs(fleet: Fleet, number: int) -> FleetLog:
     found = fleets.log(fleet, number)
     lines: list[str] = []
     for path in found:
-        lines += _tail(path, LONGEST).decode(errors="replace").splitlines()
+        lines += fleets.tail(path, LONGEST).decode(errors="replace").splitlines()
     return FleetLog(fleet.id, number, fleet.units[number].name, tuple(map(str, found)), tuple(lines))
-
-
-def _tail(path: Path, most: int) -> bytes:
-    """The end of a file; nothing where it cannot be read."""
-    try:
-        with files.opened(path) as source:
-            source.seek(max(0, os.fstat(source.fileno()).st_size - most))
-            return source.read(most)
-    except OSError:
-        return b""
 
 
 def draft(
