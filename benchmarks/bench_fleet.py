@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cachekit.executors import fleet as fleets
 from cachekit.executors import local
-from cachekit.executors.port import ENDED, Unit
+from cachekit.executors.port import ENDED, FleetUnit
 from cachekit.store.layout import Layout
 from cachekit.verbs.fleet import longest_first, makespan
 
@@ -40,7 +40,11 @@ def overhead() -> float:
     plain = time.monotonic() - began
     with tempfile.TemporaryDirectory() as folder:
         made = fleets.create(
-            Layout(Path(folder)), engine="local", cwd="/", jobs=1, units=tuple(Unit("none", argv) for _ in range(SHORT))
+            Layout(Path(folder)),
+            engine="local",
+            cwd="/",
+            jobs=1,
+            units=tuple(FleetUnit("none", argv) for _ in range(SHORT)),
         )
         began = time.monotonic()
         local.ENGINE.submit(made)

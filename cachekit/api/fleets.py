@@ -65,7 +65,7 @@ class Fleets(Runs):
             EngineError: The engine is not here, does not answer, or refuses.
         """
         from cachekit.executors import registry
-        from cachekit.executors.port import Unit
+        from cachekit.executors.port import FleetUnit
         from cachekit.verbs import entry as naming
         from cachekit.verbs import fleet
 
@@ -81,7 +81,7 @@ class Fleets(Runs):
         paid = prices(price).of(self.instance or "")
         limit = fleet.limit(forecast, paid, found, name, max_dollars)
         flags = [flag for flag, said in (("--require-warm", require_warm), ("--recache", recache)) if said]
-        units = [Unit(one.name, (*self._command(one, tiny=tiny), *flags)) for one in entries]
+        units = [FleetUnit(one.name, (*self._command(one, tiny=tiny), *flags)) for one in entries]
         layout = Layout(config.home)
         draft = fleet.draft(
             name,

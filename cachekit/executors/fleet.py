@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cachekit import files, private
 from cachekit.errors import StoreError, UnknownNameError
-from cachekit.executors.port import ENDED, Engine, Fleet, Seen, State, Unit
+from cachekit.executors.port import ENDED, Engine, Fleet, FleetUnit, Seen, State
 from cachekit.store.layout import Layout
 from cachekit.text import cause_of
 
@@ -125,7 +125,7 @@ def states(fleet: Fleet, engine: Engine) -> tuple[UnitState, ...]:
     return tuple(_state(fleet, number, unit, seen) for number, unit in enumerate(fleet.units))
 
 
-def _state(fleet: Fleet, number: int, unit: Unit, all_seen: Mapping[int, Seen]) -> UnitState:
+def _state(fleet: Fleet, number: int, unit: FleetUnit, all_seen: Mapping[int, Seen]) -> UnitState:
     ended = files.noted(fleet.path / f"{number}.ended", _Ended)
     begun = files.noted(fleet.path / f"{number}.begun", _Begun)
     seen = all_seen.get(number)

@@ -13,7 +13,7 @@ State = Literal["waiting", "running", "done", "failed", "lost", "cancelled", "ti
 ENDED: frozenset[State] = frozenset({"done", "failed", "lost", "cancelled", "timed-out"})
 
 
-class Unit(Struct, frozen=True):
+class FleetUnit(Struct, frozen=True):
     """A command, for one machine.
 
     Attributes:
@@ -50,7 +50,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     jobs: int
     seconds: float | None = None
     setup: str = ""
-    units: tuple[Unit, ...]
+    units: tuple[FleetUnit, ...]
 
     @property
     def path(self) -> Path:

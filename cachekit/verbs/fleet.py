@@ -16,7 +16,7 @@ from cachekit.errors import CachekitError, EngineError, InterruptedRunError, Usa
 from cachekit.executors import fleet as fleets
 from cachekit.executors import registry
 from cachekit.executors.fleet import UnitState
-from cachekit.executors.port import ENDED, Engine, Fleet, Unit
+from cachekit.executors.port import ENDED, Engine, Fleet, FleetUnit
 from cachekit.recipe.price import Price
 from cachekit.remotes import doctor
 from cachekit.store.layout import Layout
@@ -366,7 +366,7 @@ def draft(
     engine: str,
     queue: str,
     *,
-    units: Sequence[Unit],
+    units: Sequence[FleetUnit],
     jobs: int,
     cwd: str,
     setup: str,

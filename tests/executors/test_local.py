@@ -140,9 +140,9 @@ def test_fleets_of_which_nothing_was_heard_for_long_go(tmp_path):
 
 def _made(layout, commands, *, seconds=None, jobs=1):
     from cachekit.executors.fleet import create
-    from cachekit.executors.port import Unit
+    from cachekit.executors.port import FleetUnit
 
-    units = tuple(Unit(" ".join(argv), tuple(argv)) for argv in commands)
+    units = tuple(FleetUnit(" ".join(argv), tuple(argv)) for argv in commands)
     return create(layout, engine="local", cwd="/", jobs=jobs, seconds=seconds, units=units)
 
 
