@@ -23,7 +23,7 @@ INSTALL = -m pip install --quiet --no-compile
 # Else each of the thousand processes that tests start compiles all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax test-slurm lint \
+.PHONY: help dist demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax test-slurm lint \
 	features bench docs clean
 
 help:
@@ -172,5 +172,18 @@ bench: $(VENV)/.installed
 docs: $(VENV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+## make dist       wheel and sdist, in dist/, checked as PyPI does; each is installed in an empty environment and plans a recipe
+dist: $(VENV)/.installed
+	rm -rf dist .venv-dist
+	$(BIN)/python $(INSTALL) --upgrade pip
+	$(BIN)/python $(INSTALL) --group dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+	for built in $(CURDIR)/dist/*; do \
+		$(PYTHON) -m venv --clear .venv-dist && .venv-dist/bin/python $(INSTALL) $$built && mkdir .venv-dist/empty && \
+		(cd .venv-dist/empty && ../bin/cachekit --version && ../bin/cachekit zoo --quiet && \
+		CACHEKIT_HOME=$$PWD/store ../bin/cachekit plan bert --toolchain neuron-2.31 --instance trn1.2xlarge --quiet) || exit 1; \
+	done
+
 clean:
-	rm -rf site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(NEURON_VENV) .demo .features.json build dist
+	rm -rf .venv-dist site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(NEURON_VENV) .demo .features.json build dist
