@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cachekit.data import images, labels, rows, saved_rows
 from cachekit.errors import DataError
-from cachekit.recipe import Recipe, tasks
+from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.ingredients import Shapes
 
 
@@ -111,12 +111,18 @@ def local(recipe: Recipe) -> LocalRows | None:
     """Where a recipe's rows are; None where they come from the Hub.
 
     Raises:
-        DataError: The folder has none for training, a split is there twice, or the recipe names no data at all.
+        DataError: The folder is missing, has no training rows or a split twice; or the recipe names no data at all.
     """
     data = recipe.data
     if data.id:
         return None
     if data.path:
+        if zoo.beside_recipes(data.path) and not Path(data.path).exists():
+            raise DataError(
+                f"the data of {recipe.name} do not come with cachekit",
+                cause=f"there is no {Path(data.path).resolve()}",
+                hint=f"`cachekit zoo show {recipe.name}` says how to get them; then add --set data.path=FOLDER",
+            )
         if saved := saved_rows.of(data.path):
             return LocalRows("saved", saved)
         if folders := images.of(recipe):

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import labels, rows
+from cachekit.data import labels, rows, shapes
 from cachekit.errors import DataError
+from cachekit.recipe import zoo
+from cachekit.recipe.variant import Variant
 from tests.data.rows_files import COLUMNS, put, read, refused  # noqa: F401 - fixtures
 from tests.support.places import real_dir
 
@@ -206,6 +208,16 @@ def test_what_is_no_folder_is_refused(put):
         with pytest.raises(DataError, match="is not a folder") as caught:
             rows.split_files(path)
         assert "data.train_file" in caught.value.hint
+
+
+def test_data_that_a_recipe_of_the_zoo_does_not_bring_are_said_to_be_elsewhere():
+    """A path beside the installed recipes tells nobody where to put rows."""
+    beside = zoo.recipe_path("bert-notebook").parent / ".." / "no-such-rows"
+    recipe = Variant("bert-notebook", [f"data.path={beside}"]).load()
+    with pytest.raises(DataError, match="the data of bert-notebook do not come with cachekit") as caught:
+        shapes.check_data(recipe)
+    assert "`cachekit zoo show bert-notebook`" in caught.value.hint
+    assert "--set data.path=" in caught.value.hint
 
 
 # Real data
