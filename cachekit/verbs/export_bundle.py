@@ -36,7 +36,7 @@ class BundledFile(Struct, frozen=True):
     sha256: str
 
 
-class Bundled(Answer, frozen=True):
+class Bundled(Answer, frozen=True, tag="cachekit/export-bundle/1"):
     """What an export wrote, or would write.
 
     Attributes:

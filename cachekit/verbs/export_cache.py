@@ -39,7 +39,7 @@ class DamagedModule(Struct, frozen=True):
     reason: str
 
 
-class Exported(Answer, frozen=True):
+class Exported(Answer, frozen=True, tag="cachekit/export-cache/1"):
     """What an export did, or would do.
 
     Attributes:

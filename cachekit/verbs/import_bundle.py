@@ -39,7 +39,7 @@ class UnbundledRecord(Struct, frozen=True):
     untrusted: str = ""
 
 
-class Unbundled(Answer, frozen=True):
+class Unbundled(Answer, frozen=True, tag="cachekit/import-bundle/1"):
     """What an import took, or would take.
 
     Attributes:

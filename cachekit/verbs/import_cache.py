@@ -66,7 +66,7 @@ class UnknownFile(Struct, frozen=True):
     reason: str
 
 
-class Imported(Answer, frozen=True):
+class Imported(Answer, frozen=True, tag="cachekit/import-cache/1"):
     """What an import did, or would do.
 
     Attributes:

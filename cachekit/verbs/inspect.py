@@ -57,7 +57,7 @@ class Vouched(Struct, frozen=True):
     created: str
 
 
-class StoredRecord(Record, Answer, frozen=True, kw_only=True):
+class StoredRecord(Record, Answer, frozen=True, kw_only=True, tag="cachekit/record/1"):
     """A record as the store has it.
 
     Attributes:

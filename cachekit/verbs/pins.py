@@ -14,7 +14,7 @@ from cachekit.values import Answer
 from cachekit.verbs.entry import Named, one_of
 
 
-class Pinned(Answer, frozen=True):
+class Pinned(Answer, frozen=True, tag="cachekit/pin/1"):
     """A pin, and what it keeps.
 
     Attributes:

@@ -16,7 +16,7 @@ from cachekit.verbs.entry import row_of
 from cachekit.verbs.session import Session
 
 
-class Deleted(Answer, frozen=True):
+class Deleted(Answer, frozen=True, tag="cachekit/rm/1"):
     """A record that went, or would go.
 
     Attributes:

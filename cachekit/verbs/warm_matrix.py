@@ -34,7 +34,7 @@ class EntryOutcome(Struct, frozen=True, kw_only=True):
     error: CachekitError | None = None
 
 
-class WarmedAll(Answer, frozen=True):
+class WarmedAll(Answer, frozen=True, tag="cachekit/warm-list/1"):
     """What became of a list: how many entries of each kind there are, and each.
 
     Attributes:

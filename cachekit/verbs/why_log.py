@@ -37,7 +37,7 @@ TAR = (".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz")  # of these, w
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-class LogWhy(Logged, Answer, frozen=True, kw_only=True):
+class LogWhy(Logged, Answer, frozen=True, kw_only=True, tag="cachekit/why-log/1"):
     """What a log tells; see `Logged`.
 
     Attributes:

@@ -42,7 +42,7 @@ class UnforeseenModule(Struct, frozen=True):
     seconds: float | None = None
 
 
-class RunWhy(Answer, frozen=True):
+class RunWhy(Answer, frozen=True, tag="cachekit/why-run/1"):
     """What a run compiled, and why.
 
     Attributes:

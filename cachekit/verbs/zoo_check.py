@@ -40,7 +40,7 @@ class ZooFinding(Struct, frozen=True):
     note: bool = False
 
 
-class Checked(Answer, frozen=True):
+class Checked(Answer, frozen=True, tag="cachekit/zoo-check/1"):
     """What was looked at, and what was found.
 
     Attributes:

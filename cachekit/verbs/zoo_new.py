@@ -13,7 +13,7 @@ from cachekit.recipe.convert.draft import Note, RecipeDraft
 from cachekit.values import Answer
 
 
-class NewRecipe(Answer, frozen=True):
+class NewRecipe(Answer, frozen=True, tag="cachekit/zoo-new/1"):
     """A recipe as text, and what of its source it does not say.
 
     Attributes:

@@ -38,6 +38,8 @@ def another(kind, current):
         values = ["elsewhere"]
     elif isinstance(kind, info.StructType):
         values = [{}, {"r": 4}]
+    elif isinstance(kind, info.VarTupleType):
+        values = [[value] for value in another(kind.item_type, None)]
     else:
         raise TypeError(f"a new kind of field: {kind}")
     return [value for value in values if value != current or isinstance(value, bool) != isinstance(current, bool)]
