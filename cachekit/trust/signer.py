@@ -33,6 +33,7 @@ from cachekit.text import cause_of
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import MalformedError
 from cachekit.trust.keys import ED25519, LARGEST_FILE, PublicKey, key_of_blob, public_key
+from cachekit.whose import open_judged
 
 if TYPE_CHECKING:
     import subprocess
@@ -89,12 +90,12 @@ def key_of(setting: str) -> PublicKey:
     """
     try:
         path = _path(setting)
-        text = setting if path is None else files.read(path, LARGEST_FILE).decode("ascii")
+        text = setting if path is None else _read(path).decode("ascii")
         if "PRIVATE KEY-----" not in text:
             return public_key(text)
         found = _inside(text)
         if found is None and path is not None:  # an old format, which hides it
-            found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
+            found = public_key(_read(Path(f"{path}.pub")).decode("ascii"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
@@ -369,12 +370,25 @@ def _private(path: Path) -> bytes:
 
 def _guarded(path: Path) -> bytes:
     """What the file of a key says: others may not read a private one, and ssh-keygen asks the same."""
-    with files.opened(path) as source:
-        mode = os.fstat(source.fileno()).st_mode
-        text = source.read(LARGEST_FILE)
-        if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
-        return text
+    text = _read(path)
+    mode = path.stat().st_mode
+    if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
+    return text
+
+
+def _read(path: Path) -> bytes:
+    """What the file of a key says. What that key signs is believed as this user's: nobody else may put one there."""
+
+    def judged(name: Path | str, flags: int) -> int:
+        handle, found = open_judged(Path(name), flags)
+        if found.whose != "own":
+            os.close(handle)
+            raise PermissionError(f"somebody else can put another key there: {found.why}")
+        return handle
+
+    with files.opened(path, opener=judged) as source:
+        return source.read(LARGEST_FILE)
 
 
 def _inside(text: str) -> PublicKey | None:
