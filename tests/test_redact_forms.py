@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from cachekit import redact
 from cachekit.key.hashed import hashed, is_hashed
-from cachekit.redact import forms
+from cachekit.redact import Stream, forms
 from cachekit.redact.names import is_secret, names_secret, secrets_of
-from cachekit.redact.stream import Stream
 from cachekit.store.layout import Place
 from tests.support.planted_secrets import FORMS, PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
 

@@ -19,8 +19,7 @@ from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, How
 from cachekit.store.record import Record
 from cachekit.text import one_line
-from cachekit.trust.builder import Builder
-from cachekit.trust.statement import read_statement
+from cachekit.trust.statement import Builder, read_statement
 from cachekit.values import Answer, by_value
 from cachekit.verbs.entry import find, is_key
 
