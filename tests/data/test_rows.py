@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import rows, shapes
+from cachekit.data import labels, rows, shapes
 from cachekit.errors import DataError
 from cachekit.recipe import zoo
 from cachekit.recipe.variant import Variant
@@ -238,7 +238,7 @@ def test_the_emotion_data_set(emotion):
     assert [len(table) for table in tables.values()] == [16_000, 2_000, 2_000]
     names = ["anger", "fear", "joy", "love", "sadness", "surprise"]
     for split, table in tables.items():
-        assert rows.label_names((row["label_name"] for row in table), split) == names
+        assert labels.label_names((row["label_name"] for row in table), split) == names
         assert all(row["text"].strip() and set(row) == {"text", "label_name"} for row in table)
     count = Counter(row["label_name"] for row in tables["train"])
     assert count == {"joy": 5362, "sadness": 4666, "anger": 2159, "fear": 1937, "love": 1304, "surprise": 572}
