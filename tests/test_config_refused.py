@@ -21,13 +21,6 @@ def test_an_unknown_setting_gets_the_nearest(place):
         path.unlink()
 
 
-def test_an_unknown_setting_like_no_other(place):
-    place.write(place.project / "pyproject.toml", "[tool.cachekit]\nzzzz = 1\n")
-    error = refused(place)
-    assert "'zzzz'" in error.message
-    assert error.hint == "remove the line"
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -166,11 +159,6 @@ def test_a_hint_has_a_good_value_or_none(place, name):
 def test_an_option_of_a_remote_that_is_no_text_is_named_with_its_remote(place, option, wanted):
     place.write(place.project / "cachekit.toml", f'[remotes.team]\nurl = "/x"\n{option}\n')
     assert wanted in refused(place).cause
-
-
-def test_a_value_that_is_overridden_need_not_be_good(place):
-    place.write(place.project / "cachekit.toml", toml(keep_logs="many"))
-    assert place.load({"keep_logs": 5}).keep_logs == 5
 
 
 def test_a_user_without_a_home_is_told_what_to_set(tmp_path, monkeypatch):

@@ -134,13 +134,6 @@ def test_an_override_beats_the_file_leaves_its_neighbours_and_makes_what_is_not_
         assert read(text, "model.id=b").model.id == "b"
 
 
-def test_data_can_be_swapped():
-    text = MINIMAL + "data: {id: a/b}\n"
-    assert refused(text, "data.path=/x").hint
-    recipe = read(text, "data.id=null", "data.path=/x")
-    assert (recipe.data.id, recipe.data.path) == (None, "/x")
-
-
 @pytest.mark.parametrize(
     "override, name, hint",
     [
