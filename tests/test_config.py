@@ -173,11 +173,6 @@ def test_a_folder_may_hold_variables_and_a_tilde(place, tmp_path, monkeypatch):
     assert loaded.compiler_cache_dir == tmp_path / "somebody" / "cache_dirs"
 
 
-def test_a_relative_folder_of_a_flag_starts_at_the_working_directory(place, monkeypatch):
-    monkeypatch.chdir(place.inside)
-    assert place.load({"home": "store"}).home == place.inside / "store"
-
-
 def test_a_relative_folder_of_a_file_means_the_same_from_everywhere(place, monkeypatch):
     """Else a project would have one store for each folder that someone works in."""
     place.write(place.project / "cachekit.toml", toml(home="store"))

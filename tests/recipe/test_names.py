@@ -175,12 +175,6 @@ def test_a_malformed_override_is_a_usage_error(override):
     assert error.exit_code == 2
 
 
-@pytest.mark.parametrize("override", ["name.x=1", "model.id.x=1", "expect.a=1"])
-def test_an_override_inside_what_has_no_fields_is_a_usage_error(override):
-    error = refused(MINIMAL + "expect: [{instance: a, source: b}]\n", override, kind=UsageError)
-    assert override in error.message
-
-
 @pytest.mark.parametrize(
     "text, override",
     [
