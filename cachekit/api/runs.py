@@ -242,13 +242,15 @@ class Runs(Questions):
         place: Path | None,
     ) -> Iterator[tuple[Session, Prepared]]:
         """A command of somebody's own on this machine, with the session of a run that is about it."""
+        from cachekit.compilers import select
         from cachekit.compilers.command import compiler_of, prepare_command
 
-        with self.session(verb=verb, preferred=compiler_of(command, place)) as opened:
+        compiler = select(compiler_of(command, place), self._config().compiler, node=self._node())
+        with self.session(verb=verb) as opened:
             salt = opened.config.trust.salt
             yield (
                 opened,
-                prepare_command(command, opened.compiler, declared=ingredients, soft=soft_args, cwd=place, salt=salt),
+                prepare_command(command, compiler, declared=ingredients, soft=soft_args, cwd=place, salt=salt),
             )
 
     def attach(
@@ -284,16 +286,18 @@ class Runs(Questions):
         """
         import atexit
 
+        from cachekit.compilers import select
         from cachekit.compilers.command import prepare_command
         from cachekit.verbs.attach import Attachment, this_command, world
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         command = this_command(name)
         declared = {**(ingredients or {}), **world()}
+        compiler = select("auto", self._config().compiler, node=self._node())
         with ExitStack() as stack:
-            opened = stack.enter_context(self.session(verb="run", preferred="auto"))
+            opened = stack.enter_context(self.session(verb="run"))
             prepared = prepare_command(
-                command, opened.compiler, declared=declared, soft=soft_args, salt=opened.config.trust.salt
+                command, compiler, declared=declared, soft=soft_args, salt=opened.config.trust.salt
             )
             attachment = Attachment(opened, prepared, command, stack, require_warm=require_warm, recache=recache)
             attachment.begin()

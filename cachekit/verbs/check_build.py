@@ -77,14 +77,11 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     record = fetch_planned(session, planned)
     if record is None:
         raise miss_error(unfetched(planned, session.remotes) if planned.hit else planned)
-    compiler = session.compiler
     made = maker_of(record)
     session.journal.emit("build.start", key=prepared.key, **asdict(made))
-    with session.cache_dir(prepared.key, record) as old, session.cache_dir(prepared.key, None) as new:
-        _, seen = run_job(
-            session.launcher(), compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
-        )
-        compared = compiler.compare(old.tree, new.tree)
+    with session.cache_dir(prepared, record) as old, session.cache_dir(prepared, None) as new:
+        _, seen = run_job(session.launcher(), prepared, new, "trial", store=session.store, log=session.log, found=False)
+        compared = prepared.compiler.compare(old.tree, new.tree)
     done = CheckedBuild(
         recipe=prepared.recipe.name,
         source=prepared.source,

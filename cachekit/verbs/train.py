@@ -152,7 +152,6 @@ def train(
         with session.until_notice():
             result, seen = run_job(
                 session.launcher(),
-                session.compiler,
                 prepared,
                 cache_dir,
                 "train",
@@ -213,12 +212,12 @@ def _add(
     session: Session, prepared: Prepared, record: Record, cache_dir: CacheDir, seen: Observed
 ) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
-    built = session.compiler.binaries(session.compiler.contents(cache_dir.tree) - cache_dir.before)
+    built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
     if not seen.compiled and not built:
         return record, 0
     when = seen.surprises
     session.journal.emit("train.compiled", graphs=seen.compiled, built=built, when=when, **beyond(seen, record))
-    keeping = Keeping(session.store, session.compiler, prepared, record, cache_dir)
+    keeping = Keeping(session.store, prepared, record, cache_dir)
     kept, problem = session.keep(keeping, seen, fetched=False)
     if not problem:
         unshared(session)

@@ -120,7 +120,7 @@ def test_what_waits_for_a_cache_is_read_and_no_more(command, home, work, filled,
     shared = work.parent / "shared"
     shared.mkdir()
     waits = filled[1]
-    with open_session(config.load({"home": home, "cache": f"local:rw,{shared}:rw"}), None, "") as session:
+    with open_session(config.load({"home": home, "cache": f"local:rw,{shared}:rw"}), "") as session:
         session.remotes.writable[0].keep_pending(waits.key)
     reads.clear()
     answer = command("push", "--pending", "--cache", f"local:rw,{shared}:rw", "--format", "json").json

@@ -186,8 +186,9 @@ def test_what_another_user_swaps_is_not_loaded(public, marker):
     parent.mkdir()
     parent.chmod(0o777)
     bob = Watched(public / "store", cache_dirs=parent / "dirs", trust=trust(), compiler=Loader())
-    made = warm(bob.session, bob.prepare()).record
-    with bob.session.cache_dir(made.key, made) as cache_dir:
+    prepared = bob.prepare()
+    made = warm(bob.session, prepared).record
+    with bob.session.cache_dir(prepared, made) as cache_dir:
         tree = cache_dir.tree
         assert standing(tree).whose == "own"
 

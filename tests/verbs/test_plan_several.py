@@ -155,7 +155,7 @@ def test_what_only_the_team_has_goes_cold_as_well(command, store, tmp_path):
     remote = Remote(FolderStorage(shared), store.layout.remotes, readable=True, writable=True)
     journal = Journal(None, "test")
     settings = load_config({"home": store.layout.home}, environ={}, cwd=tmp_path)
-    session = Session(settings, journal, store, Neuron(host.named(OLD, MACHINE)), Remotes([remote], journal))
+    session = Session(settings, journal, store, Remotes([remote], journal))
     push(session.store, session.remotes, [record], [remote])
     shutil.rmtree(store.layout.home)
     words = ("bert", "vit", "--toolchain", NEW, "--cache", f"local:rw,{shared}:r")
