@@ -22,8 +22,8 @@ from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Provenance, Record
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.export import export_bundle
+from cachekit.verbs.imports import import_bundle
 from cachekit.verbs.session import Session
 
 REPEATS = 3

@@ -45,7 +45,7 @@ def is_bundle(target: str) -> bool:
         UsageError: The target is called as another kind of archive is, or as no folder of this machine.
     """
     from cachekit.disk import local_folder
-    from cachekit.verbs.export_bundle import is_bundle
+    from cachekit.verbs.export import is_bundle
 
     return is_bundle(local_folder(target), target)
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.session import Session
     from cachekit.verbs.stats import CheckedStats, Stats
     from cachekit.verbs.why import Compared, Side, Why
-    from cachekit.verbs.why_log import LogWhy
-    from cachekit.verbs.why_run import RunWhy
+    from cachekit.verbs.why_run import LogWhy, RunWhy
 
 
 class Questions(Opened):
@@ -153,7 +152,7 @@ class Questions(Opened):
             UsageError: It cannot be read, or no compiler knows its words.
         """
         from cachekit.disk import named
-        from cachekit.verbs.why_log import why_log
+        from cachekit.verbs.why_run import why_log
 
         return why_log(Path("-") if str(path) == "-" else named(path), self._journal(""))
 

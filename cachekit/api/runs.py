@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from cachekit.store.notes import Last
     from cachekit.verbs.attach import Attachment
     from cachekit.verbs.check_build import CheckedBuild
+    from cachekit.verbs.forecast import WarmedAll
     from cachekit.verbs.planned import Planned, Warmed
     from cachekit.verbs.run import Ran
     from cachekit.verbs.session import Session
     from cachekit.verbs.train import Trained
-    from cachekit.verbs.warm_matrix import WarmedAll
 
 
 class Runs(Questions):
@@ -86,7 +86,7 @@ class Runs(Questions):
             What became of each; `error()` is what to raise where one failed.
         """
         from cachekit.recipe.matrix import MatrixEntry, read
-        from cachekit.verbs.warm_matrix import warm_matrix
+        from cachekit.verbs.forecast import warm_matrix
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         entries, words = read(Path(matrix)), Variant("", overrides).words

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from cachekit.compilers.graphs import CompiledFile
     from cachekit.recipe.price import Prices
     from cachekit.verbs.zoo import ZooEntry, ZooRow
-    from cachekit.verbs.zoo_check import Checked
-    from cachekit.verbs.zoo_new import NewRecipe
+    from cachekit.verbs.zoo_check import Checked, NewRecipe
 
 
 def names(kind: str) -> list[str]:
@@ -84,7 +83,7 @@ def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
     Raises:
         RecipeError: It cannot be read, or is of no kind that is known.
     """
-    from cachekit.verbs.zoo_new import new_recipe
+    from cachekit.verbs.zoo_check import new_recipe
 
     return new_recipe(source)
 
@@ -98,7 +97,7 @@ def recipe_schema() -> dict[str, Any]:
 
 def neffs(files: Sequence[Path]) -> list[CompiledFile]:
     """What compiled files are, whether they are whole, and what they leak. `cachekit store neff`."""
-    from cachekit.verbs.inspect import compiled_files
+    from cachekit.verbs.records import compiled_files
 
     return compiled_files(files)
 

@@ -7,10 +7,10 @@ import pytest
 
 from cachekit import files
 from cachekit.errors import UntrustedError
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.inspect import show
+from cachekit.verbs.export import export_bundle
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.push import push_records
+from cachekit.verbs.records import show
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from cachekit.whose import standing
