@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,7 @@ def preview(recipe: Recipe) -> Preview | None:
     train = heads.get("train", [])
     have = list(train[0]) if train else []
     read = [column for column in tasks.read_columns(recipe) if column in have]
-    labels = (
-        Counter(_label(row.get(columns["label_column"])) for row in train) if _classed(recipe, columns) else Counter()
-    )
+    labels = _labels(row.get(columns["label_column"]) for row in train) if _classed(recipe, columns) else Counter()
     doubts = [*_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
     return Preview(
         splits=tuple(splits),
@@ -139,8 +137,12 @@ def _classed(recipe: Recipe, columns: Mapping[str, str]) -> bool:
     return tasks.fields(recipe).has_classes and "label_column" in columns and "label_column" not in tasks.nested(recipe)
 
 
-def _label(value: Any) -> str:
-    return "(none)" if value is None or value == "" else one_line(str(value))
+def _labels(values: Iterable[Any]) -> Counter[str]:
+    """The classes, as they are shown, with their numbers."""
+    found = Counter[str]()
+    for label, number in Counter("" if value is None else str(value) for value in values).items():
+        found[one_line(label) or "(none)"] += number
+    return found
 
 
 def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:

@@ -63,12 +63,10 @@ class CheckedBuild(Answer, frozen=True, kw_only=True):
 
 
 def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
-    """Compile a recipe although it is warm, and compare; nothing is kept of it.
+    """Compile a recipe although it is warm, and compare; nothing is kept of it. See `Cache.check_build`.
 
     Raises:
-        MissError: There is no record to compare with; or RemoteError and its like: it could not be fetched.
-        IntegrityError: The record's bytes are not those that it names.
-        CachekitError: The trial failed; see `run_job`.
+        RemoteError, AuthError: There is a record, and it could not be fetched.
     """
     start = time.monotonic()
     check_data(prepared.recipe)

@@ -141,19 +141,9 @@ class CheckedLock(Answer, frozen=True):
 def lock_recipes(
     session: Session, path: Path, recipes: Sequence[Variant], where: Elsewhere, *, dry_run: bool = False
 ) -> LockFile:
-    """Write the exact artifacts of recipes into a file.
+    """Write the exact artifacts of recipes into a file; see `Cache.lock`.
 
-    Args:
-        session: Collaborators.
-        path: The file; made if need be.
-        recipes: As they are named here; none means all that are in the file.
-        where: The machine that they are locked for. What this leaves open stays as the file says.
-        dry_run: Write nothing.
-
-    Raises:
-        MissError: A recipe is not warm. Nothing was written.
-        UsageError: The file cannot be read or written, or locks nothing yet.
-        RemoteError, AuthError: A remote could not be asked.
+    What `where` leaves open of the machine that they are locked for stays as the file says.
     """
     held = lock_file.read(path) if path.exists() else []
     variants = (Variant(in_file(one.name, path), tuple(one.words), one.tiny) for one in recipes)
@@ -176,12 +166,7 @@ def lock_recipes(
 
 
 def check_lock(session: Session, path: Path, recipes: Sequence[str]) -> CheckedLock:
-    """Compare entries of a lock file with their recipes as they are now; for the arguments see `lock_recipes`.
-
-    Raises:
-        UsageError: The file cannot be read, or locks nothing yet.
-        UnknownNameError: It does not lock one of these.
-    """
+    """Compare entries of a lock file with their recipes as they are now; see `Cache.check_lock`."""
     held = lock_file.read(path) if path.exists() else []
     checked = []
     for entry in chosen(held, recipes, path):
@@ -192,17 +177,7 @@ def check_lock(session: Session, path: Path, recipes: Sequence[str]) -> CheckedL
 
 
 def pull_lock(session: Session, path: Path, recipes: Sequence[str], *, dry_run: bool = False) -> Pulls:
-    """Fetch exactly what a lock file says into the store; for the arguments see `lock_recipes`.
-
-    Returns:
-        What became of each: where one failed, the others were fetched all the same.
-
-    Raises:
-        UsageError: The file cannot be read, or locks nothing yet.
-        UnknownNameError: It does not lock one of these.
-        RemoteError, AuthError: What is locked may be on a remote that could not be asked.
-        StoreError: The store cannot be written.
-    """
+    """Fetch exactly what a lock file says into the store; see `Cache.pull_locked`."""
     done: list[Outcome] = []
     for entry in chosen(lock_file.read(path), recipes, path):
         try:

@@ -102,19 +102,9 @@ def run(
     recache: bool = False,
     cwd: Path | None = None,
 ) -> Ran:
-    """Run a command; nothing that compiled in an earlier run of it compiles again.
-
-    Args:
-        session: Collaborators.
-        prepared: See `prepare_command`.
-        command: The command.
-        require_warm: Fail instead of compiling.
-        recache: Give it nothing, and keep what it compiles in place of what there was.
-        cwd: Its working directory.
+    """Run a command; nothing that compiled in an earlier run of it compiles again. See `Cache.run`.
 
     Raises:
-        MissError: Something would compile, or began to, under `require_warm`.
-        UsageError: There is no such program.
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()

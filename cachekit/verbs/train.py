@@ -100,19 +100,9 @@ def train(
     recache: bool = False,
     require_warm: bool = False,
 ) -> Trained:
-    """Run the fine-tune of a recipe; warm it first where it is not.
+    """Run the fine-tune of a recipe; warm it first where it is not. See `Cache.train`.
 
-    Args:
-        session: Collaborators.
-        prepared: The recipe.
-        output_dir: Where checkpoints and the model go.
-        resume: `auto` for the newest whole checkpoint there, or a checkpoint's path.
-        recache: Compile anew first.
-        require_warm: Fail instead of compiling.
-
-    Raises:
-        CachekitError: See `warm` and `run_job`. A result that could not be kept is told to the journal, and does not
-            fail a training that worked.
+    A result that could not be kept is told to the journal, and does not fail a training that worked.
     """
     start = time.monotonic()
     check_data(prepared.recipe)

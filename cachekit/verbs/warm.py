@@ -85,20 +85,9 @@ def warm(
     require_warm: bool = False,
     planned: Plan | None = None,
 ) -> WarmRun:
-    """Make sure that the record of a recipe exists.
-
-    Args:
-        session: Collaborators.
-        prepared: The recipe.
-        recache: Compile although a record exists, and replace it.
-        require_warm: Fail instead of compiling.
-        planned: The plan, where the caller has it already.
+    """Make sure that the record of a recipe exists; see `Cache.warm`. `planned` is its plan, where that is made.
 
     Raises:
-        MissError: Something would compile, under `require_warm`.
-        WaitedTooLongError: Another process compiles the same key beyond the deadline.
-        CompileError: The trial compiled nothing that could be kept.
-        CachekitError: The trial failed; see `run_job`.
         StoreError: The result cannot be kept; found out before compiling, where possible.
     """
     start = time.monotonic()
