@@ -1,1 +1,1 @@
-"""The verbs: one use case a module. What a verb's arguments mean, and what it raises, says its method of `api.Cache`."""
+"""The verbs: one use case a module. What a verb takes and raises is said at its method of `api.Cache`."""
