@@ -258,9 +258,12 @@ def open_session(
         follow: Is told the journal's events.
 
     Raises:
-        UsageError: The remotes cannot be made as named.
+        UsageError: The remotes cannot be made as named, or no compiler is called as the settings say.
         StoreError: The store's place is taken by something else.
     """
+    from cachekit.compilers import registry
+
+    registry.check_name(config.compiler)
     with environment(OFFLINE if offline else {}):
         layout = Layout(config.home)
         check_home(layout)
