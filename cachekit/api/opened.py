@@ -139,12 +139,12 @@ class Opened:
             journal.listen(self.progress)
         return journal
 
-    def _elsewhere(self) -> Elsewhere:
-        """The machine that is meant, if not this one."""
+    def _elsewhere(self, config: Config | None = None) -> Elsewhere:
+        """The machine that is meant, if not this one; with settings that were read already, or these."""
         from cachekit.compilers.elsewhere import Elsewhere
 
         said = [one or "" for one in (self.toolchain, self.target, self.instance)]
-        return Elsewhere(self._config(), *said, node=self._node())
+        return Elsewhere(config or self._config(), *said, node=self._node())
 
     def _variant(self, recipe: AnyRecipe) -> Variant:
         """A recipe with the number of nodes that this cache says."""
@@ -187,8 +187,9 @@ class Opened:
                 f"this machine's number is {self.node_rank}, and {loaded.name} trains on {count(nodes, 'machine')}",
                 hint="--nnodes N, or parallel.nodes in the recipe, says how many train together; --node-rank is from 0",
             )
-        compiler = self._elsewhere().select(loaded, guess=guess)  # where there is none, nothing has begun
-        with self.session(verb=verb) as opened:
+        config = self._config()
+        compiler = self._elsewhere(config).select(loaded, guess=guess)  # where there is none, nothing has begun
+        with self.session(verb=verb, config=config) as opened:
             source = self._source(recipe, machine=machine)
             yield opened, prepare(loaded, compiler, source, salt=opened.config.trust.salt)
 

@@ -71,7 +71,8 @@ class Questions(Opened):
         from cachekit.data.shapes import check_data
         from cachekit.verbs.forecast import forecast
 
-        where, priced = self._elsewhere(), prices(price)
+        config = self._config()
+        where, priced = self._elsewhere(config), prices(price)
 
         def prepared(recipe: AnyRecipe) -> Prepared:
             loaded = self._variant(recipe).load()
@@ -82,7 +83,7 @@ class Questions(Opened):
             return [again(now, other) for other in where.other_toolchains(now.recipe)]
 
         wanted = [(_name(one), partial(prepared, one)) for one in recipes]
-        with self.session(verb="plan") as opened:
+        with self.session(verb="plan", config=config) as opened:
             return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
 
     def why(self, recipe: AnyRecipe) -> Why:
@@ -126,7 +127,7 @@ class Questions(Opened):
 
         with self.session(verb="why") as opened:
             before = self._side(opened, old, Elsewhere(opened.config))
-            return compare(before, self._side(opened, new, self._elsewhere()))
+            return compare(before, self._side(opened, new, self._elsewhere(opened.config)))
 
     def _side(self, session: Session, one: AnyEntry, where: Elsewhere) -> Side:
         from cachekit.verbs import why as sides
@@ -191,12 +192,13 @@ class Questions(Opened):
         """
         from cachekit.verbs.coverage import coverage_of_all
 
-        where = self._elsewhere()
+        config = self._config()
+        where = self._elsewhere(config)
 
         def prepared(recipe: AnyRecipe) -> Prepared:
             return where.prepare(self._variant(recipe).load(), self._source(recipe), guess=len(recipes) > 1)
 
-        with self.session(verb="coverage") as opened:
+        with self.session(verb="coverage", config=config) as opened:
             return coverage_of_all(opened, [(_name(one), partial(prepared, one)) for one in recipes], skip=skip)
 
     def stats(

@@ -245,8 +245,9 @@ class Runs(Questions):
         from cachekit.compilers import select
         from cachekit.compilers.command import compiler_of, prepare_command
 
-        compiler = select(compiler_of(command, place), self._config().compiler, node=self._node())
-        with self.session(verb=verb) as opened:
+        config = self._config()
+        compiler = select(compiler_of(command, place), config.compiler, node=self._node())
+        with self.session(verb=verb, config=config) as opened:
             salt = opened.config.trust.salt
             yield (
                 opened,
@@ -293,9 +294,10 @@ class Runs(Questions):
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         command = this_command(name)
         declared = {**(ingredients or {}), **world()}
-        compiler = select("auto", self._config().compiler, node=self._node())
+        config = self._config()
+        compiler = select("auto", config.compiler, node=self._node())
         with ExitStack() as stack:
-            opened = stack.enter_context(self.session(verb="run"))
+            opened = stack.enter_context(self.session(verb="run", config=config))
             prepared = prepare_command(
                 command, compiler, declared=declared, soft=soft_args, salt=opened.config.trust.salt
             )

@@ -268,8 +268,8 @@ class Sharing(Opened):
         """
         from cachekit.verbs.lock import lock_recipes
 
-        where = self._elsewhere()
         with self.session() as opened:
+            where = self._elsewhere(opened.config)
             return lock_recipes(opened, _lock_file(lock_file), _by_name(recipes), where, dry_run=dry_run)
 
     def check_lock(self, *recipes: str | Path, lock_file: str | Path | None = None) -> CheckedLock:
