@@ -131,15 +131,6 @@ def test_what_is_not_trusted_is_told_once_and_never_as_what_is_not_there(command
     assert the_error(command("why", record.key[:12], *there, code=5))[0] == "untrusted"
 
 
-@pytest.mark.feature("T2")
-def test_a_record_nearby_that_is_not_trusted_is_told_of(command, home, machine, shared, tmp_path):
-    share(shared, publish(tmp_path / "other"))
-    shared.chmod(0o777)
-    text = " ".join(command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r").out.split())
-    assert "there is no record to compare with in the store or" in text
-    assert "is not used: a record of this key is there, but it is" in text
-
-
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):
     publish(home, "training.gradient_accumulation_steps=4")
     many = [f"--set=environment.XLA_FLAGS={'--xla_flag ' * 40}", "--set=training.per_device_train_batch_size=32"]
