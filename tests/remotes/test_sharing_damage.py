@@ -162,19 +162,6 @@ def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
     assert chosen(ann.session, [], pending=True) == [record]
 
 
-def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
-    one, two = make_record(1)[0], make_record(2)[0]
-    page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
-    assert one.key[:16] in card.update(page, [two], 2).decode()
-
-
-def test_a_long_cell_of_a_card_is_cut_between_characters():
-    record = structs.replace(make_record(1)[0], recipe="a" + "&" * 300)
-    page = card.update(b"", [record], 1).decode()
-    assert f"| a{'&amp;' * 39} |" in page
-    assert record.key[:16] in card.update(page.encode(), [make_record(2)[0]], 2).decode()
-
-
 @pytest.mark.parametrize("spoilt", [False, True], ids=["refused", "changed after its check"])
 def test_files_from_inside_a_record_are_the_pulls_own(tmp_path, shared, spoilt):
     """In a file that processes share, another pull could change what this one has checked."""
@@ -214,27 +201,6 @@ def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     publish(bob.store, made)
     push(bob.store, bob.session.remotes, [made[0]])
     assert make().read(path, make().revision(), 1 << 20).data == raw
-
-
-def test_two_builds_of_one_module_both_stay_whole(member):
-    """A compiler that is not deterministic: others fetched the first build's bytes by its digests."""
-    ann, bob = member("ann", compiler=StandIn(salt="one")), member("bob", compiler=StandIn(salt="two"))
-    # Other recipes, so other records, but modules of the same names.
-    one = make_record(1, ("a",), size=9000)
-    two = (make_record(2, ("a",), size=9000)[0], {})
-    other = bytes(9000)
-    file = type(two[0].files[0])(two[0].files[0].path, 9000, hashlib.sha256(other).hexdigest())
-    module = structs.replace(two[0].modules[0], files=(file,))
-    two = (structs.replace(two[0], modules=(module,)), {file.sha256: other})
-    assert one[0].modules[0].name == two[0].modules[0].name
-    for watched, made in ((ann, one), (bob, two)):
-        publish(watched.store, made)
-        (pushed,) = push(watched.store, watched.session.remotes, [made[0]])
-        assert pushed.error is None
-    carl = member("carl", "r")
-    for made in (one, two):
-        record = carl.session.fetch(carl.session.remotes.find(made[0].place))
-        assert served(carl.store, record) == expected(made)
 
 
 @pytest.mark.feature("R1")

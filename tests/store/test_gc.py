@@ -19,8 +19,8 @@ from cachekit.store.gc import Keep, fits
 from cachekit.store.removal import Remover
 from cachekit.store.scratch import Scratch
 from cachekit.verbs.entry import Named
-from cachekit.verbs.pins import pin, pins
 from cachekit.verbs.plan import plan
+from cachekit.verbs.records import pin, pins
 from cachekit.verbs.train import train
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
@@ -128,16 +128,6 @@ def test_of_one_compiler_all_goes_or_what_is_beyond_a_limit(watched):
 )  # fmt: skip
 def test_patterns_of_compilers(pattern, expected_):
     assert fits("neuronxcc-2.26.6360.0+6f180f47", pattern) is expected_
-
-
-def test_without_a_limit_or_a_store_nothing_is_done(home, watched):
-    assert watched.gc(Keep(max_size=0)).bytes == 0
-    assert not home.exists()
-    made = filled(watched, 3)
-    watched.store.layout.index.unlink()
-    done = watched.gc(Keep())
-    assert (done.records, done.files) == ((), ())
-    assert kept(watched) == keys(made), "although the index was lost"
 
 
 @pytest.mark.feature("G1")

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
 from cachekit.compilers.neuron.log.told import read
 from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
@@ -124,19 +123,6 @@ def noisy(text, seed):
 @settings(max_examples=40)
 def test_prefixes_dots_and_colours_change_nothing(seed):
     assert counts(run_of(noisy(NEW, seed))) == counts(run_of(NEW))
-
-
-MISSING = f"neuronxcc-2.26/{module(1)}/model.done not found in a/b: the corresponding graph will be recompiled."
-
-
-@pytest.mark.parametrize(
-    "text",
-    [MISSING, f"....{MISSING}", f" 50%|███\r{MISSING}", f"\x1b[33m{MISSING}", MISSING.replace("not", "\x1b[1mnot\x1b[0m"),
-     MISSING.replace("/model", "\x1b]8;;x\x07/model")],
-)  # fmt: skip
-def test_noise_is_no_part_of_a_path(text):
-    (event,) = events_of(f"{text}\r\n")
-    assert (event.path, event.text) == (f"neuronxcc-2.26/{module(1)}/model.done", "a/b")
 
 
 def test_prefixes_name_the_worker():
@@ -265,11 +251,6 @@ def test_real_logs_may_be_cut_anywhere(size):
         assert events + reader.close() == events_of(data)
 
 
-def test_every_real_log_is_read():
-    for path in sorted(real_dir("logs").iterdir()):
-        msgspec.json.encode(run_of(path.read_bytes()))
-
-
 # A whole log, as `why --log` tells it
 
 
@@ -357,23 +338,6 @@ def test_a_code_alone_is_read_as_the_failure_that_it_is():
     assert read(io.BytesIO(b"[WEB500] Internal Server Error\n")) is None
 
 
-def test_what_a_text_says_is_sought_once_however_often_it_stands_there(monkeypatch):
-    """Every worker finds the same graphs in every run: a log of 200 MB may hold nothing else."""
-    sought = []
-
-    class Counted:
-        def search(self, text, place=0):
-            sought.append(text)
-
-    monkeypatch.setattr(facts, "LOG_WORDS", {"hit": Counted()})
-    lines = [
-        f"2026-07-29 17:25:{n:02d}.000941:  {n}  [INFO]: Using a cached neff at {NCC}/{module(77)}/model.neff\n"
-        for n in range(50)
-    ]
-    LogReader().feed("".join(lines))
-    assert len(sought) == 1
-
-
 def test_a_compile_that_failed_before_is_told_with_its_failure():
     call = f"['neuronx-cc', '--output', '/tmp/w/model.{module(1)}.neff']: [F137] neuronx-cc was forcibly killed"
     failed = f"2026-07-31 05:08:00.000100:  5  [ERROR]: Failed compilation with {call}\n"
@@ -410,40 +374,11 @@ def test_a_compile_without_an_end_is_told():
     assert told(begun + ended + next_one + found).unfinished == 0
 
 
-def test_what_npc_counts_and_its_lines_do_not_show_is_told():
-    done = f"2026-07-29 17:31:00.000000:  7  [INFO]: Compilation Successfully Completed for model.{module(1)}.neff\n"
-    remaining = "2026-07-29 17:31:01.000000:  7  [INFO]: Current remaining items are 0, locked are 0, failed are {}, "
-    remaining += "done are 22, total is 24\n"
-    summary = "2026-07-29 17:31:02.000000:  6  [INFO]: Compilation summary: {}/{} failed, {} succeeded\n"
-    agreed = done + remaining.format(0) + summary.format(0, 1, 1)
-    assert told(agreed).counted == ()
-    (entries,) = told(done + remaining.format(2) + summary.format(0, 1, 1)).counted
-    assert "counts 2 failed in its cache" in entries
-    assert "names none" in entries
-    (differs,) = told(done + summary.format(2, 2, 0)).counted
-    assert "2 failed and 0 compiled; the lines of this log show 0 failed and 1 compiled" in differs
-    # The second run's count is not that of the whole log.
-    assert (
-        told(
-            agreed + (done + agreed).replace(module(1), module(2)).replace(" 17:", " 18:").replace(":  ", ":  1")
-        ).counted
-        == ()
-    )
-    assert told(remaining.format(2)).counted == (entries,)
-
-
 def test_runs_that_one_log_holds_are_counted():
     line = f"2026-07-31 05:{{}}:00.000100:  {{}}  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff\n"
     one = line.format("08", 5) + line.format("08", 6) + line.format("09", 5) + line.format("09", 6)
     later = line.format(10, 7) + line.format(10, 8)
     assert [told(text).groups for text in (one, one + later, later + one, one + line.format(10, 5))] == [1, 2, 2, 1]
-
-
-def test_lines_that_say_nothing_are_passed_over(monkeypatch):
-    read = []
-    monkeypatch.setattr(LogReader, "_events", lambda _reader, line: read.append(line) or ())
-    events_of("{'loss': 0.1}\r 10%|█   | 1/10\n[sft] W0731 [0]: up\n" * 3 + "a [INFO]: b\n\x1b[1mCompiler\x1b[0m\n")
-    assert read == ["a [INFO]: b", "Compiler"]
 
 
 def test_extracted_graphs_wait_for_a_compile_unless_npc_has_been_there():
