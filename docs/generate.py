@@ -100,7 +100,7 @@ def _context(parser: Any) -> Any:
 
 def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     """What `--schema` prints, of each verb that has it."""
-    from cachekit.cli.verbs import VERBS, Commands
+    from cachekit.cli.app import VERBS, Commands
 
     commands = Commands()
     for name in VERBS:
