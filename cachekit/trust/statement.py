@@ -19,12 +19,12 @@ from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.store.origin import HERE, Origin, ReusedOrigin
 from cachekit.store.record import DamagedRecordError, Digest, Record, parse, paths_of
+from cachekit.text import parse_time
 from cachekit.trust import sshsig
 from cachekit.trust.builder import Builder, builder
 from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
 from cachekit.trust.keys import PublicKey
 from cachekit.trust.signer import Signer, holds
-from cachekit.units import parse_time
 from cachekit.values import by_value
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
