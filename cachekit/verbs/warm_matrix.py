@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from cachekit.errors import CachekitError, InterruptedRunError
-from cachekit.recipe.matrix import MatrixEntry
+from cachekit.recipe.variant import MatrixEntry
 from cachekit.values import Answer
 from cachekit.verbs.planned import Planned, Warmed, together
 

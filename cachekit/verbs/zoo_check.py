@@ -15,7 +15,7 @@ from msgspec import Struct
 from cachekit import recipe
 from cachekit.data import shapes
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.recipe import Recipe, architecture, ingredients, model_config, model_folder, zoo
+from cachekit.recipe import Recipe, architecture, ingredients, model_config, zoo
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.recipe.variant import Variant
 from cachekit.text import count
@@ -135,7 +135,7 @@ def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
         if expected.instance not in known:
             yield ZooFinding(where, f"expect.instance {expected.instance} is unknown", "`cachekit zoo ls instances`")
     entry = zoo.model(loaded.model.id) if loaded.model.id else None
-    here = loaded.model.path or (loaded.model.package and model_folder.of(loaded))
+    here = loaded.model.path or (loaded.model.package and model_config.folder_of(loaded))
     if entry is None and not here:
         named = loaded.model.id or loaded.model.package
         yield ZooFinding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from cachekit.recipe import Recipe, json_schema, tasks, zoo
+from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.schema import Model, Training
-from cachekit.recipe.synonyms import SYNONYMS
 from cachekit.recipe.yaml_text import parse
 from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 

@@ -10,7 +10,7 @@ from cachekit import config, config_files
 from cachekit.compilers.neuron import flags
 from cachekit.errors import UsageError
 from cachekit.events import Journal
-from cachekit.recipe import code
+from cachekit.recipe import command
 from cachekit.remotes.notes import Notes
 from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins, uses
 from cachekit.store.compile_lock import CompileLock
@@ -136,7 +136,7 @@ def test_a_record_to_compare_that_is_a_pipe_is_refused(tmp_path):
 
 def test_a_script_that_is_a_pipe_names_nothing(tmp_path):
     path = pipe(tmp_path / "train.sh")
-    assert (code.digest(path), code.read(path), code.named_in_shell(path, tmp_path)) == ("", b"", {})
+    assert (command.digest(path), command.content(path), command.named_in_shell(path, tmp_path)) == ("", b"", {})
 
 
 def test_a_pipe_in_a_compilers_folder_is_not_packed(tmp_path):
