@@ -19,11 +19,11 @@ from msgspec import Struct
 from cachekit.files import is_digest
 from cachekit.store import staying, uses
 from cachekit.store.garbage import Garbage, garbage, origins, quarantined, record_of, size_of, unfinished
-from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
 from cachekit.store.removal import AHEAD, Going, Removed, Remover, Victim, check_readable
+from cachekit.store.rwlock import used_now
 from cachekit.values import Answer
 
 if TYPE_CHECKING:

@@ -22,12 +22,11 @@ from cachekit.files import hold
 from cachekit.store import durable, uses
 from cachekit.store.durable import store_error
 from cachekit.store.garbage import Garbage, is_free, record_of
-from cachekit.store.in_use import UsedNow, used_now
 from cachekit.store.index import Index
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import pinned
-from cachekit.store.rwlock import OFTEN
+from cachekit.store.rwlock import OFTEN, UsedNow, used_now
 from cachekit.store.scratch import sweep
 
 if TYPE_CHECKING:

@@ -15,17 +15,14 @@ from cachekit.events import Journal, bypass
 from cachekit.private import NotPrivateError, new_folder
 from cachekit.store import access, durable, staying, uses
 from cachekit.store.blobs import MISSING, Blob, Blobs
-from cachekit.store.in_use import InUse
-from cachekit.store.index import Index
+from cachekit.store.index import Around, Index
 from cachekit.store.index_file import LostIndexError
 from cachekit.store.index_rows import IndexRow, Listed
 from cachekit.store.layout import LOCAL, Layout, Place, temporary_folder
-from cachekit.store.nearest import Around
 from cachekit.store.origin import HERE, Beside, Origins
-from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import DamagedRecordError, File, Record, decode, encode, is_document_of
-from cachekit.store.refusal import Asked, Refusal
-from cachekit.store.rwlock import RWLock
+from cachekit.store.refusal import Asked, Quarantine, Refusal
+from cachekit.store.rwlock import InUse, RWLock
 from cachekit.text import cause_of
 from cachekit.whose import open_judged
 

@@ -19,8 +19,8 @@ from cachekit.remotes.index import Known
 from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
+from cachekit.store.index import Around
 from cachekit.store.layout import LOCAL, Place
-from cachekit.store.nearest import Around
 from cachekit.store.record import COMMAND, File, Record
 from cachekit.values import by_value
 from cachekit.verbs.planned import planned

@@ -17,8 +17,21 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from cachekit import files, redact
-from cachekit.compilers.evidence import Assumption, Evidence, Site, Step, Subject, UnknownError, Verdict, count, judged
-from cachekit.compilers.experiment import FIRST, RANK, WORLD_SIZE, Proof
+from cachekit.compilers.evidence import (
+    FIRST,
+    RANK,
+    WORLD_SIZE,
+    Assumption,
+    Evidence,
+    Proof,
+    Site,
+    Step,
+    Subject,
+    UnknownError,
+    Verdict,
+    count,
+    judged,
+)
 from cachekit.compilers.machine import Machine
 from cachekit.compilers.registry import every
 from cachekit.config import defaults

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from cachekit.errors import UsageError
 from cachekit.store import pins
 from cachekit.store.gc import GoneFile, below
-from cachekit.store.in_use import used_now
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.removal import Going, Remover, Victim, check_readable
+from cachekit.store.rwlock import used_now
 from cachekit.values import Answer
 from cachekit.verbs.entry import row_of
 from cachekit.verbs.session import Session

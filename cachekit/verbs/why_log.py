@@ -17,7 +17,7 @@ from msgspec import structs
 
 from cachekit import files
 from cachekit.compilers import registry
-from cachekit.compilers.logged import Logged
+from cachekit.compilers.graphs import Logged
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.text import cause_of

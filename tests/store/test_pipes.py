@@ -14,8 +14,8 @@ from cachekit.recipe import command
 from cachekit.remotes.notes import Notes
 from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins, uses
 from cachekit.store.compile_lock import CompileLock
-from cachekit.store.in_use import used_now
 from cachekit.store.record import encode
+from cachekit.store.rwlock import used_now
 from cachekit.verbs import why
 from tests.support.standins import make_record
 from tests.verbs.report_store import NOW, warm
