@@ -13,7 +13,7 @@ from cachekit import files
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
 from cachekit.private import NotPrivateError, new_folder
-from cachekit.store import access, durable, staying, uses
+from cachekit.store import access, durable, pins, staying
 from cachekit.store.blobs import MISSING, Blob, Blobs
 from cachekit.store.index import Around, Index
 from cachekit.store.index_file import LostIndexError
@@ -76,7 +76,7 @@ class Store:
         self._flaws.pop(place.key, None)
         record = self._load(place, check_blobs=True)
         if record is not None and self._in_use.active:
-            uses.note(self.layout, place.key)
+            pins.note_use(self.layout, place.key)
         return record
 
     def flaw(self, key: str) -> str:

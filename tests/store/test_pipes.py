@@ -12,7 +12,7 @@ from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.recipe import command
 from cachekit.remotes.notes import Notes
-from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins, uses
+from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins
 from cachekit.store.compile_lock import CompileLock
 from cachekit.store.record import encode
 from cachekit.store.rwlock import used_now
@@ -67,7 +67,7 @@ PLACES = {
     f"state/builds/{RECORD.key}.json": lambda store: divergent.noted(store.layout, RECORD.key) == [],
     "in-use/1-abc": lambda store: [path.name for path in used_now(store.layout).dead] == ["1-abc"],
     f"pins/{RECORD.key}.json": lambda store: set(pins.pinned(store.layout)) == {RECORD.key},
-    f"used/{RECORD.key}": lambda store: uses.note(store.layout, RECORD.key) is None,
+    f"used/{RECORD.key}": lambda store: pins.note_use(store.layout, RECORD.key) is None,
     f"locks/{RECORD.key}.json": lambda store: (
         CompileLock(store.layout.locks, RECORD.key, "bert", store.rwlock).holder() is None
     ),
