@@ -22,8 +22,9 @@ def made(tmp_path: Path, text: str, name: str = "config.yaml"):
 
 
 def at(recipe, path: str):
-    section, name = path.split(".")
-    return getattr(getattr(recipe, section), name)
+    section, _, name = path.partition(".")
+    part = getattr(recipe, section)
+    return getattr(part, name) if name else part
 
 
 def whats(found, *, todo: bool = False) -> str:

@@ -65,9 +65,10 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
      {"data.text_column": "title"}, ["--text_column_names title, body: the script joins these columns"], []),
     (START.format("classification") + "--dataset_name a/b --text_column_names body", {"data.text_column": "body"},
      [], ["text_column_names"]),
-    (START.format("classification") + "--dataset_name a/b --do_regression True", {},
-     ["--do_regression: its rows have numbers for labels"], ["data.labels"]),
-    (START.format("glue") + "--task_name stsb", {}, ["a regression"], []),
+    (START.format("classification") + "--dataset_name a/b --do_regression True", {"task": "text-regression"},
+     [], ["data.labels", "do_regression"]),
+    (START.format("glue") + "--task_name stsb", {"task": "text-regression", "data.text_pair_column": "sentence2"}, [],
+     ["data.labels"]),
     # run_xnli trains on its training language.
     (START.format("xnli") + "--language de --train_language en", {"data.config": "en"}, ["--language de"], []),
     (START.format("xnli") + "--language de", {"data.config": "de"}, [], ["--language"]),
