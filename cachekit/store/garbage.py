@@ -16,10 +16,10 @@ from msgspec import Struct
 from cachekit.files import hold
 from cachekit.inside import Inside
 from cachekit.store import pins, staying
+from cachekit.store.durable import folder_of
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
 from cachekit.store.rwlock import used_now
-from cachekit.store.scratch import folder_of
 
 QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
 

@@ -15,10 +15,9 @@ from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.store import durable
-from cachekit.store.durable import store_error
+from cachekit.store.durable import Scratch, store_error
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
-from cachekit.store.scratch import Scratch
 
 
 class Pin(Struct, frozen=True):

@@ -20,14 +20,13 @@ from msgspec import Struct, field, structs
 from cachekit.errors import StoreError
 from cachekit.files import hold
 from cachekit.store import durable
-from cachekit.store.durable import store_error
+from cachekit.store.durable import store_error, sweep
 from cachekit.store.garbage import Garbage, is_free, record_of
 from cachekit.store.index import Index
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.layout import Layout
 from cachekit.store.pins import last_use, pinned
 from cachekit.store.rwlock import OFTEN, UsedNow, used_now
-from cachekit.store.scratch import sweep
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store

@@ -201,7 +201,7 @@ class Store:
     @contextmanager
     def _copies(self) -> Iterator[Path]:
         """A folder of this user alone, gone afterwards."""
-        from cachekit.store.scratch import Scratch
+        from cachekit.store.durable import Scratch
 
         with ExitStack() as stack:
             try:
@@ -292,7 +292,7 @@ class Store:
         Raises:
             StoreError: It cannot be made.
         """
-        from cachekit.store.scratch import Scratch
+        from cachekit.store.durable import Scratch
 
         with ExitStack() as stack:
             try:

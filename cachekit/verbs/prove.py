@@ -37,8 +37,8 @@ from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.health import Finding
+from cachekit.store.durable import Scratch
 from cachekit.store.layout import temporary_folder
-from cachekit.store.scratch import Scratch
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs import doctor

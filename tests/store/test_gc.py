@@ -15,9 +15,9 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store import pins
 from cachekit.store.compile_lock import CompileLock
+from cachekit.store.durable import Scratch
 from cachekit.store.gc import Keep, fits
 from cachekit.store.removal import Remover
-from cachekit.store.scratch import Scratch
 from cachekit.verbs.entry import Named
 from cachekit.verbs.pins import pin, pins
 from cachekit.verbs.plan import plan
