@@ -339,7 +339,9 @@ def _compiling(loaded: Recipe, wanted: Filter) -> Iterator[ZooCompiling]:
         if not zoo.instance(instance).target:
             continue  # a GPU, to compare with
         made = prepare(loaded, registry.select(loaded.compiler.name, instance=instance))
-        known = published_time(made.fingerprint.compiler, instance, made.model_type, made.ingredients.hard, made.growth)
+        known = published_time(
+            made.fingerprint.compiler, instance, made.model_type, made.ingredients.hard, made.compiler.growth
+        )
         if known is not None:
             price = wanted.prices.of(instance)
             cost = (price.cost(known.low), price.cost(known.high)) if price else None
