@@ -18,7 +18,7 @@ from cachekit.store.gc import Collected, GoneRecord
 from cachekit.store.index_rows import Listed
 from cachekit.store.leaks import Leaks
 from cachekit.store.verify import Problem, Verified
-from cachekit.trust.builder import Builder, CiRun
+from cachekit.trust.statement import Builder, CiRun
 from cachekit.verbs.check_build import CheckedBuild
 from cachekit.verbs.coverage import Coverage, CoverageOfAll
 from cachekit.verbs.doctor import Diagnosis

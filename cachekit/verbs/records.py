@@ -26,8 +26,7 @@ from cachekit.store.record import Record
 from cachekit.store.removal import Going, Remover, Victim, check_readable
 from cachekit.store.rwlock import used_now
 from cachekit.text import one_line
-from cachekit.trust.builder import Builder
-from cachekit.trust.statement import read_statement
+from cachekit.trust.statement import Builder, read_statement
 from cachekit.values import Answer, by_value
 from cachekit.verbs.entry import Named, find, is_key, one_of, row_of
 from cachekit.verbs.session import Session

@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from cachekit import config_files
-from cachekit.trust.keys import public_key
+from cachekit.trust.sshsig import public_key
 from tests.support.cli_session import publish, publish_record, small_record, the_error
 from tests.trust.trust_cases import key_file, line
 
