@@ -70,11 +70,11 @@ class XlaAdapter(_Neuron):
         """Whether it is here. It is asked after TorchNeuron, and so it is the one that says what is missing."""
         if super().here(compiles=compiles):
             return True
-        if compiles and presence.may_have_devices():
+        if compiles and (presence.may_have_devices() or presence.meant()):
             from cachekit.compilers.neuron import host
 
-            if error := host.unusable_devices():
-                raise error
+            if wrong := host.unusable():
+                raise wrong.error()
         return False
 
     def open(self, node: Node | None = None) -> Compiler:
@@ -184,8 +184,8 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron import assumptions, host, install
 
         try:
-            if error := host.unusable_devices():
-                raise error
+            if wrong := host.unusable():
+                raise wrong.error()
             return _tried(assumptions.XLA, host.this_host())
         except CompilerUnavailableError as error:
             # Whoever asks about Neuron is not helped by another compiler.
