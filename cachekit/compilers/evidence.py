@@ -6,8 +6,6 @@ not be looked at is unknown, never ok.
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +15,6 @@ from msgspec import Struct
 from cachekit.text import one_line
 
 State = Literal["ok", "differs", "unknown"]
-STATES: tuple[State, ...] = ("ok", "differs", "unknown")
-_log = logging.getLogger(__name__)
 
 
 class UnknownError(Exception):
@@ -132,13 +128,6 @@ def judged(rows: Iterable[Assumption], seen: Evidence) -> Iterator[Verdict]:
         except UnknownError as error:
             words = str(error)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
-            _log.exception("the check of %s failed", row.name)
             words = f"the check itself failed: {type(error).__name__}: {error}"
         words = one_line(" ".join(words.split()))  # tools of others printed them
         yield Verdict(row.name, state, row.text, words, row.means)
-
-
-def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:
-    """How many outcomes there are of each state."""
-    counts = Counter(outcome.state for outcome in outcomes)
-    return {state: counts[state] for state in STATES}

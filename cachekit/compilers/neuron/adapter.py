@@ -221,11 +221,11 @@ class NativeAdapter(_Neuron):
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
 
     def assumed(self) -> Subject | None:
-        from cachekit.compilers.neuron import host, installed, native_assumptions
+        from cachekit.compilers.neuron import assumptions, host, installed
 
         if not installed.native_available():
             return None
-        return _tried(native_assumptions.NATIVE, host.this_host(installed.NATIVE))
+        return _tried(assumptions.NATIVE, host.this_host(installed.NATIVE))
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         said = super().describe_modules(modules, path)
