@@ -89,21 +89,6 @@ def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
     assert found["m/empty"].size == 0
 
 
-def test_files_far_apart_are_found_without_listing_what_is_between(server, storage):
-    from moto.s3.models import s3_backends
-
-    backend, prefix = s3_backends["123456789012"]["aws"], storage.name.split("/", 3)[3]
-    for folder in range(12):  # a thousand and some between each wanted two
-        for n in range(1100):
-            backend.put_object(server.bucket, f"{prefix}/m/{folder:02}/{n:04}", b"x")
-    wanted = [f"m/{folder:02}/0000" for folder in range(12)]
-    assert set(storage.stat([*wanted, "m/zz"], "")) == set(wanted)
-    assert server.count() <= 13
-    server.requests.clear()
-    assert sum(1 for _ in storage.list("m/03", "")) == 1100
-    assert server.count() == 2
-
-
 def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(server, storage):
     files = [upload_of("m/1", b"1")]
     storage.commit(Commit("t", files, [Write(DOCUMENT, b"{}", ABSENT)]), "")
@@ -115,16 +100,6 @@ def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(
 
 
 # Artifacts.
-
-
-def test_keys_are_the_paths(server, storage):
-    from moto.s3.models import s3_backends
-
-    path = "neuronxcc-2.26.6360.0+6f180f47/MODULE_123+f7f529f3/a b~é=%2B.neff"
-    storage.upload([upload_of(path, b"x")], "", QUIET)
-    keys = s3_backends["123456789012"]["aws"].buckets[server.bucket].keys
-    assert f"{storage.name.split('/', 3)[3]}/{path}" in list(keys.keys())
-    assert [entry.path for entry in storage.list("neuronxcc-2.26.6360.0+6f180f47", "")] == [path]
 
 
 def test_what_another_tool_put_there_is_compared_by_reading(server, storage):
