@@ -15,7 +15,7 @@ from cachekit.store.layout import Layout
 
 if TYPE_CHECKING:
     from cachekit.executors.port import Fleet
-    from cachekit.recipe.matrix import MatrixEntry
+    from cachekit.recipe.variant import MatrixEntry
     from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState
 
 
@@ -175,11 +175,11 @@ def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) ->
     Raises:
         UsageError: A recipe is a value: another machine cannot read it.
     """
-    from cachekit.recipe.matrix import MatrixEntry, read
+    from cachekit.recipe.variant import MatrixEntry, read_matrix
 
     changes = Variant("", overrides).words
     if isinstance(recipes, str | Path):
-        found = read(Path(recipes))
+        found = read_matrix(Path(recipes))
         return [MatrixEntry(one.name, one.recipe, (*one.overrides, *changes)) for one in found]
     entries = []
     for one in map(variant, recipes):

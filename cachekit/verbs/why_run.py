@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.compilers import registry
-from cachekit.compilers.logged import Logged
+from cachekit.compilers.graphs import Logged
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.events import BYPASS, Event, Journal, read
 from cachekit.store import Store

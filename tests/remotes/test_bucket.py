@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from urllib.parse import urlsplit
 
@@ -59,6 +60,24 @@ def test_pages_of_a_listing_are_followed(hub, storage):
     assert sorted(entry.path for entry in storage.list("m", "")) == [f"m/{n}" for n in range(7)]
     assert sum(1 for _ in storage.list("", "")) == 8
     assert list(storage.list("nothing", "")) == []
+
+
+@pytest.mark.feature("R3")
+def test_what_is_there_is_not_sent_again(hub, storage, tmp_path):
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(3 << 20))
+    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(50)] + [upload_of("m/empty", b""), upload_of("m/l", large)]
+    told: list[int] = []
+    storage.upload(files, "", told.append)
+    assert sum(told) == sum(file.size for file in files)
+    hub.log.clear()
+    make_storage(hub).upload(files, "", told.append)
+    assert asked(hub) == ["POST paths-info"]
+    assert len(hub.requests) == 1
+    for other in (b"01", b"1"):  # of another size, and of the same
+        with pytest.raises(ConflictError, match="m/0"):
+            storage.upload([upload_of("m/new", b"n"), upload_of("m/0", other)], "", QUIET)
+    assert storage.stat(["m/new"], "") == {}
 
 
 def test_documents_go_in_one_batch_after_one_look(hub, storage):

@@ -177,6 +177,36 @@ def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path
     assert PastCommit(new, "record 17") not in storage.latest(revision)
 
 
+@pytest.mark.feature("R1")
+def test_what_is_there_is_not_sent_again(make, hub, repo, way):
+    data, revision = bytes(range(256)) * 1000, repo.head
+    files = [upload_of("m/model.neff", data), upload_of("m/flags.json", b"[]"), upload_of("m/model.done", b"")]
+    storage = make()
+    storage.upload(files, revision, told_nothing)
+    assert asked(hub) == ["POST api 200"]
+    assert storage.commit(Commit("nothing", files), revision) == revision
+    assert asked(hub) == ["GET api 200"]  # nothing to change: which is so only if this is the head
+    for path in ("m/model.neff", "m/flags.json"):
+        with pytest.raises(ConflictError):
+            storage.upload([upload_of(path, b"{}")], revision, told_nothing)
+        with pytest.raises(ConflictError):
+            make().commit(Commit("other", [upload_of(path, b"{}")]), revision)
+    assert repo.head == revision
+
+
+def test_what_was_sent_lasts_for_the_next_attempt(make, hub, repo, way):
+    storage, file, revision = make(), upload_of("n/a.neff", some_bytes()), repo.head
+    storage.upload([file], revision, lambda _: None)
+    repo.plant({"other": b"1"})
+    with pytest.raises(ConflictError):
+        storage.commit(Commit("one", [file]), revision)
+    head = storage.revision()
+    hub.log.clear()
+    storage.upload([file], head, told_nothing)
+    assert storage.commit(Commit("two", [file]), head) == repo.head
+    assert [entry.path.split("/")[5] for entry in hub.requests] == ["paths-info", "commit"]
+
+
 def test_a_body_that_came_wrong_replaces_no_document(storage, repo, monkeypatch):
     storage.stat([DOC], revision := storage.revision())
     monkeypatch.setattr(storage._client, "document", lambda *_: (b"wrong", ""))

@@ -9,6 +9,7 @@ import pytest
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes.objectstore.objects import REMOVED
+from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
@@ -89,6 +90,19 @@ def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
     assert found["m/empty"].size == 0
 
 
+@pytest.mark.feature("R3")
+def test_what_is_there_is_not_sent_again(server, storage, name, tmp_path):
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(SINGLE + 5))
+    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(300)] + [upload_of("m/large", large)]
+    told: list[int] = []
+    storage.upload(files, "", told.append)
+    assert sum(told) == sum(file.size for file in files)
+    server.requests.clear()
+    open_s3(name).upload(files, "", told.append)
+    assert server.count() == server.count("GET") == 1
+
+
 def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(server, storage):
     files = [upload_of("m/1", b"1")]
     storage.commit(Commit("t", files, [Write(DOCUMENT, b"{}", ABSENT)]), "")
@@ -97,6 +111,18 @@ def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(
     server.requests.clear()
     storage.commit(Commit("t", files, [Write(f"{RECORDS}/bb.json", b"{}", ABSENT)]), "")
     assert server.count() == server.count("PUT") == 1
+
+
+def test_other_bytes_of_the_same_size_are_a_conflict(storage, tmp_path):
+    large, other = tmp_path / "large", tmp_path / "other"
+    large.write_bytes(b"a" * (SINGLE + 1))
+    other.write_bytes(b"b" * (SINGLE + 1))
+    storage.upload([upload_of("m/s", b"abc"), upload_of("m/l", large)], "", QUIET)
+    for file in (upload_of("m/s", b"abd"), upload_of("m/l", other), upload_of("m/s", b"abcd")):
+        with pytest.raises(ConflictError, match=file.path):
+            storage.upload([file, upload_of("m/new", b"n")], "", QUIET)
+    assert b"".join(storage.chunks("m/s", "")) == b"abc"
+    assert storage.stat(["m/new"], "") == {}
 
 
 # Artifacts.
