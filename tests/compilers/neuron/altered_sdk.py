@@ -177,7 +177,10 @@ wrapper.call_neuron_compiler = inside
         only=("warm",),
     ),
     "lines without a time": _sdk(
-        "logger._line = lambda name, text: os.write(1, f'[{name}] {text}\\n'.encode())", "log-hit", only=("train",)
+        "logger._line = lambda name, text: os.write(1, f'[{name}] {text}\\n'.encode())",
+        "log-hit",
+        "extraction-line",
+        only=("train",),
     ),
     # What fails
     "a failed compile falls back": _sdk(
