@@ -24,6 +24,7 @@ from typing import Any, TextIO
 import msgspec
 
 from cachekit import files, private, redact
+from cachekit.host import product
 from cachekit.inside import Inside
 from cachekit.text import cause_of
 
@@ -133,7 +134,7 @@ class Journal:
                 private.closed_folder(self._path.parent)
                 self._file = open(self._path, "a", encoding="utf-8", buffering=1, opener=private.opened)  # noqa: SIM115
                 start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb}
-                start |= {"pid": os.getpid(), "host": os.uname().nodename}
+                start |= {"pid": os.getpid(), "host": os.uname().nodename, "instance": product()}
                 self._file.write(json.dumps(start) + "\n")
             self._file.write(_encoded(line))
         except OSError as error:
