@@ -71,7 +71,9 @@ def machine(prices: Prices) -> Price:
         return found
     raise UsageError(
         f"the registry has no price of {name}" if name else "nobody knows what an hour of this machine costs",
-        hint=f"--price {name}=DOLLARS, for an hour of it" if name else "--price 0.40, or --price trn1.2xlarge: as if the runs had been there",
+        hint=f"--price {name}=DOLLARS, for an hour of it"
+        if name
+        else "--price 0.40, or the price of another machine: --price trn1.2xlarge",
     )
 
 

@@ -63,7 +63,7 @@ class _Key(Struct):
 
     @property
     def unreached(self) -> bool:
-        """A command that came to no compiler. Some compilers tell nothing of what they find: what was given was used."""
+        """A command that came to no compiler; of one that tells nothing of what it finds, what was given was used."""
         return self.silent and (self.failed or not self.restored)
 
 

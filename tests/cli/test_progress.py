@@ -148,8 +148,7 @@ def test_a_compile_that_takes_longer_than_expected_says_so_meanwhile_and_at_its_
     shown.event(TICK)
     shown.event({"event": "warm.end"})
     assert lines[-2:] == [
-        "  graphs: 0 compiled, 0 found; first training step,"
-        " longer than expected: usually 1 min 1 s, now 6 min 40 s",
+        "  graphs: 0 compiled, 0 found; first training step, longer than expected: usually 1 min 1 s, now 6 min 40 s",
         "compiling took longer than expected: usually 1 min 1 s, this time 6 min 40 s",
     ]
 
@@ -231,11 +230,6 @@ def test_a_surprise_in_a_training_is_a_warning(clock, capsys):
     assert capsys.readouterr().err == "warning: a graph compiled in: evaluation or saving\n"
 
 
-def test_a_compile_in_a_warm_is_none(clock, capsys):
-    plain(WARM)
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize(("event", "text"), WARNINGS, ids=lambda value: str(value)[:40])
 def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
@@ -284,10 +278,6 @@ def test_quiet_says_nothing_else(clock, capsys):
     waiting = {"event": "lock.waiting", "holder": "process 1", "waited": 99.0}
     assert plain([*WARM, *TRAIN, wait, waiting], quiet=True) == []
     assert capsys.readouterr().err == ""
-
-
-def test_events_that_nobody_knows_are_passed_over():
-    assert plain([{"event": "from.the-future"}, {"event": "event"}, {"event": "line", "text": "x"}]) == []
 
 
 def test_a_phase_without_words_of_ours_is_named():
@@ -355,14 +345,6 @@ def test_the_time_runs_on_the_live_line_without_any_event(screen, clock):
         assert screen.now == f"graphs: 0 compiled, 0 found; first training step, {shown} of about 1 min 1 s"
 
 
-def test_every_step_moves_the_live_line(screen):
-    for event in TRAIN[:6]:
-        screen.progress.event(event)
-    assert screen.now == "training: step 1 of 300; graphs: 3 found, 0 compiled"
-    screen.progress.event({"event": "worker.step", "step": 2, "of": 300})
-    assert screen.now == "training: step 2 of 300; graphs: 3 found, 0 compiled"
-
-
 def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
     for event in TRAIN:
         screen.progress.event(event)
@@ -388,12 +370,6 @@ def test_the_live_line_is_gone_afterwards(screen):
     length = len(screen.file.getvalue())
     screen.progress.close()
     assert len(screen.file.getvalue()) == length, "and stays gone"
-
-
-def test_nothing_to_show_starts_no_live_line(screen):
-    screen.progress.event(WARM[0])
-    screen.progress.event({"event": "restore", "bytes": 1, "seconds": 0.0})
-    assert screen.progress._status is None
 
 
 def test_names_with_brackets_are_shown_as_they_are(screen):

@@ -162,19 +162,6 @@ def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
     assert chosen(ann.session, [], pending=True) == [record]
 
 
-def test_a_card_keeps_its_rows_when_somebody_edited_it_on_windows():
-    one, two = make_record(1)[0], make_record(2)[0]
-    page = card.update(b"", [one], 1).replace(b"\n", b"\r\n")
-    assert one.key[:16] in card.update(page, [two], 2).decode()
-
-
-def test_a_long_cell_of_a_card_is_cut_between_characters():
-    record = structs.replace(make_record(1)[0], recipe="a" + "&" * 300)
-    page = card.update(b"", [record], 1).decode()
-    assert f"| a{'&amp;' * 39} |" in page
-    assert record.key[:16] in card.update(page.encode(), [make_record(2)[0]], 2).decode()
-
-
 @pytest.mark.parametrize("spoilt", [False, True], ids=["refused", "changed after its check"])
 def test_files_from_inside_a_record_are_the_pulls_own(tmp_path, shared, spoilt):
     """In a file that processes share, another pull could change what this one has checked."""

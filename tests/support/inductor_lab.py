@@ -9,8 +9,6 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from msgspec import structs
-
 from cachekit import config
 from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.compilers.prepare import prepare

@@ -22,9 +22,8 @@ POLL = 0.05
 
 def serve(place):
     """Fork a worker for each connection."""
-    import sklearn.metrics
+    import sklearn.metrics  # noqa: F401
     import torch  # noqa: F401
-    import transformers
     from transformers import AutoModel, AutoTokenizer, Trainer  # noqa: F401
 
     from cachekit.training import backend, tasks, trainer, worker  # noqa: F401
@@ -33,8 +32,8 @@ def serve(place):
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(f"{place}.new")
         door.listen()
-        os.rename(f"{place}.new", place)
-        while not os.path.exists(f"{place}.end"):
+        Path(f"{place}.new").rename(place)
+        while not Path(f"{place}.end").exists():
             if not select.select([door], [], [], POLL)[0]:
                 continue
             guest, _ = door.accept()
@@ -79,17 +78,17 @@ def look_after(guest, main):
 
 def ask(place, job):
     """Have a job done, and end as it did."""
-    if not os.path.exists(place):
+    if not Path(place).exists():
         with Path(f"{place}.log").open("wb") as log:
             words = [sys.executable, __file__, "--serve", place]
             server = subprocess.Popen(words, start_new_session=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        while not os.path.exists(place):
+        while not Path(place).exists():
             if server.poll() is not None:
                 sys.exit(Path(f"{place}.log").read_text())
             time.sleep(POLL)
     with socket.socket(socket.AF_UNIX) as guest:
         guest.connect(place)
-        said = {"environment": dict(os.environ), "folder": os.getcwd(), "job": job}
+        said = {"environment": dict(os.environ), "folder": str(Path.cwd()), "job": job}
         socket.send_fds(guest, [json.dumps(said).encode()], [1, 2])
         answer = guest.recv(1)
     sys.exit(answer[0] if answer else 1)

@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.cli import why as screen
 from cachekit.remotes.folder import FolderStorage
-from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
-from tests.remotes.test_nearest import fill, made_from
-from tests.remotes.watched_storages import Broken
+from tests.remotes.test_nearest import fill
 from tests.support.cli_session import golden, publish, the_error
-from tests.support.standins import Watched
-from tests.support.standins import publish as put
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -153,21 +148,6 @@ def test_several_changes_and_long_values_fit_the_screen(command, home, machine, 
     golden("why-several", steady(answer.out))
     monkeypatch.setenv("COLUMNS", "120")
     assert max(len(line) for line in command("why", "tiny.yaml", *EDIT, *many).out.splitlines()) > 80
-
-
-def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
-    (tmp_path / "shared").mkdir()
-    me = Watched(tmp_path / "me", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    wanted = me.prepare()
-    put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
-    found = why(me.session, wanted)
-    assert len(found.changes) == 2
-    assert [bool(one.problem) for one in found.looked] == [True]
-    assert len(me.told("remote.failed")) == 1
-    other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    line, *silent = screen.of_recipe(why(other.session, wanted))
-    assert line == "toy: unknown; there is no record to compare with in the store", "nobody looked anywhere else"
-    assert "could not be asked: " in " ".join(silent)
 
 
 # Two
