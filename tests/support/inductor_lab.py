@@ -29,6 +29,7 @@ SMALLER = {
     "bert-large-squad": (
         "model.config.num_hidden_layers=1", "training.max_seq_length=32", "training.doc_stride=8",
     ),
+    "gpt2-clm": ("model.config.n_layer=1", "training.max_seq_length=16"),
     "roberta-mlm": ("model.config.num_hidden_layers=1", "training.max_seq_length=16"),
     "t5-summarization": (
         "model.config.num_layers=1", "model.config.num_decoder_layers=1", "training.max_seq_length=16",

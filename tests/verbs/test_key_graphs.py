@@ -27,7 +27,7 @@ CHANGE = {
     "bf16": ("bert", "true"),
     "label_smoothing_factor": ("bert", 0.1),
     "gradient_checkpointing": ("bert", "true"),
-    "lora": ("bert", "{r: 2}"),
+    "lora": ("gpt2-clm", "{r: 2}"),
 }
 # What changes none: ways to say something else than the base does, of which a recipe takes one of each line.
 KEEP = [
@@ -56,7 +56,7 @@ OF_TASK = {
     "roberta-mlm": [["mlm_probability=0.3", "mlm_probability=0.05"]],
 }
 BESIDE = [
-    "name=another", "description=words", "data.max_train_samples=24", "data.max_eval_samples=9",
+    "name=another", "description=words", "data.max_train_samples=56", "data.max_eval_samples=9",
     "environment.WANDB_NAME=mine", "environment.NCCL_DEBUG=INFO", "environment.PYTHONUNBUFFERED=1",
     "compiler.options.max_autotune=false", "compiler.options.epilogue_fusion=true", "compiler.options.verbose=true",
 ]  # fmt: skip
