@@ -51,7 +51,7 @@ class Runner:
         environment |= {"GITHUB_ACTION_PATH": str(ROOT)} | kept | given
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         return subprocess.run(
-            command, env=environment, cwd=self.temp, capture_output=True, text=True, check=False, timeout=600
+            command, env=environment, cwd=self.temp, capture_output=True, text=True, check=False, timeout=3600
         )
 
     def outputs(self) -> dict[str, str]:

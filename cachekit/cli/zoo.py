@@ -71,7 +71,11 @@ Words = Annotated[
 ]
 Source = Annotated[
     Optional[Path],
-    typer.Option("--from", metavar="FILE", help="A YAML of NxD Training or metaflow-trainium."),
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="A YAML of NxD Training or metaflow-trainium, or a shell script that has one command.",
+    ),
 ]
 Goal = Annotated[
     Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Where the recipe goes; stdout by default.")

@@ -105,20 +105,6 @@ def test_a_warm_in_plain_lines(clock):
     ]
 
 
-def test_a_compile_of_unknown_length_promises_nothing(clock):
-    (line,) = plain([{"event": "compile.start", "key": "0", "expected_seconds": None}])
-    assert line == "compiling: a trial run of a few steps"
-
-
-def test_a_compile_says_how_long_it_has_taken(clock):
-    lines = []
-    shown = Progress(lines.append, live=False, quiet=False)
-    shown.event({"event": "compile.start", "key": "0", "expected_seconds": None})
-    clock.now += 42
-    shown.event({"event": "worker.graphs", "found": 0, "compiled": 2, "phase": "first training step"})
-    assert lines[-1] == "  graphs: 2 compiled, 0 found; first training step, 42 s"
-
-
 TICK = {"event": "worker.tick"}
 AT = {"event": "worker.at", "phase": "first training step"}
 
@@ -151,12 +137,6 @@ def test_a_compile_that_takes_longer_than_expected_says_so_meanwhile_and_at_its_
         "  graphs: 0 compiled, 0 found; first training step, longer than expected: usually 1 min 1 s, now 6 min 40 s",
         "compiling took longer than expected: usually 1 min 1 s, this time 6 min 40 s",
     ]
-
-
-def test_a_training_counts_no_time_of_the_compile_before_it(clock):
-    clock.now += 100
-    lines = plain([*WARM, *TRAIN[:4], AT, TICK, TRAIN[4]])
-    assert lines[-1] == "  graphs: 0 compiled, 3 found; first training step"
 
 
 def test_a_training_in_plain_lines(clock):
@@ -225,11 +205,6 @@ def test_a_wait_for_another_machine_says_all_that_is_known_of_it_in_80_columns(c
     assert max(map(len, lines)) <= 80
 
 
-def test_a_surprise_in_a_training_is_a_warning(clock, capsys):
-    plain([*TRAIN[:5], {"event": "worker.graphs", "found": 3, "compiled": 1, "phase": "evaluation or saving"}])
-    assert capsys.readouterr().err == "warning: a graph compiled in: evaluation or saving\n"
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize(("event", "text"), WARNINGS, ids=lambda value: str(value)[:40])
 def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
@@ -261,27 +236,11 @@ def test_what_the_answer_has_said_is_no_warning(clock, capsys):
     assert capsys.readouterr().err == "warning: r stopped answering; going on without it\n"
 
 
-@pytest.mark.parametrize(
-    ("records", "files", "told"),
-    [
-        (1, 2, ["pushed 2 files, 1.0 kB, to r"]),
-        (1, 0, ["pushed 1 record to r, which has the files already"]),
-        (0, 0, []),
-    ],
-)
-def test_nothing_is_told_of_files_that_were_not_sent(clock, records, files, told):
-    assert plain([{"event": "push.end", "remote": "r", "records": records, "files": files, "bytes": 1000}]) == told
-
-
 def test_quiet_says_nothing_else(clock, capsys):
     wait = {"event": "lock.wait", "key": "0", "holder": "process 1"}
     waiting = {"event": "lock.waiting", "holder": "process 1", "waited": 99.0}
     assert plain([*WARM, *TRAIN, wait, waiting], quiet=True) == []
     assert capsys.readouterr().err == ""
-
-
-def test_a_phase_without_words_of_ours_is_named():
-    assert plain([{"event": "worker.phase", "name": "quantize"}]) == ["  quantize"]
 
 
 # On a terminal
@@ -317,24 +276,6 @@ def screen(monkeypatch, clock):
     made = Screen(monkeypatch)
     yield made
     made.progress.close()
-
-
-def test_one_live_line_changes(screen):
-    seen = []
-    for event in WARM:
-        screen.progress.event(event)
-        if screen.progress._status is not None:
-            seen.append(screen.now)
-    assert list(dict.fromkeys(seen)) == [
-        "loading PyTorch and Transformers, 0.0 s of about 1 min 1 s",
-        "loading data, 0.0 s of about 1 min 1 s",
-        "loading the model, 0.0 s of about 1 min 1 s",
-        "training, 0.0 s of about 1 min 1 s",
-        "graphs: 1 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
-        "graphs: 2 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
-        "graphs: 3 compiled, 0 found; evaluation or saving, 0.0 s of about 1 min 1 s",
-        "graphs: 3 compiled, 0 found; evaluation or saving",
-    ]
 
 
 def test_the_time_runs_on_the_live_line_without_any_event(screen, clock):
@@ -376,12 +317,3 @@ def test_names_with_brackets_are_shown_as_they_are(screen):
     """To rich they would be markup, and unbalanced ones an error."""
     screen.progress.event({"event": "lock.waiting", "holder": "process 1 of [b]ann[/x]@trn", "waited": 3.0})
     assert "process 1 of [b]ann[/x]@trn" in screen.now
-
-
-def test_quiet_shows_no_live_line(monkeypatch, clock):
-    made = Screen(monkeypatch)
-    made.progress = Progress(lambda line: sys.stderr.write(line + "\n"), live=True, quiet=True)
-    for event in [*WARM, *TRAIN]:
-        made.progress.event(event)
-    made.progress.close()
-    assert made.file.getvalue() == ""

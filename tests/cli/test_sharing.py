@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
-import threading
 
-import huggingface_hub
 import pytest
 
 from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
@@ -41,6 +37,12 @@ def test_a_team_compiles_once(join, repo, hub):
     (bob.work / "cachekit.toml").write_text((ann.work / "cachekit.toml").read_text())  # as a repository would bring it
     warmed = ann("warm", "tiny.yaml")
     assert "compiled 3 graphs" in warmed.out
+    assert hub.count("POST */commit/*") == 2
+    assert "README.md" in (files := repo.files())
+    assert not [path for path in files if path.startswith("cachekit/v1/leases/")]
+    hub.log.clear()
+    ann("warm", "tiny.yaml")
+    assert [entry.path.split("/")[-2] for entry in hub.log.entries()] == ["paths-info"]
     planned = bob("plan", "tiny.yaml", "--format", "json").json
     assert (planned["status"], planned["remote"]) == ("hit", f"hf://{repo.name}")
     assert planned["fetch_bytes"] == planned["bytes"] > 0
@@ -50,19 +52,6 @@ def test_a_team_compiles_once(join, repo, hub):
     hub.log.clear()
     assert bob("plan", "tiny.yaml", "--offline", "--format", "json").json["remote"] == "local"
     assert hub.log.entries() == []
-
-
-def test_a_warm_costs_two_commits(join, repo, hub):
-    ann = join("ann")
-    ann("hub", "use", repo.name)
-    ann("warm", "tiny.yaml")
-    assert hub.count("POST */commit/*") == 2
-    files = repo.files()
-    assert not [path for path in files if path.startswith("cachekit/v1/leases/")]
-    assert "README.md" in files
-    hub.log.clear()
-    ann("warm", "tiny.yaml")
-    assert [f"{entry.method} {entry.path}".split("/")[-2] for entry in hub.log.entries()] == ["paths-info"]
 
 
 def test_the_words_of_a_team(join, repo):
@@ -83,29 +72,6 @@ def test_the_words_of_a_team(join, repo):
         command = " ".join(["cachekit", *arguments])
         words.append(f"$ {command}\n{answer.out}--\n{answer.err}")
     golden("sharing", steady("\n".join(words), repo.name))
-
-
-def test_every_answer_is_json_too(join, repo):
-    ann, bob = join("ann"), join("bob")
-    for member in (ann, bob):
-        member("hub", "use", repo.name, "--format", "json")
-    ann("warm", "tiny.yaml", "--format", "json")
-    dry = ann("push", "--dry-run", "--format", "json").json
-    assert dry["pushed"][0]["unchanged"] == 1
-    (pulled,) = bob("pull", "tiny.yaml", "--format", "json").json["pulled"]
-    assert (pulled["state"], pulled["files"]) == ("fetched", 1)
-    (listed,) = bob("hub", "ls", "--format", "json").json
-    (row,) = listed["records"]
-    assert bob("hub", "ls", "--format", "quiet").out.split() == [listed["remote"], row["key"]]
-    assert (row["recipe"], row["said_signers"], listed["unread"]) == ("tiny", [], 0)
-    assert row["toolchain"]["torch"]
-    assert "usable" not in row, "an index cannot say that"
-    for option, there in (("--recipe=tiny", 1), ("--recipe=other", 0), ("--compiler=inductor", 1), ("--compiler=n", 0)):
-        assert len(bob("hub", "ls", option, "--format", "json").json[0]["records"]) == there
-    (bob.work / "other.yaml").write_text(RECIPE.replace("length: 8", "length: 4"))
-    both = bob("pull", "tiny.yaml", "other.yaml", "--format", "json", code=3).json
-    assert both["error"]["code"] == "not-warm"
-    assert [one["state"] for one in both["pulled"]] == ["present", "absent"]
 
 
 # What people get wrong
@@ -239,34 +205,6 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
     assert message == "nobody knows whether a remote has tiny: no connection may be opened"
     assert cause == "hf://team/cache was not asked, and no other remote has it"
     assert "--offline" in hint
-
-
-@pytest.mark.parametrize(
-    ("address", "question"),
-    [("team/cache", "/api/models/team/cache/revision/main"), ("buckets/team/cache", "/api/buckets/team/cache")],
-)
-def test_a_hub_is_asked_for_nothing_else(join, address, question):
-    """The client would ask which agents there are, and wait for that answer as long as for the first one."""
-    if address.startswith("buckets/") and not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
-        pytest.skip(f"huggingface_hub {huggingface_hub.__version__} has no buckets")
-    ann = join("ann")
-    ann.variables |= {"HF_HUB_DISABLE_TELEMETRY": None, "CACHEKIT_PATIENCE_SECONDS": "1"}
-    asked = []
-
-    def serve():
-        with contextlib.suppress(OSError):
-            while True:
-                line = server.accept()[0]
-                asked.append(line.recv(1000).split(b" ")[1].decode())
-                line.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, daemon=True).start()
-        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{server.getsockname()[1]}"
-        answer = ann("plan", "tiny.yaml", "--cache", f"local:rw,hf://{address}:r")
-    assert "could not be asked" in answer.out
-    assert "going on without it" not in answer.err, "the answer has said it"
-    assert {path.partition("?")[0] for path in asked} == {question}
 
 
 @pytest.mark.feature("R5")

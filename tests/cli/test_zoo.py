@@ -48,13 +48,6 @@ def test_by_model(command):
     assert "granite-3.3-2b-lora" in names(command, "--model", "granite-3.3")
 
 
-def test_a_type_of_model_is_not_a_part_of_its_name(command):
-    """Everything is called something with bert."""
-    types = {row["type"] for row in rows(command, "models", "--model", "bert")}
-    assert types == {"bert"}
-    assert {row["type"] for row in rows(command, "models", "--model", "roberta")} == {"roberta"}
-
-
 def test_by_instance(command):
     small, large = set(names(command, "--instance", "trn1.2xlarge")), set(names(command, "--instance", "trn1.32xlarge"))
     assert "bert" in small - large
@@ -63,15 +56,6 @@ def test_by_instance(command):
     assert set(names(command, "instances", "--instance", "inf2")) == {
         name for name in zoo.instances() if "inf2" in name
     }
-
-
-def test_by_price(command):
-    cheap = names(command, "--max-price", "2")
-    assert "bert" in cheap
-    assert "llama3-8b-lora" not in cheap
-    assert "demo" not in cheap, "nobody says what it costs"
-    known = {name: one.price.per_hour for name, one in zoo.instances().items() if one.price}
-    assert set(names(command, "instances", "--max-price", "2")) == {name for name in known if known[name] <= 2}
 
 
 def test_nothing_of_the_kind(command):

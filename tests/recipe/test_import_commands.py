@@ -14,7 +14,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.convert import convert_command
 from cachekit.recipe.placeholder import has_placeholder
-from cachekit.verbs.zoo_new import new_recipe
+from cachekit.verbs.zoo_check import new_recipe
 from tests.recipe.importing_cases import called, made, whats
 
 CALL = "python run_glue.py --model_name_or_path bert-base-cased --task_name mrpc"
@@ -114,8 +114,16 @@ POD = f"spec:\n  containers:\n    - command: [{', '.join(CALL.split())}]\n"
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("train.sh", f"{CALL}\n"),
         ("loop.sh", f"for TASK in mrpc sst2; do\n  {CALL}\ndone\n"),
+        ("if.sh", f"if [ -z $X ]\nthen\n{CALL}\nfi\n"),
+        ("and.sh", f"test -d out && {CALL}\n"),
+        ("function.sh", f"train() {{\n  {CALL}\n}}\n"),
+        ("exit.sh", f"exit 0\n{CALL}\n"),
+        ("here.sh", f"cat <<EOF > later.sh\n{CALL}\nEOF\n"),
+        ("two.sh", f"{CALL}\n{CALL} --seed 2\n"),
+        ("none.sh", f"# {CALL}\n"),
+        ("open.sh", f"{CALL} --source_prefix 'two\nlines'\n"),
+        ("variable.sh", f"{CALL} --seed $SEED\n"),
         ("x.ipynb", json.dumps(NOTEBOOK)),
         ("launch.py", f'import os\nos.system("{CALL}")\n'),
         ("pod.yaml", POD),
@@ -123,10 +131,29 @@ POD = f"spec:\n  containers:\n    - command: [{', '.join(CALL.split())}]\n"
     ],
 )
 def test_programs_and_other_programs_files_are_refused(tmp_path, name, text):
-    with pytest.raises(RecipeError, match="no recipe can be made") as caught:
+    with pytest.raises(RecipeError, match=r"no recipe can be made|has placeholders") as caught:
         made(tmp_path, text, name)
     assert "paste the command line" in caught.value.hint
     assert caught.value.exit_code == 2
+
+
+def test_a_call_that_stands_literally_in_a_shell_script_is_read(tmp_path):
+    text = f"""#!/bin/bash
+set -ex
+export XLA_FLAGS="--a" # for the compiler
+cd out
+torchrun --nproc_per_node=2 \\
+  {CALL[7:]} \\
+  # --fp16
+  --source_prefix 'a; (b) | c > d' --max_seq_length 96 2>&1 | tee log
+"""
+    found = made(tmp_path, text, "train.sh")
+    assert found.recipe.environment == {"XLA_FLAGS": "--a"}
+    assert found.recipe.training.max_seq_length == 96
+    assert found.recipe.parallel.data_parallel_size == 2
+    assert "--source_prefix a; (b) | c > d" in whats(found)
+    assert "tee" not in whats(found)
+    assert "fp16" not in whats(found)
 
 
 # Any words

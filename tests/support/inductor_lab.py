@@ -61,9 +61,7 @@ class Lab:
         settings = config.load({"home": home}, environ={}, cwd=HERE)
         command = [sys.executable, str(HERE / "preloaded.py"), str(self.door)] if forked else None
         journal = Journal(None, "test")
-        return Session(
-            settings, journal, Store(Path(home), journal), self.compiler, launcher=lambda: ProcessLauncher(command)
-        )
+        return Session(settings, journal, Store(Path(home), journal), launcher=lambda: ProcessLauncher(command))
 
     def prepare(self, recipe):
         return prepare(recipe, self.compiler)

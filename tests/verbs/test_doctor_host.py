@@ -255,18 +255,6 @@ def test_a_store_that_cannot_be_written(public, tmp_path):
 
 
 @pytest.mark.feature("U1")
-def test_a_part_of_the_store_that_is_another_users(public):
-    (public / "v1").mkdir()
-    public.chmod(0o777)
-    found = the_problem("store", home=public, nobody=True)
-    assert "1 folders in" in found["said"]
-    assert (found["repair"], found["run"]) == ("set CACHEKIT_HOME to a folder of your own", "")
-    public.chmod(0o755)
-    os.chown(public, ONE, ONE)
-    assert the_problem("store", home=public, nobody=True)["run"] == f"sudo chown -R {ONE}:{os.getegid()} {public}"
-
-
-@pytest.mark.feature("U1")
 @pytest.mark.parametrize("kind, said", [("nfs4", "is on NFS"), ("vfat", "has no hard links or ignores case in names")])
 def test_a_store_on_a_file_system_that_does_not_do(tmp_path, monkeypatch, kind, said):
     table = tmp_path / "mounts"

@@ -21,7 +21,7 @@ from cachekit.recipe.command import read
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store.layout import Layout
-from cachekit.verbs.remove import remove
+from cachekit.verbs.records import remove
 from cachekit.verbs.run import run as run_command
 from cachekit.verbs.stats import check, stats
 from cachekit.verbs.train import train

@@ -131,15 +131,6 @@ def test_what_is_not_trusted_is_told_once_and_never_as_what_is_not_there(command
     assert the_error(command("why", record.key[:12], *there, code=5))[0] == "untrusted"
 
 
-@pytest.mark.feature("T2")
-def test_a_record_nearby_that_is_not_trusted_is_told_of(command, home, machine, shared, tmp_path):
-    share(shared, publish(tmp_path / "other"))
-    shared.chmod(0o777)
-    text = " ".join(command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r").out.split())
-    assert "there is no record to compare with in the store or" in text
-    assert "is not used: a record of this key is there, but it is" in text
-
-
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):
     publish(home, "training.gradient_accumulation_steps=4")
     many = [f"--set=environment.XLA_FLAGS={'--xla_flag ' * 40}", "--set=training.per_device_train_batch_size=32"]
@@ -159,26 +150,6 @@ def test_two_records_are_compared_by_their_keys(command, home, machine):
     answer = command("why", old.key[:8], new.key[:8])
     golden("why-two", steady(answer.out))
     assert command("why", old.key[:8], old.key[:12]).out.endswith(f": same key {old.key[:16]}\n")
-
-
-def test_recipes_records_and_files_are_compared_with_each_other(command, home, work, machine):
-    record = publish(home)
-    (work / "edited.yaml").write_text(
-        (work / "tiny.yaml").read_text().replace("max_seq_length: 8", "max_seq_length: 16")
-    )
-    (path,) = home.glob("v1/records/*/*/*.json")
-    (work / "record.json").write_bytes(path.read_bytes())
-    (work / "plan.json").write_text(command("plan", "tiny.yaml", "--format", "json").out)
-    (work / "show.json").write_text(command("store", "show", record.key, "--format", "json").out)
-    same = ["tiny.yaml", record.key[:10], "record.json", "plan.json", "show.json"]
-    for one in same:
-        found = command("why", one, "edited.yaml", "--format", "json").json
-        assert [(change["name"], change["old"], change["new"]) for change in found["changes"]] == [
-            ("training.max_seq_length", 8, 16)
-        ]
-        assert command("why", one, "tiny.yaml", "--format", "quiet").out == "same\n"
-        kinds = [command("why", one, other, "-f", "json").json["new"]["kind"] for other in same]
-        assert kinds == ["recipe", "record", "file", "file", "file"]
 
 
 def test_set_changes_the_second(command, home, machine):

@@ -1,7 +1,7 @@
 """Turn what people have into a recipe: a command line of Transformers' examples, or the YAML of two other trainers.
 
-What no field of a recipe stands for is named in the `RecipeDraft`, with the reason. Nothing is run: a script, a
-notebook, or a placeholder in the place of a value is refused.
+What no field of a recipe stands for is named in the `RecipeDraft`, with the reason. Nothing is run: a script that
+decides what runs, a notebook, or a placeholder in the place of a value is refused.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ __all__ = ["RecipeDraft", "convert", "convert_command"]
 
 LARGEST = 4 << 20  # bytes
 KINDS = (
-    "a command line of Transformers' examples (torchrun ... run_glue.py ...), "
+    "a command line of Transformers' examples (torchrun ... run_glue.py ...), a shell script that has just that, "
     "a YAML of NeuronX Distributed Training, a YAML of metaflow-trainium"
 )
 _YAML = frozenset({".yaml", ".yml"})
+_SHELL = frozenset({".sh", ".bash"})
 _CALLS = re.compile(r"\brun_[a-z0-9_]+\.py\b")
 OWN = "a script of your own runs without a recipe: cachekit run -- COMMAND"
 
@@ -41,17 +42,19 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
     suffix = PurePath(words[0]).suffix if len(words) == 1 else ""
     if suffix == ".json":
         raise _arguments_alone(words[0])
-    hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if suffix in _YAML else OWN
+    hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if suffix in _YAML | _SHELL else OWN
     raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=hint)
 
 
 def convert(path: Path) -> RecipeDraft:
-    """Make a draft of a recipe of another trainer's YAML file.
+    """Make a draft of a recipe of another trainer's YAML file, or of the call in a shell script.
 
     Raises:
         RecipeError: The file cannot be read, or is in none of the dialects.
     """
-    text = read_text(path, LARGEST, "YAML file")
+    text = read_text(path, LARGEST, "file")
+    if path.suffix.lower() in _SHELL:
+        return convert_command(examples.in_script(text, path.name))
     if path.suffix.lower() == ".json":
         raise _arguments_alone(str(path))
     hint, cause = (examples.PASTE if _CALLS.search(text) else OWN), f"known: {KINDS}"

@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,12 +26,16 @@ from cachekit.recipe.convert.tree import Tree, is_true, plain
 from cachekit.recipe.load import read_text
 from cachekit.recipe.schema import Training
 from cachekit.recipe.synonyms import SYNONYMS
+from cachekit.text import count
 
 PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."
 LARGEST = 1 << 20  # bytes of a file of arguments
 _SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
 _OPTION = re.compile(r"--|-[a-z]")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+# Words that begin a command of a shell, and say whether or how often another one runs.
+_DECIDES = frozenset(("if", "for", "while", "until", "select", "case", "function", "{", "!", "exit", "return", "eval"))
+_OUTPUT = frozenset({"|", "|&", ">", ">>", "&>"})  # and what stands behind these is no argument
 NO_FP16 = "bf16 where the device has it: no device here trains in fp16"
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora", "bf16", "output_dir"}
 _LENGTHS = ("max_seq_length", "max_length")
@@ -69,6 +74,47 @@ def read(words: Sequence[str]) -> Command | None:
             variables = {match[1]: match[2] for match in map(_ASSIGNED.match, set_before) if match}
             return Command(script[1], launch, after, variables)
     return None
+
+
+def in_script(text: str, file: str) -> list[str]:
+    """The words of the one call that stands literally in a shell script, after what the script exports before it.
+
+    Raises:
+        RecipeError: Only a shell can tell what the script runs, or it calls no example script, or several.
+    """
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))  # also between two arguments
+    exported: list[str] = []
+    calls: list[list[str]] = []
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        words = _words(line, file)
+        signs = [word for word in words if set(word) <= set("();<>|&")]
+        if decides := [word for word in (*words[:1], *signs) if word in _DECIDES or word in set(signs) - _OUTPUT]:
+            raise _unread(file, f"{decides[0]!r} in it decides what runs")
+        if words[:1] == ["export"]:
+            exported += words[1:]
+            continue
+        command = list(takewhile(lambda word: word not in _OUTPUT, words))
+        if read(command):
+            calls.append([*exported, *command])
+    if len(calls) != 1:
+        raise _unread(file, f"it has {count(len(calls), 'call')} of example scripts")
+    return calls[0]
+
+
+def _unread(file: str, cause: str) -> RecipeError:
+    return RecipeError(
+        f"no recipe can be made of {file}", cause=f"no shell is run to read a script, and {cause}", hint=PASTE
+    )
+
+
+def _words(line: str, file: str) -> list[str]:
+    """The words and operators of a line, without its comment."""
+    lexer = shlex.shlex(line.replace("2>&1", ""), posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(takewhile(lambda word: not word.startswith("#"), lexer))
+    except ValueError as error:
+        raise _unread(file, "the quotes of a line do not end there") from error
 
 
 def convert(command: Command) -> RecipeDraft:

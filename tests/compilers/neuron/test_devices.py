@@ -223,11 +223,3 @@ def test_a_table_that_is_cut_off_anywhere_after_its_names_is_refused():
     for cut in range(len("".join(lines[:5])), len(CUT_TABLE) - 2):
         with pytest.raises(DeviceListError):
             parse_neuron_ls(CUT_TABLE[:cut])
-
-
-@pytest.mark.parametrize(
-    ("ids", "cores"),
-    [([0, 1], 2), (["0-3"], 4), ("0,1", 2), ("0-1,4-5", 4), ([], 0), (["a"], None), ("3-0", None), ("0-1-2", None)],
-)
-def test_numbers_of_cores_in_any_spelling(ids, cores):
-    assert parse_neuron_ls(json.dumps([{"neuron_device": 0, "neuroncore_ids": ids}])).cores == cores
