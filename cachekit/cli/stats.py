@@ -12,8 +12,7 @@ import typer
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import dollars
-from cachekit.units import PERIODS
+from cachekit.text import PERIODS, dollars
 
 if TYPE_CHECKING:
     from cachekit.api import Cache

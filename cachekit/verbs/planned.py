@@ -13,7 +13,7 @@ from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedE
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Expected
 from cachekit.key.words import Told, told
-from cachekit.recipe.model_folder import absent_package, how_to_install
+from cachekit.recipe.model_config import absent_package, how_to_install
 from cachekit.recipe.price import Price
 from cachekit.remotes.judging import HINT
 from cachekit.store.layout import LOCAL

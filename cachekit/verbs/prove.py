@@ -17,15 +17,28 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from cachekit import files, redact
-from cachekit.compilers.evidence import Assumption, Evidence, Site, Step, Subject, UnknownError, Verdict, count, judged
-from cachekit.compilers.experiment import FIRST, RANK, WORLD_SIZE, Proof
+from cachekit.compilers.evidence import (
+    FIRST,
+    RANK,
+    WORLD_SIZE,
+    Assumption,
+    Evidence,
+    Proof,
+    Site,
+    Step,
+    Subject,
+    UnknownError,
+    Verdict,
+    count,
+    judged,
+)
 from cachekit.compilers.machine import Machine
 from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.health import Finding
+from cachekit.store.durable import Scratch
 from cachekit.store.layout import temporary_folder
-from cachekit.store.scratch import Scratch
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs import doctor

@@ -13,8 +13,7 @@ from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, Usa
 from cachekit.store.counting import BYPASS, ON, Cell, Counted
 from cachekit.store.history import History, day_of, history, recount
 from cachekit.store.layout import Layout
-from cachekit.text import count
-from cachekit.units import PERIODS, Period, parse_age
+from cachekit.text import PERIODS, Period, count, parse_age
 from cachekit.values import Answer
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cachekit.disk import existing, named
 from cachekit.errors import CompilerUnavailableError, IntegrityError, UsageError
 from cachekit.events import bypassed
 from cachekit.recipe import Recipe
-from cachekit.recipe.model_folder import check_package
+from cachekit.recipe.model_config import check_package
 from cachekit.store.record import Record
 from cachekit.text import cause_of
 from cachekit.training.checkpoints import checkpoint

@@ -24,7 +24,7 @@ from cachekit.errors import (
     WaitedTooLongError,
 )
 from cachekit.events import bypass, bypassed
-from cachekit.recipe.model_folder import check_package
+from cachekit.recipe.model_config import check_package
 from cachekit.remotes.nearest import Nearest, to_fetch
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL

@@ -9,7 +9,7 @@ from cachekit import config
 from cachekit.api import load_recipe, zoo_entry
 from cachekit.errors import UsageError
 from cachekit.events import Journal
-from cachekit.recipe import matrix
+from cachekit.recipe import variant
 from cachekit.training.checkpoints import checkpoint
 from tests.support.users import ANOTHER, ONE, known
 from tests.training.made_checkpoints import make
@@ -49,7 +49,7 @@ def test_another_users_recipe_in_a_folder_of_everybody_is_not_read(tmp, name):
     with pytest.raises(UsageError, match="is not read"):
         zoo_entry(name)
     with pytest.raises(UsageError, match="is not read"):
-        matrix.read(written(tmp / "list.yaml", ONE, text="- bert\n"))
+        variant.read_matrix(written(tmp / "list.yaml", ONE, text="- bert\n"))
 
 
 @pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])

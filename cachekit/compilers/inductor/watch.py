@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cachekit.compilers.inductor import facts
 from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
-from cachekit.compilers.tree_watch import AccessTimes
+from cachekit.compilers.tree import AccessTimes
 from cachekit.store.layout import temporary_folder
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there

@@ -23,8 +23,7 @@ from cachekit.store.record import File, Module, Record
 if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
-    from cachekit.compilers.graphs import CompiledFile, StoredModule
-    from cachekit.compilers.logged import Logged
+    from cachekit.compilers.graphs import CompiledFile, Logged, StoredModule
     from cachekit.compilers.neuron.host import NeuronHost
     from cachekit.health import Check
     from cachekit.store.archive import Stored
@@ -143,9 +142,9 @@ class XlaAdapter(_Neuron):
         return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
 
     def read_log(self, log: BinaryIO) -> Logged | None:
-        from cachekit.compilers.neuron.log import told
+        from cachekit.compilers.neuron.log import summary
 
-        return told.read(log)
+        return summary.read(log)
 
     def describe(self, path: Path) -> CompiledFile | None:
         from cachekit.compilers.neuron import describe

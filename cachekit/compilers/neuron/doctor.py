@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cachekit.compilers.neuron import (
+    caches,
     chip,
     cores,
     facts,
@@ -21,7 +22,6 @@ from cachekit.compilers.neuron import (
     nki,
     presence,
     remembered,
-    vllm,
 )
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
@@ -48,7 +48,7 @@ def concerned() -> bool:
         for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, facts.LIBTORCH_ROOT)
     )
     return (
-        bool(packages or said or vllm.folders() or resolve().folder or resolve_native().folder)
+        bool(packages or said or caches.vllm_folders() or resolve().folder or resolve_native().folder)
         or presence.may_have_devices()
     )
 
@@ -309,11 +309,11 @@ def native(_: Config) -> Iterator[Finding]:
 
 def serving(_: Config) -> Iterator[Finding]:
     """vLLM-Neuron's cache: the mark of an entry is all that vLLM asks for."""
-    found = vllm.folders()
+    found = caches.vllm_folders()
     if not found:
         yield Finding("ok", "no cache of vLLM-Neuron's on this host")
     for folder in found:
-        entries = [*vllm.entries(folder)]
+        entries = [*caches.vllm_entries(folder)]
         damaged = [one for one in entries if one.damage]
         for one in damaged[:3]:
             said = f"{one.path}: {one.damage}; vLLM takes it for a hit"

@@ -14,8 +14,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli.doctor import contract_human
-from cachekit.compilers.evidence import Assumption, Evidence, Subject, UnknownError, count, judged
-from cachekit.compilers.experiment import FIRST, Proof
+from cachekit.compilers.evidence import FIRST, Assumption, Evidence, Proof, Subject, UnknownError, count, judged
 from cachekit.compilers.neuron import assumptions, facts, host, installed, native_assumptions
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.process import below
