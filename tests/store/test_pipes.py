@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit import config, config_files
+from cachekit import config_files
 from cachekit.compilers.neuron import flags
 from cachekit.errors import UsageError
 from cachekit.events import Journal
@@ -107,17 +107,6 @@ def test_a_pipe_as_lock_file_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be written") as raised:
         lock_file.write(pipe(tmp_path / "cachekit.lock"), [])
     assert "regular file" in raised.value.cause
-
-
-@pytest.mark.parametrize("kind", ["project", "user"])
-def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path, monkeypatch, kind):
-    own = tmp_path / "user" / "config.toml"
-    monkeypatch.setattr(config_files, "user_file", lambda: own)
-    path = own if kind == "user" else tmp_path / "cachekit.toml"
-    pipe(path)
-    with pytest.raises(UsageError, match="cannot be read") as raised:
-        config.load({}, environ={}, cwd=tmp_path)
-    assert (str(path) in raised.value.message, raised.value.cause) == (True, "it is not a regular file")
 
 
 def test_a_settings_file_that_is_a_pipe_is_not_added_to(tmp_path):
