@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit import redact, start
+from cachekit import redact
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
 from cachekit.errors import SecretError, UsageError
@@ -149,6 +149,8 @@ class Fleets(Runs):
 
     def _command(self, entry: MatrixEntry, *, tiny: bool) -> tuple[str, ...]:
         """The command that warms an entry on another machine, with the settings that were said here."""
+        from cachekit import start
+
         options = {
             "--home": self.home,
             "--cache": self.cache,
