@@ -7,14 +7,12 @@ never ok. `verbs.prove` says which commands a `Proof` runs: each in a folder, ho
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,8 +25,6 @@ from cachekit.process import SUBREAPER, below
 from cachekit.text import one_line
 
 State = Literal["ok", "differs", "unknown"]
-STATES: tuple[State, ...] = ("ok", "differs", "unknown")
-_log = logging.getLogger(__name__)
 
 
 class UnknownError(Exception):
@@ -142,16 +138,9 @@ def judged(rows: Iterable[Assumption], seen: Evidence) -> Iterator[Verdict]:
         except UnknownError as error:
             words = str(error)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the other looks
-            _log.exception("the check of %s failed", row.name)
             words = f"the check itself failed: {type(error).__name__}: {error}"
         words = one_line(" ".join(words.split()))  # tools of others printed them
         yield Verdict(row.name, state, row.text, words, row.means)
-
-
-def count(outcomes: tuple[Verdict, ...]) -> dict[str, int]:
-    """How many outcomes there are of each state."""
-    counts = Counter(outcome.state for outcome in outcomes)
-    return {state: counts[state] for state in STATES}
 
 
 COMMAND = (*start.COMMAND, "cachekit")

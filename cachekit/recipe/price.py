@@ -69,22 +69,21 @@ class Prices(Struct, frozen=True):
         return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
 
 
-def machine(prices: Prices, instance: str = "") -> Price:
-    """The price of a machine: of the one that was named, else of this one.
+def machine(prices: Prices) -> Price:
+    """The price of the machine that was named, else of this one.
 
     Raises:
-        UnknownNameError: The registry has no such machine.
         UsageError: Nobody says its price.
     """
-    if instance:
-        zoo.instance(instance)
     named = next(iter(name for name in prices.own if name), "")
-    name = instance or prices.instance or named or host.product()
+    name = prices.instance or named or host.product()
     if found := prices.of(name):
         return found
     raise UsageError(
         f"the registry has no price of {name}" if name else "nobody knows what an hour of this machine costs",
-        hint=f"--price {name}=DOLLARS, for an hour of it" if name else "--price 0.40, or --instance TYPE for another's",
+        hint=f"--price {name}=DOLLARS, for an hour of it"
+        if name
+        else "--price 0.40, or the price of another machine: --price trn1.2xlarge",
     )
 
 

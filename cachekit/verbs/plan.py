@@ -272,9 +272,14 @@ def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: i
     return _miss(planned.prepared, store, remotes, (), reuse_bytes=reuse_bytes, everywhere=False)
 
 
-def miss_error(plan: Plan) -> CachekitError:
-    """What `--require-warm` answers on a miss."""
-    error = planned(plan).miss()
+def miss_error(plan: Plan, tried: str = "") -> CachekitError:
+    """What `--require-warm` answers on a miss.
+
+    Args:
+        plan: The plan.
+        tried: Why a trial run with the nearest record did not get through; empty where there was none.
+    """
+    error = planned(plan).miss(tried)
     assert error is not None
     return error
 

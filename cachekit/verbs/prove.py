@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct, structs
 
@@ -25,11 +25,11 @@ from cachekit.compilers.evidence import (
     Evidence,
     Proof,
     Site,
+    State,
     Step,
     Subject,
     UnknownError,
     Verdict,
-    count,
     judged,
 )
 from cachekit.compilers.machine import Machine
@@ -86,7 +86,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
     known = Contract(
         report=str(report.absolute()) if report else "",
         findings=found.findings[1:],  # the first is of settings
-        counts=count(()),
+        counts=dict.fromkeys(get_args(State), 0),
         machine=found.machine,
         packages={one.metadata["Name"]: one.version for one in metadata.distributions()},
     )
@@ -98,7 +98,8 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
 
     def answer(proof: Proof, seen: Evidence, stopped: str = UNFINISHED) -> Contract:
         promises, assumptions = (tuple(judged(rows, seen)) for rows in (PROMISES, subject.rows))
-        counts = count((*promises, *assumptions))
+        states: list[str] = [one.state for one in (*promises, *assumptions)]
+        counts = {state: states.count(state) for state in known.counts}
         wrong = any(finding.state == "problem" for finding in known.findings)
         made = structs.replace(
             known,
@@ -115,11 +116,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
         )
         if report:
             text = json.dumps(redact.document(made.as_dict()), indent=1)
-            try:
-                files.replace(report, f"{text}\n".encode())
-            except OSError as error:
-                hint = "--report FILE names another place"
-                raise StoreError(f"{report} cannot be written", cause=cause_of(error), hint=hint) from error
+            files.replace(report, f"{text}\n".encode())
         return made
 
     try:
@@ -139,9 +136,9 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
             return answer(proof, seen, f"{MINUTES} minutes are over" if proof.left <= 0 else "")
     except OSError as error:
         raise StoreError(
-            "the temporary folder cannot be used",
+            f"{error.filename or 'a file of the run'} cannot be written",
             cause=cause_of(error),
-            hint="make room in it, or set TMPDIR to a folder on a local disk",
+            hint="set TMPDIR to a folder on a local disk; --report FILE names another place for the report",
         ) from error
 
 

@@ -109,7 +109,7 @@ def train(
     check_data(prepared.recipe)
     check_package(prepared.recipe)
     resume = checked(session, prepared, output_dir, resume)
-    reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
+    reuse_bytes = 0 if recache else session.config.reuse_bytes
     planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:

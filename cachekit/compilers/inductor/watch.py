@@ -103,16 +103,20 @@ class CommandWatch(Watch):
         """A process that was killed left no counters: then its finished graphs are counted."""
         found = compiled = 0
         seconds, carried = 0.0, None
+        notes: dict[str, None] = {}  # of several ranks the same
         reports = sorted(self._reports.glob("*.json"))
         for path in reports:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 numbers = json.loads(path.read_bytes())
                 found, compiled = found + int(numbers["found"]), compiled + int(numbers["compiled"])
                 seconds = max(seconds, float(numbers["seconds"]))  # ranks compile at the same time
+                notes |= {str(numbers["note"]): None} if numbers.get("note") else {}
                 if "found_ms" in numbers:  # and find at the same time
                     carried = max(carried or 0.0, int(numbers["found_ms"]) / 1000)
         compiled = max(compiled, self._count() - self._graphs)
-        return Observed(found, compiled, seconds, exact=bool(reports), found_seconds=carried)
+        if found or compiled:
+            notes = {}
+        return Observed(found, compiled, seconds, notes=tuple(notes), exact=bool(reports), found_seconds=carried)
 
     def _sources(self) -> frozenset[str]:
         return frozenset(

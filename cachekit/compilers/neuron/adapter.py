@@ -69,11 +69,11 @@ class XlaAdapter(_Neuron):
         """Whether it is here. It is asked after TorchNeuron, and so it is the one that says what is missing."""
         if super().here(compiles=compiles):
             return True
-        if compiles and presence.may_have_devices():
+        if compiles and (presence.may_have_devices() or presence.meant()):
             from cachekit.compilers.neuron import host
 
-            if error := host.unusable_devices():
-                raise error
+            if wrong := host.unusable():
+                raise wrong.error()
         return False
 
     def open(self, node: Node | None = None) -> Compiler:
@@ -183,8 +183,8 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron import assumptions, host, install
 
         try:
-            if error := host.unusable_devices():
-                raise error
+            if wrong := host.unusable():
+                raise wrong.error()
             return _tried(assumptions.XLA, host.this_host())
         except CompilerUnavailableError as error:
             # Whoever asks about Neuron is not helped by another compiler.
@@ -220,11 +220,11 @@ class NativeAdapter(_Neuron):
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
 
     def assumed(self) -> Subject | None:
-        from cachekit.compilers.neuron import host, installed, native_assumptions
+        from cachekit.compilers.neuron import assumptions, host, installed
 
         if not installed.native_available():
             return None
-        return _tried(native_assumptions.NATIVE, host.this_host(installed.NATIVE))
+        return _tried(assumptions.NATIVE, host.this_host(installed.NATIVE))
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         said = super().describe_modules(modules, path)
