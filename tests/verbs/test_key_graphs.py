@@ -43,7 +43,7 @@ KEEP = [
         "lr_scheduler_type=constant_with_warmup warmup_steps=2",
         "lr_scheduler_type=constant",
     ],
-    ["max_steps=2", "max_steps=null num_train_epochs=0.4", "max_steps=4"],
+    ["max_steps=2", "max_steps=null num_train_epochs=1.5", "max_steps=4"],
     ["seed=1", "seed=2"],
     ["logging_steps=1", "logging_steps=2"],
     ["eval_strategy=steps eval_steps=2", "eval_strategy=epoch", "eval_strategy=steps eval_steps=1"],

@@ -4,12 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
+import msgspec
 import pytest
 
 from cachekit.compilers.inductor import options
 from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.compilers.prepare import prepare
+from cachekit.errors import RecipeError
+from cachekit.recipe import architecture, load, tiny, zoo
 from cachekit.recipe.schema import Compiler
 from tests.support.standins import recipe
 
@@ -40,6 +44,32 @@ def key(environment=None, **said):
 def test_a_default_said_aloud_gives_no_other_key(name, default, other):
     assert key(**{name: default}) == key()
     assert key(**{name: other}) != key()
+
+
+@pytest.mark.parametrize("name", ["bert", "t5-summarization"])
+def test_what_a_recipe_or_its_models_config_has_by_default_gives_no_other_key_said_aloud(name):
+    read = partial(load, zoo.recipes()[name])
+    small = tiny.in_small((), read)
+    own = architecture.resolve(small)
+    said = {
+        f"{part}.{field.name}": getattr(getattr(small, part), field.name)
+        for part in ("training", "parallel", "compiler")
+        for field in msgspec.structs.fields(type(getattr(small, part)))
+    }
+    said |= {f"model.config.{field}": value for field, value in own.defaults.items() if field not in own.config}
+    said |= {"training.per_device_eval_batch_size": small.training.per_device_train_batch_size}
+    said |= {"parallel.data_parallel_size": 1}
+    expected, tried = prepare(small, Inductor()).key, 0
+    for field, value in said.items():
+        if value is None or isinstance(value, dict | list | tuple):
+            continue
+        try:
+            loud = tiny.in_small((f"{field}={json.dumps(value)}",), read)
+        except RecipeError:  # it has no effect beside what the recipe says
+            continue
+        tried += 1
+        assert prepare(loud, Inductor()).key == expected, field
+    assert tried > 25
 
 
 def test_where_a_variable_makes_another_default_what_is_said_counts(monkeypatch):
