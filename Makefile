@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 CONSTRAINTS ?= constraints/current.txt
 # Arguments for installing torch: its CPU build where no GPU is, or what you say instead.
 TORCH_ARGS ?= $$($(PYTHON) constraints/torch_index.py)
-DEV_GROUPS ?= --group test --group lint --group docs --group s3
+DEV_GROUPS ?= --group test --group lint --group docs --group s3 --group trackers
 RECIPE = recipes/demo.yaml
 
 # Beside it: the oldest supported versions, a client of the Hub between the oldest and the newest, and a Trainium instance

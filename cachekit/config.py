@@ -24,7 +24,7 @@ TRUE_WORDS = {"1", "true", "yes", "on"}
 FALSE_WORDS = {"0", "false", "no", "off", ""}
 
 
-class Setting(Struct, frozen=True):
+class Setting(Struct, frozen=True, tag_field="schema", tag="cachekit/setting/1"):
     """A value and where it came from.
 
     Attributes:
@@ -261,8 +261,8 @@ SETTINGS: dict[str, Declared] = {
 
 # Variables that are not settings: what runs tell those that they start, and what our tests and benchmarks read.
 OTHER_VARIABLES = frozenset({
-    config_trust.KEY, "CACHEKIT_RUN", "CACHEKIT_REPORTS", "CACHEKIT_SHARED", "CACHEKIT_REAL_DIR", "CACHEKIT_LIVE_HUB",
-    "CACHEKIT_AZURITE", "CACHEKIT_PEER_PYTHON", "CACHEKIT_TEST_GC_MINUTES",
+    config_trust.KEY, "CACHEKIT_RUN", "CACHEKIT_REPORTS", "CACHEKIT_RESTORED", "CACHEKIT_SHARED", "CACHEKIT_REAL_DIR",
+    "CACHEKIT_LIVE_HUB",    "CACHEKIT_AZURITE", "CACHEKIT_PEER_PYTHON", "CACHEKIT_TEST_GC_MINUTES",
 })  # fmt: skip
 
 

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import transformers.trainer
 from transformers import TrainerCallback
 
+from cachekit import trackers
 from cachekit.api import Cache
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
 
     The record is restored when the Trainer is made; what compiles is kept whenever a checkpoint is saved or an
     evaluation ends, when the training ends, and at exit, which has graphs of a later `predict` too. What became of it
-    is in `report`, and one line of it goes to the logger `cachekit`.
+    is in `report`, and one line of it goes to the logger `cachekit`. A Trainer that is made after it gives the trackers
+    of its `report_to` the graphs found and compiled and the seconds saved, as `cachekit/graphs_found` and so on.
 
     It must be made before anything compiles in this process, and works on what compiles in this process: under
     `cachekit run` it leaves the work to that and only counts. See `cachekit.attach`.
@@ -65,6 +68,7 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         self._named, self._ingredients = bool(name), dict(ingredients or {})
         self._attachment: Attachment | None = None
         self._compiled = 0
+        trackers.add(transformers.trainer, self._figures)
 
     @property
     def report(self) -> Attached | None:
@@ -107,6 +111,16 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         if self._attachment is None:
             more = _shaping(args, model) if self._named else {}
             self._attachment = self._begin(ingredients={**more, **self._ingredients})
+
+    def _figures(self) -> dict[str, float]:
+        found = self.report
+        if found is None or found.state == "attended":  # `cachekit run` tells them
+            return {}
+        return {
+            "graphs_found": found.found,
+            "graphs_compiled": found.compiled,
+            "saved_seconds": found.saved_seconds,
+        }
 
     def _keep(self) -> None:
         if self._attachment is None:

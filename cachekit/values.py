@@ -32,8 +32,12 @@ def _hash(value: object) -> int:
     return by_value(value)
 
 
-class Answer(Struct, frozen=True):
-    """What a verb answers. Its fields are the document of `--format json`, and `--schema` is made from their types."""
+class Answer(Struct, frozen=True, tag_field="schema"):
+    """What a verb answers. Its fields are the document of `--format json`, and `--schema` is made from their types.
+
+    Each class has a `tag`, `cachekit/plan/1`: what its document is, and the version of its fields. The document begins
+    with it, as `schema`. The number is raised when a field goes or means something else.
+    """
 
     __hash__ = by_value
 
@@ -41,6 +45,12 @@ class Answer(Struct, frozen=True):
         """The answer as JSON values."""
         found: dict[str, Any] = json.loads(json.dumps(builtins(self)))
         return found
+
+
+class Failed(Answer, frozen=True, tag="cachekit/error/1"):
+    """What a verb prints that failed before it had an answer; else `error` stands beside the answer's own fields."""
+
+    error: CachekitError
 
 
 def builtins(value: Any) -> Any:

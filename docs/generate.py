@@ -7,8 +7,11 @@ kept in the repository. `pages()` gives them to whoever asks.
 from __future__ import annotations
 
 import inspect
+import io
+import json
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +28,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def pages() -> dict[str, str]:
-    """All generated pages, Markdown by path below `docs/`."""
+    """All generated pages, Markdown by path below `docs/`, and the JSON Schema of each verb's answer."""
+    schemas = dict(_schemas())
     return {
+        "reference/json.md": documents(schemas),
+        **{f"reference/schema/{name}.json": json.dumps(found, indent=2) for name, found in schemas.items()},
         "reference/verbs.md": verbs(),
         "reference/settings.md": settings(),
         "reference/recipe.md": recipe(),
@@ -87,6 +93,111 @@ def _verb(name: str, parser: Any, level: str) -> list[str]:
 
 def _context(parser: Any) -> Any:
     return parser.make_context(parser.name, [], resilient_parsing=True)
+
+
+# JSON
+
+
+def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What `--schema` prints, of each verb that has it."""
+    from cachekit.cli.app import VERBS, Commands
+
+    commands = Commands()
+    for name in VERBS:
+        for words, parser in ((name, commands[name]), *_inner(name, commands[name])):
+            if any("--schema" in one.opts for one in parser.params):
+                with redirect_stdout(io.StringIO()) as said:
+                    parser.main(["--schema"], prog_name=f"cachekit {words}", standalone_mode=False)
+                yield words.replace(" ", "-"), json.loads(said.getvalue())
+
+
+def _inner(name: str, parser: Any) -> Iterator[tuple[str, Any]]:
+    for inner, command in getattr(parser, "commands", {}).items():
+        if not command.hidden:
+            yield f"{name} {inner}", command
+
+
+def documents(schemas: dict[str, dict[str, Any]]) -> str:
+    """Every document that a verb prints, with its fields, from the types of the answers."""
+    lines = [
+        "# JSON",
+        "",
+        "With `--format json` a verb prints one document, and `--schema` prints its JSON Schema. A document says what",
+        "it is: `schema` is its name and the version of its fields, which is raised when a field goes or changes its",
+        "meaning. Fields may be added at any time: do not refuse those that you do not know. Where a verb fails, its",
+        "document has an `error`; without an answer it is `cachekit/error/1`. Each element of a list has its `schema`.",
+        "",
+    ]
+    lines += _table(
+        ["verb", "JSON Schema", "documents"],
+        [
+            [f"`{found['title']}`", f"[{name}.json](schema/{name}.json)", ", ".join(_printed(found))]
+            for name, found in schemas.items()
+        ],
+    )
+    parts = {name: part for found in schemas.values() for name, part in found["$defs"].items()}
+    top = {_name_of(part): part for part in parts.values() if _name_of(part)}
+    for title, part in [*sorted(top.items()), *sorted((n, p) for n, p in parts.items() if not _name_of(p))]:
+        lines += ["", f"## `{title}`", "", _description(part), ""]
+        said = _attributes(part)
+        rows = [
+            [f"`{field}`", f"`{_kind(kind, parts)}`", said.get(field) or kind.get("description", "")]
+            for field, kind in part.get("properties", {}).items()
+            if field != "schema"
+        ]
+        lines += _table(["field", "type", "meaning"], rows) if rows else []
+    return "\n".join(lines) + "\n"
+
+
+def _printed(found: dict[str, Any]) -> Iterator[str]:
+    """The documents of a verb, the error left out."""
+    for one in found["anyOf"]:
+        inner = one.get("items", one)["$ref"].rpartition("/")[2]
+        if name := _name_of(found["$defs"][inner]).replace("cachekit/error/1", ""):
+            yield f"{'a list of ' if 'items' in one else ''}[`{name}`](#{name.replace('/', '')})"
+
+
+def _name_of(part: dict[str, Any]) -> str:
+    """`cachekit/plan/1`; nothing for a part of a document."""
+    names = part.get("properties", {}).get("schema", {}).get("enum", [""])
+    return str(names[0])
+
+
+def _attributes(part: dict[str, Any]) -> dict[str, str]:
+    """What the docstring of a part's class says of its fields, with those of the classes that it derives from."""
+    import msgspec
+
+    def below(cls: type) -> Iterator[type]:
+        for one in cls.__subclasses__():
+            yield from (one, *below(one))
+
+    fields = part.get("properties", {}).keys() - {"schema"}
+    for cls in below(msgspec.Struct):
+        if cls.__name__ == part.get("title") and set(cls.__struct_encode_fields__) == fields:
+            docs = [inspect.getdoc(one) or "" for one in reversed(cls.__mro__)]
+            return {name: said for text in docs for name, said in _items(text, "Attributes")}
+    return {}
+
+
+def _description(part: dict[str, Any]) -> str:
+    return " ".join(part.get("description", "").split("\n\n")[0].split())
+
+
+def _kind(kind: dict[str, Any], parts: dict[str, Any]) -> str:
+    """A type in a word or some."""
+    if "$ref" in kind:
+        name = kind["$ref"].rpartition("/")[2]
+        return _name_of(parts[name]) or name
+    if "anyOf" in kind:
+        return " or ".join(dict.fromkeys(_kind(one, parts) for one in kind["anyOf"]))
+    if "enum" in kind:
+        return " or ".join(map(json.dumps, kind["enum"]))
+    found = kind.get("title") or kind.get("type", "any")
+    if found == "array":
+        return f"list of {_kind(kind.get('items') or {}, parts)}"
+    if found == "object" and isinstance(kind.get("additionalProperties"), dict):
+        return f"mapping to {_kind(kind['additionalProperties'], parts)}"
+    return str(found)
 
 
 # Settings, errors, recipe

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cachekit.errors import CachekitError, ErrorDocument, UsageError
+from cachekit.values import Failed
 
 if TYPE_CHECKING:
     from cachekit.compilers.graphs import CompiledFile
@@ -119,9 +120,6 @@ def _own(price: Sequence[str]) -> Prices:
     return found
 
 
-SCHEMA = 1  # version of what `--schema` prints; raised when a field goes or means something else
-
-
 def environment_warnings() -> list[str]:
     """What is odd about this environment, whatever is asked for, in sentences.
 
@@ -179,11 +177,11 @@ def schema(title: str, answers: Sequence[Any]) -> dict[str, Any]:
 
     Args:
         title: The command.
-        answers: The types that the answer may be of.
+        answers: The types that the answer may be of; an error is one more.
     """
-    made, parts = msgspec.json.schema_components(answers, schema_hook=_of, ref_template="#/$defs/{name}")
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "version": SCHEMA}
-    return {**head, **(made[0] if len(made) == 1 else {"anyOf": list(made)}), "$defs": parts}
+    made, parts = msgspec.json.schema_components([*answers, Failed], schema_hook=_of, ref_template="#/$defs/{name}")
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return {**head, "anyOf": list(made), "$defs": parts}
 
 
 def _of(kind: type) -> dict[str, Any]:

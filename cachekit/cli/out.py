@@ -19,7 +19,7 @@ from msgspec import UNSET, structs
 from cachekit import redact
 from cachekit.errors import CachekitError, UsageError
 from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, rate, size
-from cachekit.values import Answer, builtins
+from cachekit.values import Answer, Failed, builtins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,8 +153,9 @@ def _json(answer: Any) -> Iterator[str]:
 
 def _members(answer: Answer) -> Iterator[str]:
     """An answer whose lists may be long."""
-    before = "{"
-    for name, value in structs.asdict(answer).items():
+    before, own = "{", answer.__struct_config__
+    fields: dict[str, Any] = {str(own.tag_field): own.tag, **structs.asdict(answer)}
+    for name, value in fields.items():
         if value is UNSET:
             continue
         yield f"{before}\n{_INDENT}{_encoded(name)}: "
@@ -280,7 +281,7 @@ def warning(line: str, *, minor: bool = False) -> None:
 def error(problem: CachekitError) -> int:
     """Print an error; returns the exit code."""
     if _style.format == "json" and _style.answer is not None:
-        _write(_json({**_style.answer, "error": builtins(problem)}))
+        _write(_json({**(_style.answer or builtins(Failed(problem))), "error": builtins(problem)}))
     told = "\n".join(each for line in problem.lines() for each in _folded(line))
     label = f"error[{problem.code}]:"
     _tell(told.replace(label, _colour(label, 31), 1))

@@ -84,7 +84,7 @@ class Graph(Struct, frozen=True, kw_only=True):
     feature_bits: str
 
 
-class CompiledFile(Answer, frozen=True):
+class CompiledFile(Answer, frozen=True, tag="cachekit/neff/1"):
     """What `store neff` says of a file.
 
     Attributes:

@@ -45,6 +45,7 @@ SOFT_TRAINING = frozenset(
         "save_total_limit",
         "dataloader_num_workers",
         "output_dir",
+        "report_to",
     }
 )
 # Names that people gave to runs, and where figures of runs go. Not WANDB_WATCH: it puts hooks into the model.
@@ -201,7 +202,10 @@ def build(
         **of_compiler(fingerprint, compiler),
     }
     soft = {
-        **{f"training.{name}": training[name] for name in sorted(soft_training & training.keys() - {"output_dir"})},
+        **{
+            f"training.{name}": training[name]
+            for name in sorted(soft_training & training.keys() - {"output_dir", "report_to"})
+        },
         **{f"environment.{name}": value for name, value in variables.items() if name in soft_variables},
         **{f"toolchain.{name}": value for name, value in fingerprint.soft.items()},
         "model.name": recipe.model.id or "",

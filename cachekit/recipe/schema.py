@@ -154,6 +154,7 @@ class Training(_Strict, frozen=True):
         max_grad_norm: 0 turns clipping off.
         max_steps: Optimizer steps; wins over `num_train_epochs`.
         output_dir: Relative paths start at the working directory; `runs/<recipe>` by default.
+        report_to: Trackers that get the figures of a training, and those of its cache; each needs its own package.
     """
 
     per_device_train_batch_size: Positive = 8
@@ -191,6 +192,7 @@ class Training(_Strict, frozen=True):
     save_total_limit: Positive | None = 1
     dataloader_num_workers: NotNegative = 0
     output_dir: Text | None = None
+    report_to: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = ()
 
 
 class Parallel(_Strict, frozen=True):

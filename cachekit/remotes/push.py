@@ -45,7 +45,7 @@ class RefusedRecord(Struct, frozen=True):
     reason: str
 
 
-class Pushed(Answer, frozen=True, kw_only=True):
+class Pushed(Answer, frozen=True, kw_only=True, tag="cachekit/push-remote/1"):
     """What a push put on one remote, or would put there.
 
     Attributes:

@@ -77,7 +77,7 @@ class Stayed(Struct, frozen=True):
     why: str
 
 
-class Collected(Answer, frozen=True):
+class Collected(Answer, frozen=True, tag="cachekit/gc/1"):
     """What went, or would go.
 
     Attributes:

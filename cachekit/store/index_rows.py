@@ -71,7 +71,7 @@ class IndexRow(Struct, Placed, frozen=True, gc=False):
     instance: str
 
 
-class Listed(Struct, Placed, frozen=True, gc=False):
+class Listed(Struct, Placed, frozen=True, gc=False, tag_field="schema", tag="cachekit/record-row/1"):
     """A record as `ls` lists it.
 
     Attributes:

@@ -99,8 +99,8 @@ class Reuse(Struct, frozen=True, forbid_unknown_fields=True):
     cold_seconds: Annotated[float, Meta(ge=0)]
 
 
-class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True):
-    """What exists for a key.
+class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True, tag_field="schema", tag=SCHEMA):
+    """What exists for a key. Its document says the version of its fields as `schema`.
 
     Attributes:
         directory: The compiler's directory (`inductor-2.13.0`); with `model_type` it says where the record lies.
@@ -124,7 +124,6 @@ class Record(Struct, Placed, frozen=True, forbid_unknown_fields=True, dict=True)
     graphs: Annotated[int, Meta(ge=0)]
     compile_seconds: Annotated[float, Meta(ge=0)]
     provenance: Provenance
-    schema: Annotated[int, Meta(ge=1)] = SCHEMA
     reused: Reuse | UnsetType = UNSET
 
     __hash__ = by_value

@@ -101,7 +101,7 @@ class OriginCounts(Struct, frozen=True):
     kept: tuple[Distrusted, ...] = ()
 
 
-class Verified(Answer, frozen=True):
+class Verified(Answer, frozen=True, tag="cachekit/verify/1"):
     """What a check found.
 
     Attributes:

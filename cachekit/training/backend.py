@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import transformers.trainer
 from msgspec import Struct
 
+from cachekit import trackers
 from cachekit.compilers.port import Runtime
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training import model
@@ -61,6 +63,10 @@ class Backend:
         """
         return model.load(self.job, task, self.runtime.model_options())
 
+    def figures(self) -> dict[str, float]:
+        """Cachekit's own figures of this run so far, for trackers."""
+        return {**trackers.of_counters(self.runtime.counters()), **self.job.figures}
+
     def run(self, processor: Any, net: Any, work: Work, watch: CounterWatch) -> TrainingOutcome:
         """Train, evaluate every split that is not trained on, save."""
         job, runtime, events = self.job, self.runtime, self.events
@@ -68,6 +74,7 @@ class Backend:
         progress = ProgressCallback(events, watch, work.begin)
         rest = {name: self._padded(features, work) for name, features in work.features.items() if name != "train"}
         train = work.features["train"]
+        trackers.add(transformers.trainer, self.figures)
         trainer = FixedShapeTrainer(
             events,
             self.workers,
@@ -91,13 +98,13 @@ class Backend:
         seconds: dict[str, float] = {}
         last = progress.evaluated(state.global_step)  # before any other split is evaluated
         for name, features in rest.items():
-            figures = last if name == "validation" else {}
+            kind, figures = ("eval", last) if name == "validation" else (name, {})
             if not figures:
                 events.emit("evaluating", split=name)
                 with events.timed("evaluate"):
-                    figures = trainer.evaluate(features)
+                    figures = trainer.evaluate(features, metric_key_prefix=kind)
                     watch.look()
-            found[name], seconds[name] = figures_of(figures), figures["eval_runtime"]
+            found[name], seconds[name] = figures_of(figures, kind), figures[f"{kind}_runtime"]
         if not self.trial:
             with events.timed("save"):
                 trainer.save_model(self.output_dir)

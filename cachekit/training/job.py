@@ -38,6 +38,7 @@ class Job(Struct, frozen=True):
         settings: What that runtime is told.
         resume: A checkpoint's path; empty starts anew.
         compiles_expected: False where everything was restored: the worker reports each compile as a surprise.
+        figures: What only cachekit's own process knows of the run, for trackers.
     """
 
     mode: Literal["trial", "train"]
@@ -54,6 +55,7 @@ class Job(Struct, frozen=True):
     result: str
     resume: str = ""
     compiles_expected: bool = True
+    figures: dict[str, float] = {}
 
 
 class Speed(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +38,7 @@ def run_job(
     resume: str = "",
     found: bool,
     strict: bool = False,
+    figures: Mapping[str, float] | None = None,
 ) -> tuple[Result, Observed]:
     """Run the worker to its end.
 
@@ -51,6 +53,7 @@ def run_job(
         resume: See `Job.resume`.
         found: Everything was restored.
         strict: Stop at the first compile, where the compiler can be watched.
+        figures: See `Job.figures`.
 
     Returns:
         What the worker reported, with the compiler's own counts, and what the compiler did.
@@ -78,6 +81,7 @@ def run_job(
         result=str(cache_dir.work / "result.json"),
         resume=resume,
         compiles_expected=not found,
+        figures=dict(figures or {}),
     )
 
     watch = compiler.watch(Run(recipe, cache_dir.tree, mode, found, strict, cache_dir.restored))

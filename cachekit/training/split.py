@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, TrainerCallback, set_seed
 
+from cachekit import trackers
 from cachekit.compilers.port import Runtime
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import Recipe
@@ -36,7 +37,7 @@ def arguments(recipe: Recipe, *, precision: str, output_dir: str, trial: bool) -
     """What NeuronTrainingArguments are given."""
     training, layout = recipe.training, recipe.parallel
     return {
-        **trainer.shared_arguments(training, precision=precision, output_dir=output_dir, trial=trial),
+        **trainer.shared_arguments(recipe, precision=precision, output_dir=output_dir, trial=trial),
         "tensor_parallel_size": layout.tensor_parallel_size,
         "pipeline_parallel_size": layout.pipeline_parallel_size,
         "zero_1": layout.zero_1,
@@ -141,9 +142,11 @@ class SplitBackend(Backend):
     def run(self, processor: Any, net: Any, work: Work, watch: CounterWatch) -> TrainingOutcome:
         """Train and save."""
         from optimum.neuron.trainers import NeuronTrainer
+        from optimum.neuron.trainers import transformers as transformers_trainer
 
         wanted, train = self.job.recipe.training, work.features["train"]
         progress = trainer.ProgressCallback(self.events, watch, work.begin)
+        trackers.add(transformers_trainer, self.figures)
         step = trainer.rows_of_a_step(wanted, self.copies)
         training = NeuronTrainer(
             model=net,

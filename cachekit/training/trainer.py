@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 
 from cachekit.errors import DataError
 from cachekit.recipe.ingredients import eval_batch
-from cachekit.recipe.schema import Training
+from cachekit.recipe.schema import Recipe, Training
 from cachekit.training import model
 from cachekit.training.checkpoints import weight_names
 from cachekit.training.job import CounterWatch, Events, Job, Speed
@@ -31,8 +31,9 @@ TIMES = frozenset(
 )
 
 
-def shared_arguments(training: Training, *, precision: str, output_dir: str, trial: bool) -> dict[str, Any]:
+def shared_arguments(recipe: Recipe, *, precision: str, output_dir: str, trial: bool) -> dict[str, Any]:
     """What every trainer is told, by the names of `transformers.TrainingArguments`; a trial reaches every graph."""
+    training = recipe.training
     shared: dict[str, Any] = {
         "output_dir": output_dir,
         "per_device_train_batch_size": training.per_device_train_batch_size,
@@ -53,7 +54,8 @@ def shared_arguments(training: Training, *, precision: str, output_dir: str, tri
         # Each new shape is a new graph: the last partial batch is dropped, and no column is the library's to remove.
         "dataloader_drop_last": True,
         "remove_unused_columns": False,
-        "report_to": [],
+        "report_to": [] if trial else list(training.report_to),
+        "run_name": recipe.name,
         "disable_tqdm": True,
         "logging_strategy": "steps",
         # Where tensors are lazy, logging has graphs of its own, and so has the step after it.
@@ -75,7 +77,7 @@ def arguments(job: Job, output_dir: str, labels: Sequence[str], compiler: Mappin
     """Transformers' arguments from ours and the compiler's."""
     training, trial = job.recipe.training, job.mode == "trial"
     return TrainingArguments(
-        **shared_arguments(training, precision=job.precision, output_dir=output_dir, trial=trial),
+        **shared_arguments(job.recipe, precision=job.precision, output_dir=output_dir, trial=trial),
         **model.lora_arguments(training),
         per_device_eval_batch_size=eval_batch(job.recipe),
         label_smoothing_factor=training.label_smoothing_factor,
@@ -277,9 +279,10 @@ def check_rows(training: Training, rows: int, workers: int, unit: str = "rows") 
         )
 
 
-def figures_of(found: Mapping[str, float]) -> dict[str, float | int]:
-    """The task's figures of an evaluation, without what the Trainer says of its speed."""
-    named = {name.removeprefix("eval_"): value for name, value in found.items() if name.startswith("eval_")}
+def figures_of(found: Mapping[str, float], kind: str = "eval") -> dict[str, float | int]:
+    """The task's figures of an evaluation of that name, without what the Trainer says of its speed."""
+    start = f"{kind}_"
+    named = {name.removeprefix(start): value for name, value in found.items() if name.startswith(start)}
     return {
         name: value if isinstance(value, int) else round(float(value), 6)
         for name, value in named.items()

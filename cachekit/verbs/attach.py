@@ -29,7 +29,7 @@ from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready, since, t
 from cachekit.verbs.session import Session, environment
 
 
-class Attached(Ran, frozen=True, kw_only=True):
+class Attached(Ran, frozen=True, kw_only=True, tag="cachekit/attach/1"):
     """What became of the cache in a process, so far; the exit code is 0 once the work has come to its end, else 1.
 
     Attributes:

@@ -20,7 +20,7 @@ from cachekit.verbs.session import Session
 NAMED = 3  # differences that the error names
 
 
-class CheckedBuild(Answer, frozen=True, kw_only=True):
+class CheckedBuild(Answer, frozen=True, kw_only=True, tag="cachekit/build-check/1"):
     """What comparing a record with a new compile gave.
 
     Attributes:

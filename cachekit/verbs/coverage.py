@@ -50,7 +50,7 @@ class Unit(Struct, frozen=True):
     failed: Failed | None = None
 
 
-class Coverage(Answer, frozen=True, kw_only=True):
+class Coverage(Answer, frozen=True, kw_only=True, tag="cachekit/coverage-recipe/1"):
     """What there is of a recipe.
 
     Attributes:
@@ -170,7 +170,7 @@ class CoveredModules(Struct, frozen=True):
     missing: int
 
 
-class CoverageOfAll(Answer, frozen=True):
+class CoverageOfAll(Answer, frozen=True, tag="cachekit/coverage/1"):
     """What of several recipes is cached: how many recipes of each kind there are, and each."""
 
     covered: int

@@ -37,7 +37,7 @@ FILES = 1024  # open at once: a trial run with a few workers for data
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
-class Diagnosis(Answer, frozen=True):
+class Diagnosis(Answer, frozen=True, tag="cachekit/doctor/1"):
     """What was found on this host.
 
     Attributes:

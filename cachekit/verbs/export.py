@@ -45,7 +45,7 @@ class BundledFile(Struct, frozen=True):
     sha256: str
 
 
-class Bundled(Answer, frozen=True):
+class Bundled(Answer, frozen=True, tag="cachekit/export-bundle/1"):
     """What an export wrote, or would write.
 
     Attributes:
@@ -166,7 +166,7 @@ class DamagedModule(Struct, frozen=True):
     reason: str
 
 
-class Exported(Answer, frozen=True):
+class Exported(Answer, frozen=True, tag="cachekit/export-cache/1"):
     """What an export did, or would do.
 
     Attributes:

@@ -31,7 +31,7 @@ Tell = Callable[..., object]  # is told of an event: its name, and fields
 LONGEST = 1 << 20  # bytes of a log that are shown
 
 
-class FleetPlan(Answer, frozen=True, kw_only=True):
+class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
     """What a fleet would do, before anything is submitted.
 
     Attributes:
@@ -73,7 +73,7 @@ class UnitOutcome(UnitState, frozen=True, kw_only=True):
     error: str = ""
 
 
-class FleetState(Answer, frozen=True, kw_only=True):
+class FleetState(Answer, frozen=True, kw_only=True, tag="cachekit/fleet/1"):
     """What became of a fleet, so far.
 
     Attributes:
@@ -106,7 +106,7 @@ class FleetState(Answer, frozen=True, kw_only=True):
         )
 
 
-class FleetRow(Answer, frozen=True, kw_only=True):
+class FleetRow(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-row/1"):
     """A fleet in a list: it is not asked about."""
 
     id: str
@@ -117,7 +117,7 @@ class FleetRow(Answer, frozen=True, kw_only=True):
     ended: int
 
 
-class FleetLog(Answer, frozen=True):
+class FleetLog(Answer, frozen=True, tag="cachekit/fleet-log/1"):
     """What a command printed, and what its engine told of it.
 
     Attributes:

@@ -29,7 +29,7 @@ class Before(Struct, frozen=True):
     directory: str
 
 
-class Row(Planned, frozen=True, kw_only=True):
+class Row(Planned, frozen=True, kw_only=True, tag="cachekit/plan-row/1"):
     """One recipe of a forecast: its plan, or why it could not be planned.
 
     Attributes:
@@ -82,7 +82,7 @@ class Totals(Struct, frozen=True, kw_only=True):
     goes_cold_unknown_dollars: int
 
 
-class Forecast(Answer, frozen=True):
+class Forecast(Answer, frozen=True, tag="cachekit/plan-list/1"):
     """What becomes of many recipes."""
 
     plans: tuple[Row, ...]
@@ -243,7 +243,7 @@ class EntryOutcome(Struct, frozen=True, kw_only=True):
     error: CachekitError | None = None
 
 
-class WarmedAll(Answer, frozen=True):
+class WarmedAll(Answer, frozen=True, tag="cachekit/warm-list/1"):
     """What became of a list: how many entries of each kind there are, and each.
 
     Attributes:

@@ -28,7 +28,7 @@ FILE = "cachekit.toml"
 ADDRESS = "hf://"  # of the kind that is set up here
 
 
-class Used(Answer, frozen=True):
+class Used(Answer, frozen=True, tag="cachekit/hub/1"):
     """A cache repo that the project uses from now on.
 
     Attributes:
@@ -81,7 +81,7 @@ class RemoteRecord(Struct, frozen=True):
     said_signers: tuple[str, ...]
 
 
-class RemoteContents(Answer, frozen=True):
+class RemoteContents(Answer, frozen=True, tag="cachekit/hub-ls/1"):
     """What a remote holds.
 
     Attributes:

@@ -52,7 +52,7 @@ class UnbundledRecord(Struct, frozen=True):
     untrusted: str = ""
 
 
-class Unbundled(Answer, frozen=True):
+class Unbundled(Answer, frozen=True, tag="cachekit/import-bundle/1"):
     """What an import took, or would take.
 
     Attributes:
@@ -170,7 +170,7 @@ class UnknownFile(Struct, frozen=True):
     reason: str
 
 
-class Imported(Answer, frozen=True):
+class Imported(Answer, frozen=True, tag="cachekit/import-cache/1"):
     """What an import did, or would do.
 
     Attributes:

@@ -85,7 +85,7 @@ def _entry(locked: Locked) -> LockedRecipe:
     )
 
 
-class LockFile(Answer, frozen=True):
+class LockFile(Answer, frozen=True, tag="cachekit/lock/1"):
     """A lock file after recipes were locked.
 
     Attributes:
@@ -108,7 +108,7 @@ class LockFile(Answer, frozen=True):
         return tuple(entry for entry in self.locked if entry.remote == LOCAL)
 
 
-class CheckedLock(Answer, frozen=True):
+class CheckedLock(Answer, frozen=True, tag="cachekit/lock-check/1"):
     """Whether a lock file still fits its recipes."""
 
     file: Path

@@ -75,7 +75,7 @@ class Unanswered(Struct, frozen=True):
     hint: str
 
 
-class Planned(Answer, frozen=True, kw_only=True):
+class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
     """What will happen.
 
     Attributes:
@@ -286,7 +286,7 @@ class Reused(Struct, frozen=True):
     bytes: int
 
 
-class Warmed(Planned, frozen=True, kw_only=True):
+class Warmed(Planned, frozen=True, kw_only=True, tag="cachekit/warm/1"):
     """What a warm did: what it had found out beforehand, and what became of that.
 
     Attributes:

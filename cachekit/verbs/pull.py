@@ -45,7 +45,7 @@ class LeftModule(Struct, frozen=True):
     reason: str
 
 
-class Outcome(Answer, frozen=True):
+class Outcome(Answer, frozen=True, tag="cachekit/pull-record/1"):
     """What became of one thing that was to be pulled.
 
     Attributes:
@@ -75,7 +75,7 @@ class Outcome(Answer, frozen=True):
     error: CachekitError | None = None
 
 
-class Pulls(Answer, frozen=True):
+class Pulls(Answer, frozen=True, tag="cachekit/pull/1"):
     """What became of all that was to be pulled."""
 
     pulled: tuple[Outcome, ...]

@@ -19,7 +19,7 @@ from cachekit.verbs.session import Session, using_store
 SHOWN = 5  # paths of a record that are named
 
 
-class Pushes(Answer, frozen=True):
+class Pushes(Answer, frozen=True, tag="cachekit/push/1"):
     """What became of a push to each remote that may be written."""
 
     dry_run: bool

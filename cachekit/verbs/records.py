@@ -64,7 +64,7 @@ class Vouched(Struct, frozen=True):
     created: str
 
 
-class StoredRecord(Record, Answer, frozen=True, kw_only=True):
+class StoredRecord(Record, Answer, frozen=True, kw_only=True, tag="cachekit/record/1"):
     """A record as the store has it.
 
     Attributes:
@@ -176,7 +176,7 @@ def _said(path: Path) -> CompiledFile:
     return found
 
 
-class Deleted(Answer, frozen=True):
+class Deleted(Answer, frozen=True, tag="cachekit/rm/1"):
     """A record that went, or would go.
 
     Attributes:
@@ -254,7 +254,7 @@ def _row(session: Session, name: str) -> IndexRow:
     return row_of([row for row in rows if not row.flaw] or rows, name)
 
 
-class Pinned(Answer, frozen=True):
+class Pinned(Answer, frozen=True, tag="cachekit/pin/1"):
     """A pin, and what it keeps.
 
     Attributes:

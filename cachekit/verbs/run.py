@@ -47,7 +47,7 @@ MOST_MODULES = 8
 _FOREIGN = ("compiler.name", "toolchain.", "target.", "trust.")
 
 
-class Ran(Answer, frozen=True, kw_only=True):
+class Ran(Answer, frozen=True, kw_only=True, tag="cachekit/run/1"):
     """What became of a command.
 
     Attributes:

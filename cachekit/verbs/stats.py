@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -100,10 +100,9 @@ class Scope(Struct, frozen=True):
     last: Annotated[str | None, _said("The last one")]
 
 
-class Stats(Answer, frozen=True):
+class Stats(Answer, frozen=True, tag="cachekit/stats/1"):
     """The answer of `cachekit stats --format json`."""
 
-    schema: Literal[1]
     home: Annotated[str, _said("The store")]
     scope: Scope
     total: Figures
@@ -163,7 +162,6 @@ def stats(
         chosen = [(day, cell) for day, cell in _cells(known.runs) if day >= first]
     days = [day for day, cell in chosen if cell.figures.get("runs")]
     return Stats(
-        schema=1,
         home=str(layout.home),
         scope=Scope(name, first or None, min(days, default=None), max(days, default=None)),
         total=figures((cell for _, cell in chosen), paid),
@@ -180,7 +178,7 @@ def stats(
     )
 
 
-class CheckedStats(Answer, frozen=True):
+class CheckedStats(Answer, frozen=True, tag="cachekit/stats-check/1"):
     """The figures that are kept, against the journals.
 
     Attributes:

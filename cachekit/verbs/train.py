@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from msgspec import structs
 
+from cachekit import trackers
 from cachekit.compilers import Observed
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.disk import existing, named
-from cachekit.errors import CompilerUnavailableError, IntegrityError, UsageError
+from cachekit.errors import CompilerUnavailableError, IntegrityError, RecipeError, UsageError
 from cachekit.events import bypassed
 from cachekit.recipe import Recipe
 from cachekit.recipe.model_config import check_package
@@ -36,10 +37,10 @@ from cachekit.verbs.plan import (
     unshared,
 )
 from cachekit.verbs.session import Session, using_store
-from cachekit.verbs.warm import warm
+from cachekit.verbs.warm import WarmRun, warm
 
 
-class Trained(Answer, frozen=True, kw_only=True):
+class Trained(Answer, frozen=True, kw_only=True, tag="cachekit/train/1"):
     """What a training did; also `result.json` in its output folder.
 
     Attributes:
@@ -151,6 +152,7 @@ def train(
                 resume=resume,
                 found=True,
                 strict=require_warm,
+                figures=_figures(warmed),
             )
         mark = time.monotonic()
         record, built = _add(session, prepared, record, cache_dir, seen)
@@ -185,6 +187,12 @@ def train(
     )
     session.journal.emit("train.end", **trained.as_dict())
     return trained
+
+
+def _figures(warmed: WarmRun | None) -> dict[str, float]:
+    """What trackers are told beside the worker's counters. What this command compiled itself spared it nothing."""
+    waited = {"waited_seconds": round(warmed.waited_seconds, 3) if warmed else 0.0}
+    return {**waited, "saved_seconds": 0.0} if warmed is not None and warmed.compiled else waited
 
 
 def beyond(seen: Observed, record: Record) -> dict[str, Any]:
@@ -230,10 +238,17 @@ def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str)
         The checkpoint to go on from; empty where none is wanted.
 
     Raises:
+        RecipeError: The package of a tracker is not installed.
         CompilerUnavailableError: This host compiles only, which is said before it does.
         UsageError: The checkpoint cannot be used, or the folder not be written.
     """
     _check_output(output_dir)
+    if lacking := trackers.missing(prepared.recipe.training.report_to):
+        raise RecipeError(
+            f"training.report_to names {' and '.join(lacking)}, which cannot be imported",
+            cause="the package is not installed beside cachekit",
+            hint=f"python -m pip install {' '.join(lacking)}; or report nothing: --set training.report_to=[]",
+        )
     if reason := prepared.fingerprint.lacks.get("device"):
         raise CompilerUnavailableError(
             "there is no device here to train on",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST = 1000  # records of a remote that are looked at
 
 
-class SignedRecord(Answer, frozen=True):
+class SignedRecord(Answer, frozen=True, tag="cachekit/trust-sign/1"):
     """A record of the store that this user vouches for.
 
     Attributes:
@@ -58,7 +58,7 @@ class JudgedRecord(Struct, frozen=True):
     reason: str = ""
 
 
-class CheckedRemote(Answer, frozen=True):
+class CheckedRemote(Answer, frozen=True, tag="cachekit/trust-check/1"):
     """Which records of a remote would be used.
 
     Attributes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KEY_FILE = "signing_key"  # beside the user's settings
 
 
-class SigningKey(Answer, frozen=True):
+class SigningKey(Answer, frozen=True, tag="cachekit/trust-init/1"):
     """The key that signs what this user publishes.
 
     Attributes:
@@ -79,7 +79,7 @@ class AskedOf(Struct, frozen=True):
     untold: str = ""
 
 
-class Signers(Answer, frozen=True):
+class Signers(Answer, frozen=True, tag="cachekit/trust-ls/1"):
     """Whose records are used, and what no longer is.
 
     Attributes:
@@ -103,7 +103,7 @@ class Signers(Answer, frozen=True):
     file: str
 
 
-class ChangedTrust(Answer, frozen=True):
+class ChangedTrust(Answer, frozen=True, tag="cachekit/trust-change/1"):
     """What was added to the settings.
 
     Attributes:

@@ -54,7 +54,7 @@ class ComparedRecord(Struct, frozen=True, kw_only=True):
     by: str
 
 
-class Why(Answer, frozen=True, kw_only=True):
+class Why(Answer, frozen=True, kw_only=True, tag="cachekit/why/1"):
     """Why a recipe misses, or that it does not.
 
     Attributes:
@@ -151,7 +151,7 @@ class Side(ComparedSide, frozen=True, kw_only=True):
         return ComparedSide(self.name, self.kind, self.key, self.remote)
 
 
-class Compared(Answer, frozen=True):
+class Compared(Answer, frozen=True, tag="cachekit/why-compared/1"):
     """What differs from one to another: what is in the keys, and what is recorded beside them (`soft`)."""
 
     old: ComparedSide

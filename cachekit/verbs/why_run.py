@@ -51,7 +51,7 @@ class UnforeseenModule(Struct, frozen=True):
     seconds: float | None = None
 
 
-class RunWhy(Answer, frozen=True):
+class RunWhy(Answer, frozen=True, tag="cachekit/why-run/1"):
     """What a run compiled, and why.
 
     Attributes:
@@ -198,7 +198,7 @@ PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x0
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-class LogWhy(Logged, Answer, frozen=True, kw_only=True):
+class LogWhy(Logged, Answer, frozen=True, kw_only=True, tag="cachekit/why-log/1"):
     """What a log tells; see `Logged`.
 
     Attributes:

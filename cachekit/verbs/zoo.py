@@ -24,7 +24,7 @@ from cachekit.recipe.tasks import TASKS
 from cachekit.values import Answer
 
 
-class RecipeRow(Answer, frozen=True):
+class RecipeRow(Answer, frozen=True, tag="cachekit/zoo-recipe-row/1"):
     """A recipe of `zoo ls`.
 
     Attributes:
@@ -43,7 +43,7 @@ class RecipeRow(Answer, frozen=True):
     path: str
 
 
-class ModelRow(Answer, frozen=True):
+class ModelRow(Answer, frozen=True, tag="cachekit/zoo-model-row/1"):
     """A model of `zoo ls models`."""
 
     name: str
@@ -54,7 +54,7 @@ class ModelRow(Answer, frozen=True):
     aliases: tuple[str, ...]
 
 
-class InstanceRow(zoo.Instance, Answer, frozen=True, kw_only=True):
+class InstanceRow(zoo.Instance, Answer, frozen=True, kw_only=True, tag="cachekit/zoo-instance/1"):
     """An instance of `zoo ls instances`, and of `zoo show`.
 
     Attributes:
@@ -68,14 +68,14 @@ class InstanceRow(zoo.Instance, Answer, frozen=True, kw_only=True):
     recipes: tuple[str, ...] | UnsetType = UNSET
 
 
-class ToolchainRow(zoo.Toolchain, Answer, frozen=True, kw_only=True):
+class ToolchainRow(zoo.Toolchain, Answer, frozen=True, kw_only=True, tag="cachekit/zoo-toolchain/1"):
     """A toolchain of `zoo ls toolchains`, and of `zoo show`."""
 
     kind: Literal["toolchain"] = "toolchain"
     name: str
 
 
-class ZooModel(ModelRow, frozen=True, kw_only=True):
+class ZooModel(ModelRow, frozen=True, kw_only=True, tag="cachekit/zoo-model/1"):
     """A model in full.
 
     Attributes:
@@ -112,7 +112,7 @@ class ZooCompiling(Struct, frozen=True, kw_only=True):
     price: Price | None
 
 
-class RecipeEntry(Answer, frozen=True, kw_only=True):
+class RecipeEntry(Answer, frozen=True, kw_only=True, tag="cachekit/zoo-recipe/1"):
     """`zoo show` of a recipe.
 
     Attributes:

@@ -41,7 +41,7 @@ class ZooFinding(Struct, frozen=True):
     note: bool = False
 
 
-class Checked(Answer, frozen=True):
+class Checked(Answer, frozen=True, tag="cachekit/zoo-check/1"):
     """What was looked at, and what was found.
 
     Attributes:
@@ -198,7 +198,7 @@ def _names(entries: list[zoo.ModelEntry]) -> Iterator[ZooFinding]:
                 yield ZooFinding(entry.id, f"{name} is also a name of {owners[name]}", "keep one of them")
 
 
-class NewRecipe(Answer, frozen=True):
+class NewRecipe(Answer, frozen=True, tag="cachekit/zoo-new/1"):
     """A recipe as text, and what of its source it does not say.
 
     Attributes:

@@ -19,7 +19,7 @@ from cachekit.key.nearest import distance
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Place
-from cachekit.store.record import decode, encode, serialise, to_document
+from cachekit.store.record import decode, encode, sealed, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
@@ -128,7 +128,7 @@ def test_a_record_of_this_moment_is_looked_at_again_where_it_must_be_exact(home)
 def test_another_schema_is_read_once_and_is_not_listed(home, settled, reads):
     record = made(1)
     path = put(home, record)
-    path.write_bytes(serialise(to_document(structs.replace(record, schema=2))))
+    path.write_bytes(serialise(sealed("record", to_document(record)["record"] | {"schema": 2})))
     assert listed(opened(home)) == listed(opened(home)) == []
     assert len(reads) == 1
     assert path.exists()

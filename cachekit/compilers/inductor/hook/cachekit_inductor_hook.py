@@ -38,7 +38,19 @@ def _install() -> None:
     )
     portable.share_in(os.environ.get(facts.SHARED, ""), facts.PRECOMPILE_HEADERS_CONFIG)
     portable.time_found(lambda: sys.modules["torch._dynamo.utils"].counters)
+    _tell_trackers(portable, bool(os.environ.get(facts.RESTORED)))
     atexit.register(_report, Path(folder), portable)
+
+
+def _tell_trackers(portable: Any, restored: bool) -> None:
+    """Report the graphs of this process to the trackers of a Trainer, if one is made."""
+    trackers = _load("trackers", _ADAPTER.parent.parent / "trackers.py")
+
+    def figures() -> dict[str, float]:
+        found: dict[str, float] = trackers.of_counters(portable.graphs(sys.modules["torch._dynamo.utils"].counters))
+        return found if restored else {**found, "saved_seconds": 0.0}
+
+    portable.after("transformers.trainer", lambda trainer: trackers.add(trainer, figures))
 
 
 def _load(name: str, path: Path) -> Any:
