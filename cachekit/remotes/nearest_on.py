@@ -114,13 +114,13 @@ class Catalogue:
                 return there
             self._stale = there or RemoteIndex()
         with self._remote.call() as storage:
-            covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
-            if covers:
-                self.known, self.folder = self._stale, layout.RECORDS
+            present = there.after(storage.latest(revision)) if there is not None and there.change else None
+            if present is not None:
+                self.known, self.folder = present, layout.RECORDS
             else:
-                present = self._stale  # what it says now counts, and not what it said before
-                more = before.only(before.paths.keys() - present.paths.keys())
-                before = present.with_(more.rows()) if present else before
+                said = self._stale  # what it says now counts, and not what it said before
+                more = before.only(before.paths.keys() - said.paths.keys())
+                before = said.with_(more.rows()) if said else before
                 listing = sorted(islice(storage.list(folder, revision), self._budget.listed), key=first)
                 survey, self.folder = Survey(storage, revision, self._budget, before), folder
                 try:

@@ -253,7 +253,6 @@ def _note_success(store: Store, remote: Remote, offers: Sequence[Offer], draft: 
         divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
     remote.refresh()
     remote.settled(list(ours))
-    remote.note_signed(draft.signed)
     remote.spoiled.clear()
     recipes = {record.recipe for record in ours.values()}
     store.journal.emit(

@@ -70,6 +70,15 @@ def test_a_push_of_a_few_makes_no_pack(tmp_path, remote):
     assert packs_of(remote, made[0]) == []
 
 
+def test_a_record_that_grew_by_one_module_at_a_time_is_pulled_in_packs(tmp_path, remote):
+    record, contents = made = long_record(2 * packs.FEW + 1, size=SMALL)
+    for number in range(3, len(record.modules) + 1):
+        grown = structs.replace(record, modules=record.modules[:number])
+        pushed(member(tmp_path, "ann", remote), (grown, contents))
+    assert len(packs_of(remote, record)) == 2
+    assert pulled(tmp_path, remote, made).count("chunks") == 3  # the packs, and the last module
+
+
 def test_where_a_request_costs_nothing_there_are_no_packs(tmp_path):
     remote = MemoryRemote(scarce=True)
     made = long_record(packs.FEW, size=SMALL)
