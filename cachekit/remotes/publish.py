@@ -24,7 +24,8 @@ from cachekit.remotes.survey import Budget, Survey
 from cachekit.text import duration
 
 CARD_LIMIT = 4 << 20
-EARLY, LATE = 8, 32  # changes since the index was renewed; the history is read up to a page of 50
+EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
+SHORT = 16 << 10  # bytes of an index: about 300 records
 TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
@@ -234,11 +235,14 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
 
 
 def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:
-    """Whether the index is to be renewed: it must be soon, or what is pushed is so much more that it does not count."""
+    """Whether the index is to be renewed: it must be soon, or that costs little, or little beside what is pushed."""
     since = next(number for number, change in enumerate(changes) if change.message == index.WHOLE)
     there = storage.stat([layout.INDEX], revision).get(layout.INDEX)
-    sent = sum(file.size for file in todo.new)
-    return there is None or since >= LATE or (since >= EARLY and sent > 2 * there.size)
+    if there is None or since >= LATE:
+        return True
+    if there.size <= SHORT and any(record.token == ABSENT for record in todo.records):
+        return True  # and people see the new record in the card
+    return since >= EARLY and sum(file.size for file in todo.new) > 2 * there.size
 
 
 def _is_new(shared: Shared, known: index.RemoteIndex) -> bool:

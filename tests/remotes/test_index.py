@@ -13,7 +13,7 @@ from cachekit.remotes import index, layout
 from cachekit.remotes import publish as publishing
 from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.nearest import search, to_fetch
-from cachekit.remotes.nearest_on import Catalogue
+from cachekit.remotes.nearest_on import Catalogue, by_key
 from cachekit.remotes.port import Commit, PastCommit, Write
 from cachekit.remotes.push import push
 from cachekit.remotes.survey import Budget, Survey
@@ -91,9 +91,9 @@ def test_a_push_writes_it_with_the_records(tmp_path, wanted, make):
     assert keys(there(make())) == firsts(made)
     assert [one.recipe for one in there(make()).rows()] == [record.recipe for record, _ in made]
     storage = make()
-    if storage.scarce:  # one commit has both, and the next ones say what they add
+    if storage.scarce:  # one commit has both
         assert there(storage).after(storage.latest())
-        assert [change.message == index.WHOLE for change in storage.latest()[:2]] == [False, True]
+        assert [change.message for change in storage.latest()[:2]] == [index.WHOLE] * 2
 
 
 def test_leases_change_no_record(wanted):
@@ -341,8 +341,31 @@ def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory):
     assert there(memory).after(memory.latest())
 
 
+@pytest.mark.parametrize("how", ["hub ls", "why KEY"])
+def test_remotes_are_asked_at_the_same_time(tmp_path, wanted, how):
+    together = threading.Barrier(2)  # one that is asked alone waits for the other in vain
+
+    class Asked(Counted):
+        def revision(self):
+            together.wait(60)
+            return self._storage.revision()
+
+    remotes = []
+    for number, one in enumerate(others(wanted, 2)):
+        remotes.append(memory := MemoryRemote(scarce=True))
+        memory.name = f"memory-{number}"
+        fill_whole(tmp_path / memory.name, memory, [one])
+    me = Watched(tmp_path / "me", shared=[(Asked(memory), "r") for memory in remotes])
+    key = others(wanted, 2)[1][0].key
+    if how == "hub ls":
+        assert [len(there.records) for there in contents(me.session)] == [1, 1]
+    else:
+        assert by_key(key[:20], me.store, me.session.remotes)[1] == "memory-1"
+
+
 def test_the_index_is_renewed_before_the_history_no_longer_reaches_back_to_it(tmp_path, wanted, memory, monkeypatch):
     monkeypatch.setattr(publishing, "LATE", 3)
+    monkeypatch.setattr(publishing, "SHORT", 0)
     made = others(wanted, 9)
     for number, one in enumerate(made):
         fill_whole(tmp_path / f"home-{number}", memory, [one])

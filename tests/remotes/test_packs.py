@@ -6,7 +6,7 @@ import struct
 import pytest
 from msgspec import structs
 
-from cachekit.remotes import layout, packs
+from cachekit.remotes import fetch_files, layout, packs
 from cachekit.remotes.document import TINY, Shared
 from cachekit.remotes.port import Upload
 from tests.remotes.memory_remote import MemoryRemote
@@ -52,6 +52,18 @@ def test_many_small_files_cost_a_pull_few_requests(tmp_path):
         make.hub.log.clear()
         pulled(tmp_path, make(), made)
         assert len(make.hub.requests) <= 8
+
+
+@pytest.mark.feature("R5")
+def test_files_are_fetched_in_the_order_of_the_record(tmp_path, remote, monkeypatch):
+    monkeypatch.setattr(fetch_files, "LANES", 1)
+    record, contents = long_record(5, size=SMALL)
+    record = structs.replace(record, modules=record.modules[::-1])
+    pushed(member(tmp_path, "ann", remote), (record, contents))
+    asked, chunks = [], remote.chunks
+    monkeypatch.setattr(remote, "chunks", lambda path, *rest: (asked.append(path), chunks(path, *rest))[1])
+    pulled(tmp_path, remote, (record, contents))
+    assert asked == [path for _, path in Shared(record).paths.values()]
 
 
 def test_a_few_files_are_fetched_alone(tmp_path, remote):
