@@ -4,9 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Versions that are tested together; ranges stay open in pyproject.toml.
 CONSTRAINTS ?= constraints/current.txt
-# Arguments for installing torch: where no index gives its CPU build, an unpinned one brings gigabytes of CUDA.
-#   make demo TORCH_ARGS="--index-url https://download.pytorch.org/whl/cpu"
-TORCH_ARGS ?=
+# Arguments for installing torch: its CPU build where no GPU is, or what you say instead.
+TORCH_ARGS ?= $$($(PYTHON) constraints/torch_index.py)
 DEV_GROUPS ?= --group test --group lint --group docs --group s3
 RECIPE = recipes/demo.yaml
 
@@ -92,16 +91,16 @@ test-campaigns: $(VENV)/.installed
 	tests/remotes/test_sharing_campaign.py tests/remotes/test_sharing_crash.py
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
-JOB = second_warm or train_after or resuming or another_user or another_virtual \
+JOB = second_warm or second_job or train_after or resuming or another_user or another_virtual \
 	or each_task_trains_without_compiling and tuning or torchneuron
 
 ## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract
 test-job: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "slow and not accuracy" --numprocesses 2 --dist loadfile -k "$(JOB)" \
-	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py
+	tests/verbs/test_main_job.py tests/recipe/test_tiny.py tests/compilers/neuron/test_contract.py tests/test_packaging.py
 
-# All ten take a quarter of an hour on two cores.
-TASKS ?= classification or lm or question or choice or tuning or summarization or translation
+# All twelve take a quarter of an hour on two cores.
+TASKS ?= classification or regression or lm or question or choice or tuning or summarization or translation
 
 ## make test-zoo   one recipe of each task in small, warmed and trained for real
 test-zoo: $(VENV)/.installed
@@ -181,8 +180,10 @@ dist: $(VENV)/.installed
 	$(BIN)/python -m twine check --strict dist/*
 	for built in $(CURDIR)/dist/*; do \
 		$(PYTHON) -m venv --clear .venv-dist && .venv-dist/bin/python $(INSTALL) $$built && mkdir .venv-dist/empty && \
-		(cd .venv-dist/empty && ../bin/cachekit --version && ../bin/cachekit zoo --quiet && \
-		CACHEKIT_HOME=$$PWD/store ../bin/cachekit plan bert --toolchain neuron-2.31 --instance trn1.2xlarge --quiet) || exit 1; \
+		(cd .venv-dist/empty && export CACHEKIT_HOME=$$PWD/store && ../bin/cachekit --version && ../bin/cachekit zoo --quiet && \
+		../bin/cachekit plan bert --toolchain neuron-2.31 --instance trn1.2xlarge --quiet && \
+		../bin/python -m cachekit._zoo.recipes.demo_data tweets && \
+		../bin/cachekit plan demo --set data.path=tweets --toolchain neuron-2.31 --instance trn1.2xlarge) || exit 1; \
 	done
 
 clean:

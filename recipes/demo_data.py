@@ -1,6 +1,7 @@
 """Fetch the demo's data: 4,200 tweets, each rated by 20 people, as csv files.
 
-    python recipes/demo_data.py .demo
+    python recipes/demo_data.py .demo                    in a checkout
+    python -m cachekit._zoo.recipes.demo_data tweets     where cachekit is installed
 
 They come in the source distribution of vaderSentiment 3.3.2 (MIT licence), so pip is all it takes. Mean ratings from -4
 to 4 become three classes at ±0.5, as the data set's authors do. Data: C.J. Hutto and E. Gilbert, VADER, ICWSM 2014.

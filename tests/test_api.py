@@ -279,16 +279,4 @@ def test_a_team_of_two_stores(work, home, machine, worker, tmp_path):
     assert cachekit.Cache(home=two.home).plan("tiny.yaml").hit
 
 
-def test_pull_takes_a_recipe_in_small(tmp_path):
-    found = cachekit.Cache(home=tmp_path / "home", cache=f"local:rw,{tmp_path}:r").pull(
-        cachekit.Variant("bert", tiny=True)
-    )
-    assert (found.state, found.name) == ("absent", "bert-tiny")
-
-
 # Options
-
-
-def test_a_cache_takes_no_option_that_there_is_not():
-    with pytest.raises(AttributeError):
-        cachekit.Cache().chache = "local:rw"

@@ -89,11 +89,6 @@ def test_what_comes_after_a_torn_line_is_kept(journal):
     assert found[1] == found[4] == first
 
 
-def test_a_missing_journal_is_an_error(tmp_path):
-    with pytest.raises(OSError, match=r"no\.jsonl"):
-        read(tmp_path / "no.jsonl")
-
-
 def test_runs_have_names_of_their_own_that_sort_by_time(tmp_path):
     journals = [Journal(tmp_path, "warm") for _ in range(50)]
     assert len({journal.run for journal in journals}) == 50
@@ -247,11 +242,3 @@ def test_old_files_are_removed(tmp_path):
     assert prune(tmp_path, 30, now) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"new.log", "last.log", "thesis.tex"}, "it made no other one"
     assert prune(tmp_path, 30, now) == 0
-
-
-def test_there_may_be_nothing_to_remove(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    assert prune(tmp_path / "no", 30) == 0
-    assert prune(tmp_path / "file", 0) == 0
-    assert prune(tmp_path, 30) == 0
-    assert (tmp_path / "file").exists()

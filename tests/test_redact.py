@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import cachekit
-from cachekit import config, redact
+from cachekit import redact
 from cachekit.compilers.neuron import root
 from cachekit.remotes import address as addresses
-from cachekit.values import builtins
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -127,19 +125,6 @@ def test_no_verb_repeats_it(command, monkeypatch, address):
             assert bare(findings.out + findings.err), by
     for path in command.work.parent.rglob("*.jsonl"):
         assert bare(path.read_text()), path
-
-
-@pytest.mark.parametrize("address", SOME)
-def test_the_library_shows_none(work, home, machine, address):
-    told = []
-    team = cachekit.Cache(cache=f"local:rw,{address}:rw", progress=told.append)
-    with pytest.raises(cachekit.UsageError) as caught:
-        team.pull("tiny.yaml")
-    assert bare(repr(team) + repr(caught.value) + json.dumps(builtins(caught.value)) + json.dumps(told))
-    loaded = config.load({"cache": f"local:rw,{address}:rw"}, environ={"CACHEKIT_REMOTES": f"team={address}"})
-    assert bare(f"{loaded!r} {loaded} {loaded.settings}")
-    assert "local:rw" in repr(loaded)
-    assert address in "".join(loaded.cache), "it is hidden, and not lost"
 
 
 def test_options_of_a_cache_are_shown_without_one():

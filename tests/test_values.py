@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cachekit
-from cachekit.values import by_value
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -80,11 +79,6 @@ def test_results_can_be_kept_in_sets(tmp_path):
     assert kinds - seen - CACHE_DIR == others
 
 
-def test_a_session_can_be_a_key(home, machine, work):
-    with cachekit.session() as session:
-        assert {session: 1}[session] == 1
-
-
 def test_of_two_recipes_one_is_changed():
     one, same = cachekit.load_recipe("bert"), cachekit.load_recipe("bert")
     other = cachekit.load_recipe(cachekit.Variant("bert", LONGER))
@@ -104,11 +98,3 @@ def test_the_order_of_a_mapping_does_not_matter(options):
     other = cachekit.Outcome("x", "absent", "k", left=dict(reversed(options.items())))
     assert one == other
     assert hash(one) == hash(other)
-
-
-def test_what_is_no_value_is_not_hashed():
-    class Loose:
-        __hash__ = None
-
-    with pytest.raises(TypeError, match="unhashable type: 'Loose'"):
-        by_value(Loose())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import stat
 from inspect import unwrap
 from pathlib import Path
 
@@ -17,10 +16,6 @@ from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.users import ANOTHER, ONE, allow, as_user, known
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
-
-
-def mode(path):
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 @ROOT_ONLY

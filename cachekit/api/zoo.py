@@ -82,7 +82,7 @@ def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
     """Turn another trainer's file, or the words of a command line, into a recipe. `cachekit zoo new`.
 
     Raises:
-        RecipeError: It cannot be read, or only running it would tell what it says.
+        RecipeError: It cannot be read, or is of no kind that is known.
     """
     from cachekit.verbs.zoo_new import new_recipe
 

@@ -349,7 +349,7 @@ def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, An
 
 
 FIGURES = {"f1": "F1", "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
-FIGURES |= {"bleu": "BLEU"}
+FIGURES |= {"bleu": "BLEU", "f1_micro": "micro F1", "f1_macro": "macro F1", "mse": "MSE"}
 COUNTS = frozenset({"rows", "features", "tokens", "words", "words_cut"})  # numbers of things, no figures
 
 

@@ -71,7 +71,11 @@ Words = Annotated[
 ]
 Source = Annotated[
     Optional[Path],
-    typer.Option("--from", metavar="FILE", help="A script that has such a call, or another trainer's YAML."),
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="A YAML of NxD Training or metaflow-trainium, or a shell script that has one command.",
+    ),
 ]
 Goal = Annotated[
     Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Where the recipe goes; stdout by default.")
@@ -157,13 +161,13 @@ def new(
 
     Example:  cachekit zoo new -o my.yaml -- python run_glue.py --task_name mrpc
 
-    Example:  cachekit zoo new --from train.sh --output recipe.yaml
+    Example:  cachekit zoo new --from nxdt.yaml --output recipe.yaml
     """
     if bool(words) is (source is not None):
         raise UsageError(
             "give a command line or --from FILE",
             cause="both were given" if words else "neither was given",
-            hint="cachekit zoo new --from train.sh, or cachekit zoo new -- COMMAND",
+            hint="cachekit zoo new --from nxdt.yaml, or cachekit zoo new -- COMMAND",
         )
     if goal is not None and goal.exists() and not force:
         raise UsageError(f"{goal} exists already", hint="name another file with --output, or add --force")

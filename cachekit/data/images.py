@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cachekit.data import rows
+from cachekit.data import labels, rows
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe
 
@@ -40,7 +40,7 @@ def classes(folder: Path) -> list[str]:
             raise DataError(f"{folder / name} has no images", cause=f"looked for {', '.join(sorted(SUFFIXES))}")
     if not found:
         raise DataError(f"{folder} has no folders of images", hint="expected one per class: train/cat/1.png")
-    return rows.label_names(found, str(folder))
+    return labels.label_names(found, str(folder))
 
 
 def read(folder: Path, image: str, label: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ refuses. Parquet files and data sets of the Hub are not looked at.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit.data import images, rows, shapes
+from cachekit.data.labels import label_list
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 from cachekit.text import count, one_line
@@ -27,8 +27,6 @@ LONGEST = 56  # characters of an example's value
 SHOWN = 3  # names in a sentence
 MOSTLY = 0.99  # of the rows in one class
 FEW = 100  # rows, of which nothing is said to be mostly anything
-# `3,6`, `[1, 2]`, `joy|love`: several classes in one value.
-_LIST = re.compile(r"\s*\[.*\]\s*|\s*\d+(\s*[,;|]\s*\d+)+\s*|\s*\w+(\s*[;|]\s*\w+)+\s*")
 _TEXTS = ("text_column", "text_pair_column", "question_column", "context_column", "source_column", "prompt_column")
 
 
@@ -100,10 +98,13 @@ def preview(recipe: Recipe) -> Preview | None:
     train = heads.get("train", [])
     have = list(train[0]) if train else []
     read = [column for column in tasks.read_columns(recipe) if column in have]
-    labels = (
-        Counter(_label(row.get(columns["label_column"])) for row in train) if _classed(recipe, columns) else Counter()
-    )
-    doubts = [*_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
+    labels: Counter[str] = Counter()
+    odd = []
+    try:
+        labels.update(_labels(recipe, train) if _classed(recipe, columns) else ())
+    except DataError as error:
+        odd.append(error.said)
+    doubts = [*odd, *_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
     return Preview(
         splits=tuple(splits),
         columns=tuple(read),
@@ -139,16 +140,17 @@ def _classed(recipe: Recipe, columns: Mapping[str, str]) -> bool:
     return tasks.fields(recipe).has_classes and "label_column" in columns and "label_column" not in tasks.nested(recipe)
 
 
-def _label(value: Any) -> str:
-    return "(none)" if value is None or value == "" else one_line(str(value))
+def _labels(recipe: Recipe, train: Sequence[rows.Row]) -> Iterator[str]:
+    """The classes of each row."""
+    column = tasks.columns(recipe)["label_column"]
+    for number, row in enumerate(train, start=1):
+        value = row.get(column)
+        several = recipe.task == "multi-label-classification"
+        for one in label_list(value, f"row {number}") if several else [value]:
+            yield "(none)" if one is None or one == "" else one_line(str(one))
 
 
 def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:
-    if lists := [name for name in labels if _LIST.fullmatch(name)]:
-        yield (
-            f"labels such as {_named(lists)} look like lists of classes: each different list is a class of its own, "
-            f"and there are {len(labels)}"
-        )
     total = labels.total() if hasattr(labels, "total") else sum(labels.values())
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:

@@ -10,8 +10,7 @@ import codecs
 import csv
 import io
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -90,6 +89,7 @@ def read(
     columns: Mapping[str, str],
     *,
     nested: Collection[str] = (),
+    free: Collection[str] = (),
     delimiter: str | None = None,
     encoding: str = "utf-8",
     plain_text: bool = False,
@@ -100,6 +100,7 @@ def read(
         path: A file whose suffix is in SUFFIXES, but for parquet.
         columns: The columns that must be there, each with the recipe's field of `data` that names it.
         nested: Those fields whose columns hold a list or a mapping.
+        free: Those whose columns may hold either.
         delimiter: Of a delimited file; found from the header by default.
         encoding: Of the text.
         plain_text: A .txt file without a delimiter has no header and no columns: each `Line` is a row.
@@ -118,46 +119,10 @@ def read(
     if suffix in DELIMITED:
         return _delimited(path, text, columns, nested, delimiter)
     if suffix == ".jsonl":
-        return _check_columns(path, _json_lines(path, text), columns, nested)
+        return _check_columns(path, _json_lines(path, text), columns, nested, free)
     if suffix == ".json":
-        return _check_columns(path, _json_rows(path, text), columns, nested)
+        return _check_columns(path, _json_rows(path, text), columns, nested, free)
     raise DataError(f"{path} is parquet, which only the training worker reads")
-
-
-def label_names(values: Iterable[Any], source: str) -> list[str]:
-    """The classes that occur, in the order of their numbers: numbers by value, names by alphabet.
-
-    Raises:
-        DataError: A row has no label, or there are fewer than two classes.
-    """
-    seen: dict[str, Any] = {}
-    count = 0
-    for count, value in enumerate(values, start=1):
-        seen.setdefault(label_text(value, f"{source}, row {count}"), value)
-    if count == 0:
-        raise DataError(f"{source} has no rows", hint="check data.path or data.train_file")
-    if len(seen) < 2:  # noqa: PLR2004
-        raise DataError(
-            f"{source} has one class only: {next(iter(seen))!r}",
-            cause="a classifier needs at least two",
-            hint="check data.label_column",
-        )
-    if twice := next((name for name in seen if _WHOLE.fullmatch(name) and name.partition(".")[0] in seen), ""):
-        raise DataError(
-            f"{source}: the labels {twice.partition('.')[0]!r} and {twice!r} are one number, in two spellings",
-            cause="a tool may have written whole numbers as fractions because a value was missing",
-            hint="use one spelling in all the data, or say data.labels where they are two classes",
-        )
-    if all(_is_integer(name) for name in seen):
-        largest = max(int(name) for name in seen)
-        if min(int(name) for name in seen) < 0 or largest >= 10 * len(seen) + 10:
-            raise DataError(
-                f"{source}: the labels are numbers, but not class numbers",
-                cause=f"from {min(map(int, seen))} to {largest}, {len(seen)} different ones",
-                hint="use names, or number the classes from 0",
-            )
-        return [str(number) for number in range(largest + 1)]
-    return sorted(seen)
 
 
 def check_value(value: Any, column: str, field: str, where: str, *, nested: bool = False) -> None:
@@ -169,10 +134,12 @@ def check_value(value: Any, column: str, field: str, where: str, *, nested: bool
     if isinstance(value, list | dict) == nested:
         return
     kind = "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else "one value"
+    several = field == "label_column" and isinstance(value, list)
     raise DataError(
         f"{where}: {column} is {kind}",
         cause="expected a list or a mapping" if nested else "expected one text, or one class, per row",
-        hint=f"if another column is meant, name it with data.{field}",
+        hint=f"if another column is meant, name it with data.{field}"
+        + ("; for several classes a text, say task: multi-label-classification" if several else ""),
     )
 
 
@@ -197,29 +164,6 @@ def choices(value: Any, column: str, where: str) -> tuple[list[Any], list[Any] |
             hint='[...], or {"text": [...], "label": [...]}; name another column with data.choices_columns',
         )
     return texts, names
-
-
-def label_text(value: Any, where: str) -> str:
-    """A label as the text by which classes are told apart: `1`, `1.0` and `"1"` are one class.
-
-    Raises:
-        DataError: There is no label.
-    """
-    if value is None or (isinstance(value, str) and not value.strip()) or value != value:  # noqa: PLR0124
-        raise DataError(f"{where} has no label", hint="remove the row, or check data.label_column")
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
-
-
-_WHOLE = re.compile(r"-?[0-9]+\.0+")
-_CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
-
-
-def _is_integer(text: str) -> bool:
-    return _CLASS_NUMBER.fullmatch(text) is not None and text != "-0"
 
 
 def _text(path: Path, encoding: str) -> str:
@@ -357,7 +301,11 @@ def _squad_rows(path: Path, articles: list[dict[str, Any]]) -> Iterator[tuple[st
 
 
 def _check_columns(
-    path: Path, numbered: Iterator[tuple[str, Any]], columns: Mapping[str, str], nested: Collection[str]
+    path: Path,
+    numbered: Iterator[tuple[str, Any]],
+    columns: Mapping[str, str],
+    nested: Collection[str],
+    free: Collection[str],
 ) -> Iterator[Row]:
     for where, row in numbered:
         if not isinstance(row, dict):
@@ -365,7 +313,8 @@ def _check_columns(
         if not all(name in row for name in columns):
             require(path, list(row), columns, where)
         for name, field in columns.items():
-            check_value(row[name], name, field, f"{path}, {where}", nested=field in nested)
+            if field not in free:
+                check_value(row[name], name, field, f"{path}, {where}", nested=field in nested)
         yield row
 
 

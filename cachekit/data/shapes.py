@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cachekit.data import images, rows, saved_rows
+from cachekit.data import images, labels, rows, saved_rows
 from cachekit.errors import DataError
-from cachekit.recipe import Recipe, tasks
+from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.ingredients import Shapes
 
 
@@ -54,7 +54,12 @@ def labels_of(recipe: Recipe) -> list[str]:
                 hint="if another column is meant, name it with data.label_column",
             )
         values = [value for row in values for value in row]
-    return rows.label_names(values, str(path))
+    elif recipe.task == "multi-label-classification":
+        numbered = enumerate(values, start=1)
+        values = [one for number, row in numbered for one in labels.label_list(row, f"{path}, row {number}")]
+        if not values:
+            raise DataError(f"{path} has no labels", hint="check data.label_column")
+    return labels.label_names(values, str(path), of_texts=recipe.task == "text-classification")
 
 
 def choices_of(recipe: Recipe) -> int:
@@ -106,12 +111,18 @@ def local(recipe: Recipe) -> LocalRows | None:
     """Where a recipe's rows are; None where they come from the Hub.
 
     Raises:
-        DataError: The folder has none for training, a split is there twice, or the recipe names no data at all.
+        DataError: The folder is missing, has no training rows or a split twice; or the recipe names no data at all.
     """
     data = recipe.data
     if data.id:
         return None
     if data.path:
+        if zoo.beside_recipes(data.path) and not Path(data.path).exists():
+            raise DataError(
+                f"the data of {recipe.name} do not come with cachekit",
+                cause=f"there is no {Path(data.path).resolve()}",
+                hint=f"`cachekit zoo show {recipe.name}` says how to get them; then add --set data.path=FOLDER",
+            )
         if saved := saved_rows.of(data.path):
             return LocalRows("saved", saved)
         if folders := images.of(recipe):
@@ -129,6 +140,7 @@ def read(recipe: Recipe, path: Path, columns: Mapping[str, str]) -> Iterator[row
         path,
         columns,
         nested=tasks.nested(recipe),
+        free=tasks.fields(recipe).free,
         delimiter=recipe.data.delimiter,
         encoding=recipe.data.encoding,
         plain_text=tasks.fields(recipe).plain_text,

@@ -222,10 +222,10 @@ def check_task(recipe: Recipe, found: Architecture) -> None:
         why = f"a {found.model_type} model reads {'images' if sees else 'texts'}"
     elif recipe.task in {"summarization", "translation"} and not known.get("is_encoder_decoder"):
         why = f"a {found.model_type} model has an encoder but no decoder"
-    elif recipe.task == "text-classification" and found.whole.get("pad_token_id", 0) is None:
+    elif tasks.fields(recipe).judges_texts and found.whole.get("pad_token_id", 0) is None:
         raise RecipeError(
             "model.config.pad_token_id is missing",
-            cause=f"a {found.model_type} model reads a text's class off its last word, and must know what is padding",
+            cause=f"a {found.model_type} model judges a text by its last word, and must know what is padding",
             hint="--set model.config.pad_token_id=NUMBER, that of the tokenizer's padding token",
         )
     if why:

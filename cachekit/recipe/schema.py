@@ -66,7 +66,8 @@ class Data(_Strict, frozen=True):
         encoding: Of text files.
         text_column: The text; `text_pair_column` a second one. Which columns a task reads, and their usual
             names, stands in `recipe.tasks`.
-        label_column: The class, as a name or a number; of token-classification one for each word.
+        label_column: The class, as a name or a number; of token-classification one for each word; of
+            multi-label-classification a list, or text such as `3,6`; of text-regression a number.
         tokens_column: The words of a text, a list.
         question_column: A question; `context_column` the text that answers it.
         answers_column: `{"text": [...], "answer_start": [...]}`, both empty where there is no answer.
@@ -235,6 +236,8 @@ class Expectation(_Strict, frozen=True):
 
 TaskName = Literal[
     "text-classification",
+    "multi-label-classification",
+    "text-regression",
     "token-classification",
     "question-answering",
     "multiple-choice",

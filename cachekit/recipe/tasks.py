@@ -40,13 +40,26 @@ class TaskFields(Struct, frozen=True):
         """Rows have classes, whose number is the size of the model's head."""
         return bool(self.data & CLASSES)
 
+    @property
+    def judges_texts(self) -> bool:
+        """Something is said of a whole text, or of two: the model has a head for sequences."""
+        return "text_pair_column" in self.columns
 
+
+_ONE_OR_TWO_TEXTS = {"text_column": "text", "text_pair_column": None}
 _SEQ2SEQ = frozenset({"source_prefix"})
 _LM = frozenset({"max_seq_length", "lora"})
 
 TASKS: dict[str, TaskFields] = {
-    "text-classification": TaskFields(
-        {"text_column": "text", "text_pair_column": None, "label_column": "label"}, data=CLASSES
+    "text-classification": TaskFields({**_ONE_OR_TWO_TEXTS, "label_column": "label"}, data=CLASSES),
+    "multi-label-classification": TaskFields(
+        {**_ONE_OR_TWO_TEXTS, "label_column": "labels"},
+        data=CLASSES,
+        training=frozenset({"max_seq_length"}),
+        free=frozenset({"label_column"}),
+    ),
+    "text-regression": TaskFields(
+        {**_ONE_OR_TWO_TEXTS, "label_column": "label"}, training=frozenset({"max_seq_length"})
     ),
     "token-classification": TaskFields(
         {"tokens_column": "tokens", "label_column": "ner_tags"},

@@ -219,6 +219,11 @@ def comes_along(path: Path) -> bool:
     return path.parent == _root() / "recipes"
 
 
+def beside_recipes(path: str) -> bool:
+    """Whether a path is one that a recipe of the zoo gives, starting at its own file."""
+    return path.startswith(f"{_root() / 'recipes'}/")
+
+
 def tiny() -> Path:
     """The folder of the rows and the tokenizer that `--tiny` takes, a folder for each task."""
     return _root() / "recipes" / "tiny"

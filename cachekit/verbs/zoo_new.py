@@ -47,8 +47,8 @@ def new_recipe(source: Path | Sequence[str]) -> NewRecipe:
     """Turn a file, or the words of a command line, into a recipe that loads.
 
     Raises:
-        RecipeError: It cannot be read, is of no kind that is known or of a task that recipes have none of, only running
-            it would tell what it says, or it has placeholders in the place of values.
+        RecipeError: It cannot be read, is of no kind that is known or of a task that recipes have none of, or it has
+            placeholders in the place of values.
     """
     draft = convert(source) if isinstance(source, Path) else convert_command(source)
     named = source.name if isinstance(source, Path) else "a command line"

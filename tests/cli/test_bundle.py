@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.cli_session import environment, publish, publish_record, small_record, the_error
+from tests.support.cli_session import environment, publish, the_error
 from tests.support.standins import tree
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -68,12 +68,6 @@ def test_programs_get_what_is_in_it(command, machine, home):
         }
     ]
     assert command("store", "import", "tiny.tar", "--trust-all", "--format", "quiet").out == f"{record.key}\n"
-
-
-def test_all_of_them(command, machine, home):
-    publish(home)
-    publish_record(home, small_record())
-    assert command("store", "export", "all.tar", "--all").out.startswith("wrote all.tar: 2 records")
 
 
 def test_a_recipe_that_is_not_warm_is_a_miss(command, machine):
@@ -143,11 +137,6 @@ def test_nobody_reads_on(machine, home):
     assert (done.returncode, "cannot write to standard output" in done.stderr) == (2, True)
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
-
-
-def test_a_folder_is_no_place_for_what_is_not_neurons(command, machine, home):
-    record = publish(home)
-    assert "export NAME.tar" in the_error(command("store", "export", "tiny", record.key[:12], code=2))[3]
 
 
 @pytest.mark.parametrize("name", ["tiny.tar.gz", "tiny.tgz", "tiny.TAR", "tiny.zip"])

@@ -12,7 +12,7 @@ import pytest
 
 import cachekit
 from cachekit.cli import progress, verbs
-from cachekit.errors import EXIT_CODES, CachekitError, every_error
+from cachekit.errors import EXIT_CODES, every_error
 from cachekit.recipe import zoo
 from cachekit.store.layout import Layout
 from tests.support.cli_session import (
@@ -50,11 +50,6 @@ def test_help_lists_every_verb(command):
     assert tuple(listed) == VERBS
 
 
-def test_help_has_a_short_form(command):
-    assert command("-h").out == command("--help").out
-    assert command("plan", "-h").out == command("plan", "--help").out
-
-
 def test_nothing_said_means_help(command):
     answer = command()
     assert answer.out == command("--help").out
@@ -76,12 +71,6 @@ def test_a_mistyped_option_is_a_document_too(command, asked):
     answer = command("plan", "tiny.yaml", "--bogus", *asked, code=2)
     assert answer.json["error"]["code"] == "usage"
     assert "--bogus" in answer.json["error"]["message"]
-
-
-def test_plan_looks_at_data_that_is_there(command, work):
-    assert command("plan", "tiny.yaml", "--set", "data.text_column=words", code=2).err.count("words") >= 1
-    (work / "labelled.yaml").write_text(RECIPE.replace("path: data", "path: elsewhere"))
-    assert command("plan", "labelled.yaml").out.startswith("tiny: miss"), "the data may be on the instance only"
 
 
 # Answers for people
@@ -302,15 +291,6 @@ def test_warm_and_train(command, work, home, machine, worker):
     golden("warm-again", steady(command("warm", "tiny.yaml", "--recache").out))
 
 
-@pytest.mark.parametrize("size", [8704, 9216, 9728])
-def test_a_warm_of_any_length_is_found_again(command, machine, worker, monkeypatch, size):
-    """Around the length at which an archive's own ending needs one more record."""
-    monkeypatch.setenv("FAKE_SIZE", str(size))
-    command("warm", "tiny.yaml")
-    trained = command("train", "--require-warm", "--format", "json").json
-    assert (trained["status"], trained["compiled"], trained["built"]) == ("hit", 0, 0)
-
-
 def test_a_train_that_compiles_says_so(command, work, machine, worker, monkeypatch):
     command("warm", "tiny.yaml")
     monkeypatch.setenv("FAKE_WORKER", "surprised")
@@ -365,15 +345,3 @@ def test_nothing_heavy_is_imported(work, home, arguments):
     loaded = set(answer.err.split())
     assert "cachekit.cli.app" in loaded
     assert loaded.isdisjoint({*HEAVY, RICH})
-
-
-def test_the_recipe_of_the_demo_is_planned_without_its_package(command):
-    """It names its architecture, so that no package and no data are needed."""
-    answer = command("plan", "demo", "--format", "json")
-    assert answer.json["model_type"] == "bert"
-    assert answer.json["labels"] == ["negative", "neutral", "positive"]
-
-
-def test_the_root_of_all_errors_prints_itself():
-    assert CachekitError("m").lines() == ["error[error]: m"]
-    assert CachekitError("m", hint="h").lines() == ["error[error]: m", "  hint: h"]

@@ -78,7 +78,7 @@ def test_all_recipes_are_offered(work, home):
 def test_keys_of_the_store(work, home):
     record = publish_record(home, small_record())
     assert ask("store", "show", record.key[:3]) == [record.key]
-    for words in (["push"], ["store", "pin"], ["store", "unpin"], ["store", "rm"], ["store", "export", "out.tar"]):
+    for words in (["push"], ["store", "export", "out.tar"]):
         assert ask(*words, record.key[:3]) == [record.key], words
     assert "bert" in ask("store", "export", "out.tar", "ber")
 
@@ -142,29 +142,6 @@ def test_in_bash(program, tmp_path, keys, expected):
     script.write_text(process(_CACHEKIT_COMPLETE="source_bash").out)
     shell = ["bash", "--norc", "--noprofile", "-i"]
     assert expected in typed(shell, program, f"source {script}", keys, re.escape(expected))
-
-
-@pytest.mark.skipif(not shutil.which("zsh"), reason="no zsh here")
-def test_in_zsh(work, home, program, tmp_path):
-    script = tmp_path / "script"
-    script.write_text(process(_CACHEKIT_COMPLETE="source_zsh").out)
-    setup = f"autoload -Uz compinit; compinit -u; source {script}"
-    # A terminal that cannot move its cursor shows what is added, not the whole line.
-    text = typed(["zsh", "-f", "-i"], program, setup, "cachekit warm dem\t", "demo")
-    assert "demo" in text
-
-
-@pytest.mark.skipif(not shutil.which("fish"), reason="no fish here")
-def test_in_fish(work, home, program, tmp_path):
-    script = tmp_path / "script"
-    script.write_text(process(_CACHEKIT_COMPLETE="source_fish").out)
-    run = subprocess.run(
-        ["fish", "--no-config", "-c", f"source {script}; complete -C 'cachekit warm dem'; complete -C 'cachekit tra'"],
-        env=environment(PATH=f"{program}{os.pathsep}{os.environ['PATH']}", HOME=str(tmp_path)),
-        capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
-    offered = [line.split("\t")[0] for line in run.stdout.splitlines()]
-    assert offered == ["demo", "train"], run.stderr
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")

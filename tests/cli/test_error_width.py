@@ -5,7 +5,6 @@ import pytest
 from cachekit.cli import out
 from cachekit.errors import UsageError
 from tests.cli.cli_cases import Terminal
-from tests.support.cli_session import the_error
 
 pytestmark = pytest.mark.versions
 
@@ -69,10 +68,6 @@ def test_a_message_a_hint_and_a_warning_are_folded_between_words(capsys, monkeyp
     assert " ".join(" ".join(lines).split()).count(words) == 3
 
 
-def test_a_short_cause_stays_as_it_is(shown):
-    assert shown(terminal=True, cause="it  is short")[1] == "  cause: it  is short"
-
-
 def test_on_a_real_terminal(work, home):
     terminal = Terminal(
         "-m", "cachekit", "plan", "tiny.yaml", "--set", "training.epochz=1", NO_COLOR="1", TERM="xterm", COLUMNS="80"
@@ -82,7 +77,3 @@ def test_on_a_real_terminal(work, home):
     assert lines[0].startswith("error[bad-recipe]: ")
     assert all(len(line) <= 80 for line in lines)
     assert len(lines) > 3
-
-
-def test_a_script_reads_three_lines(command, home):
-    assert len(the_error(command("plan", "tiny.yaml", "--set", "training.epochz=1", code=2))[2]) > 80

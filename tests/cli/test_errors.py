@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import cachekit
 from tests.support.cli_session import (
-    DEADLINE,
-    DRIVER,
     Answer,
-    environment,
     process,
     publish_record,
     small_record,
@@ -38,11 +32,6 @@ def test_a_working_directory_that_was_removed(command, work, machine, monkeypatc
     gone.rmdir()
     answer = command(*words.replace("tiny.yaml", str(work / "tiny.yaml")).split(), code=2)
     assert the_error(answer)[:2] == ("usage", "the working directory no longer exists")
-
-
-def test_an_unknown_model_without_a_network_names_the_switches(command, machine):
-    answer = command("plan", "tiny.yaml", "--set", "model.id=nobody/no-such-model", code=2)
-    assert the_error(answer)[2] == "--offline was given, or HF_HUB_OFFLINE is set"
 
 
 def test_a_key_that_two_records_begin_with(command, home):
@@ -68,15 +57,6 @@ def test_a_bad_settings_file(command, work, verb):
     assert "home" in cause
 
 
-def test_a_bad_variable(command, machine, monkeypatch):
-    monkeypatch.setenv("CACHEKIT_WAIT_SECONDS", "abc")
-    code, message, cause, hint = the_error(command("plan", "tiny.yaml", code=2))
-    assert code == "usage"
-    assert "abc" in message
-    assert "CACHEKIT_WAIT_SECONDS" in cause
-    assert "CACHEKIT_WAIT_SECONDS" in hint
-
-
 @pytest.mark.parametrize(
     "verb", [("plan", "tiny.yaml"), ("warm", "tiny.yaml"), ("train", "tiny.yaml"), ("store", "ls")]
 )
@@ -87,69 +67,6 @@ def test_a_home_that_is_a_file(command, machine, monkeypatch, verb):
     assert code == "store"
     assert str(command.work / "tiny.yaml") in message
     assert "CACHEKIT_HOME" in hint
-
-
-def test_a_home_that_cannot_be_made(command, machine, monkeypatch):
-    monkeypatch.setenv("CACHEKIT_HOME", "/proc/cachekit")
-    code, message, _, hint = the_error(command("warm", "tiny.yaml", code=1))
-    assert code == "store"
-    assert "/proc/cachekit" in message
-    assert "CACHEKIT_HOME" in hint
-
-
-def obey_permissions() -> None:
-    """Let root be stopped by a folder's mode like anybody else: drop CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
-    pr_capbset_drop = 24  # linux/prctl.h
-    for capability in (1, 2):
-        ctypes.CDLL(None).prctl(pr_capbset_drop, capability, 0, 0, 0)
-
-
-def test_a_read_only_store_serves_its_hits_and_refuses_misses(command, home, work, machine, worker):
-    command("warm", "tiny.yaml")
-    hidden = (home / "v1" / "locks", home / "v1" / "logs")
-    folders = [home, *(path for path in home.rglob("*") if path.is_dir())]
-    assert all(path.is_dir() for path in hidden)
-
-    def run(*arguments: str) -> Answer:
-        driver = (
-            "import sys; sys.path.insert(0, sys.argv.pop(1)); from tests.support import cli_session; "
-            "from cachekit.compilers.inductor.compiler import Inductor; "
-            "Inductor.fingerprint = lambda *_: cli_session.FINGERPRINT; "
-        )
-        found = subprocess.run(
-            [sys.executable, "-c", driver + DRIVER, str(Path(__file__).parents[2]), str(worker), *arguments],
-            env=environment(TMPDIR=str(work.parent)),
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=obey_permissions,
-            timeout=DEADLINE,
-        )
-        return Answer(found.returncode, found.stdout, found.stderr)
-
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
-        probe = subprocess.run(["touch", str(home / "probe")], preexec_fn=obey_permissions, check=False)
-        if probe.returncode == 0:
-            pytest.skip("this user may write to read-only folders")
-        planned = run("plan", "tiny.yaml", "--require-warm")
-        assert (planned.code, planned.err) == (0, "")
-        listed = run("store", "ls", "--format", "quiet")
-        assert (listed.code, listed.err, len(listed.out)) == (0, "", 65)
-        trained = run("train", "tiny.yaml", "--require-warm", "--format", "json", "-o", "model")
-        assert trained.code == 0, trained.err
-        assert (trained.json["status"], trained.json["compiled"]) == ("hit", 0)
-        refused = run("warm", "tiny.yaml", "--set", "training.max_seq_length=16")
-        assert refused.code == 1
-        told = refused.err.splitlines()
-        assert told[-3] == f"error[store]: the store at {home} cannot be written"
-        assert re.fullmatch(r"  cause: .*/v1/\S+ belongs to \S+, and this user may not write there", told[-2])
-        assert told[-1] == f"  hint: chmod -R u+rwX {home}, or set CACHEKIT_HOME to a folder of your own"
-        assert all(line.startswith("warning: ") for line in told[:-3])
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
 
 
 def test_no_cxx_compiler(work, home, tmp_path):
@@ -236,34 +153,6 @@ def test_an_unforeseen_error_is_called_a_bug(command, machine, monkeypatch):
     told = command("plan", "tiny.yaml", "-vv", code=1).err
     assert "Traceback (most recent call last)" in told
     assert "RuntimeError: the moon is full" in told
-
-
-GIVEN_UP = """
-import ssl
-from contextlib import suppress
-from cachekit import cli
-from cachekit.calls import Calls
-from cachekit.errors import RemoteError
-
-def client():
-    while True:
-        ssl.create_default_context()
-
-for _ in range(4):
-    with suppress(RemoteError):
-        Calls("remote").run(client, 0.05)
-cli.main()
-"""
-
-
-def test_the_exit_code_stands_although_a_client_is_inside_of_openssl(work):
-    """Every second process crashed, as OpenSSL's locks go before its users do: four do not get off by chance."""
-    command = [sys.executable, "-c", GIVEN_UP, "plan", "absent.yaml"]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    for one in started:
-        said = one.communicate(timeout=DEADLINE)[1]
-        assert one.returncode == 2, said
-        assert said.startswith("error[bad-recipe]")
 
 
 def test_a_misspelt_variable_is_told_once(command, monkeypatch):

@@ -116,12 +116,6 @@ def test_verbs_about_records_take_a_recipe_in_small(command, home, tmp_path):
     assert [one["key"] for one in missed.json["pulled"]] == [key]
 
 
-def test_a_key_in_capitals(command, home):
-    made = several(home, 1)
-    for words in (("store", "export", "one.tar"), ("store", "pin"), ("store", "unpin"), ("store", "rm")):
-        command(*words, made[0].key[:12].upper())
-
-
 def test_notes_that_are_nested_without_end_are_as_good_as_none(command, home, machine):
     """Nothing in the store is a reason for a traceback, whoever wrote it."""
     record, store = publish(home), Store(home, Journal(None, "test"))

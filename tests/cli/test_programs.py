@@ -9,11 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
-import msgspec
 import pytest
 
-from cachekit.cli import doctor
-from cachekit.compilers.machine import Machine
 from cachekit.errors import every_error
 from cachekit.recipe import zoo
 from tests.support import command_words
@@ -133,16 +130,6 @@ def test_quiet_gives_the_one_value(command, filled, work, worker):
     assert quiet("train", "-o", "model") == f"{work / 'model'}\n"
 
 
-def test_quiet_of_an_empty_store_is_nothing(command):
-    assert command("store", "ls", "--format", "quiet").out == ""
-
-
-def test_q_silences_progress_and_keeps_the_answer(command, machine, worker):
-    answer = command("warm", "tiny.yaml", "-q")
-    assert answer.err == ""
-    assert answer.out.startswith("tiny: warm")
-
-
 @pytest.mark.feature("U2")
 def test_an_error_in_json(command):
     answer = command("plan", "missing.yaml", "--format", "json", code=2)
@@ -185,12 +172,6 @@ def test_require_warm_exits_3(command, home, machine, worker):
     publish(home)
     for verb in ("plan", "warm"):
         command(verb, "tiny.yaml", "--require-warm")
-
-
-def test_require_warm_says_what_differs(command, home, machine):
-    publish(home, "training.max_seq_length=16")
-    answer = command("plan", "tiny.yaml", "--require-warm", code=3)
-    assert the_error(answer)[2] == "the nearest record differs in training.max_seq_length"
 
 
 def test_a_dry_run_exits_as_the_run_would(command, machine):
@@ -262,15 +243,3 @@ def test_ctrl_c_in_this_process_exits_130(command, machine, monkeypatch):
     assert answer.err.startswith("error[interrupted]: stopped\n")
     assert len(answer.err.splitlines()) <= 3
     assert "Traceback" not in answer.err
-
-
-def test_a_name_beside_the_key_may_be_longer_than_those_in_it(command, home):
-    name = "training.a_long_name_of_no_effect_on_graphs"
-    record = publish_record(home, msgspec.structs.replace(small_record(), soft={name: 5e-05}))
-    assert f"  {name}  5e-05" in command("store", "show", record.key).out
-
-
-def test_the_longest_name_of_a_machine_keeps_its_column():
-    found = dict.fromkeys(("cachekit", "python", "platform", "home", "compiler_cache_dir", "compiler"), "x")
-    lines = doctor.machine(Machine(**found, places={}, problem="none"))
-    assert {line.index(" x") for line in lines} == {len("compiler_cache_dir")}

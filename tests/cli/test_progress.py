@@ -105,20 +105,6 @@ def test_a_warm_in_plain_lines(clock):
     ]
 
 
-def test_a_compile_of_unknown_length_promises_nothing(clock):
-    (line,) = plain([{"event": "compile.start", "key": "0", "expected_seconds": None}])
-    assert line == "compiling: a trial run of a few steps"
-
-
-def test_a_compile_says_how_long_it_has_taken(clock):
-    lines = []
-    shown = Progress(lines.append, live=False, quiet=False)
-    shown.event({"event": "compile.start", "key": "0", "expected_seconds": None})
-    clock.now += 42
-    shown.event({"event": "worker.graphs", "found": 0, "compiled": 2, "phase": "first training step"})
-    assert lines[-1] == "  graphs: 2 compiled, 0 found; first training step, 42 s"
-
-
 TICK = {"event": "worker.tick"}
 AT = {"event": "worker.at", "phase": "first training step"}
 
@@ -137,12 +123,6 @@ def test_the_first_graph_is_no_silence(clock):
         "  graphs: 0 compiled, 0 found; first training step, 30 s of about 1 min 1 s",
         "  graphs: 0 compiled, 0 found; first training step, 1 min 0 s of about 1 min 1 s",
     ]
-
-
-def test_a_training_counts_no_time_of_the_compile_before_it(clock):
-    clock.now += 100
-    lines = plain([*WARM, *TRAIN[:4], AT, TICK, TRAIN[4]])
-    assert lines[-1] == "  graphs: 0 compiled, 3 found; first training step"
 
 
 def test_a_training_in_plain_lines(clock):
@@ -211,16 +191,6 @@ def test_a_wait_for_another_machine_says_all_that_is_known_of_it_in_80_columns(c
     assert max(map(len, lines)) <= 80
 
 
-def test_a_surprise_in_a_training_is_a_warning(clock, capsys):
-    plain([*TRAIN[:5], {"event": "worker.graphs", "found": 3, "compiled": 1, "phase": "evaluation or saving"}])
-    assert capsys.readouterr().err == "warning: a graph compiled in: evaluation or saving\n"
-
-
-def test_a_compile_in_a_warm_is_none(clock, capsys):
-    plain(WARM)
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize(("event", "text"), WARNINGS, ids=lambda value: str(value)[:40])
 def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
@@ -252,31 +222,11 @@ def test_what_the_answer_has_said_is_no_warning(clock, capsys):
     assert capsys.readouterr().err == "warning: r stopped answering; going on without it\n"
 
 
-@pytest.mark.parametrize(
-    ("records", "files", "told"),
-    [
-        (1, 2, ["pushed 2 files, 1.0 kB, to r"]),
-        (1, 0, ["pushed 1 record to r, which has the files already"]),
-        (0, 0, []),
-    ],
-)
-def test_nothing_is_told_of_files_that_were_not_sent(clock, records, files, told):
-    assert plain([{"event": "push.end", "remote": "r", "records": records, "files": files, "bytes": 1000}]) == told
-
-
 def test_quiet_says_nothing_else(clock, capsys):
     wait = {"event": "lock.wait", "key": "0", "holder": "process 1"}
     waiting = {"event": "lock.waiting", "holder": "process 1", "waited": 99.0}
     assert plain([*WARM, *TRAIN, wait, waiting], quiet=True) == []
     assert capsys.readouterr().err == ""
-
-
-def test_events_that_nobody_knows_are_passed_over():
-    assert plain([{"event": "from.the-future"}, {"event": "event"}, {"event": "line", "text": "x"}]) == []
-
-
-def test_a_phase_without_words_of_ours_is_named():
-    assert plain([{"event": "worker.phase", "name": "quantize"}]) == ["  quantize"]
 
 
 # On a terminal
@@ -314,38 +264,12 @@ def screen(monkeypatch, clock):
     made.progress.close()
 
 
-def test_one_live_line_changes(screen):
-    seen = []
-    for event in WARM:
-        screen.progress.event(event)
-        if screen.progress._status is not None:
-            seen.append(screen.now)
-    assert list(dict.fromkeys(seen)) == [
-        "loading PyTorch and Transformers, 0.0 s of about 1 min 1 s",
-        "loading data, 0.0 s of about 1 min 1 s",
-        "loading the model, 0.0 s of about 1 min 1 s",
-        "training, 0.0 s of about 1 min 1 s",
-        "graphs: 1 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
-        "graphs: 2 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
-        "graphs: 3 compiled, 0 found; evaluation or saving, 0.0 s of about 1 min 1 s",
-        "graphs: 3 compiled, 0 found; evaluation or saving",
-    ]
-
-
 def test_the_time_runs_on_the_live_line_without_any_event(screen, clock):
     for event in [*WARM[:7], AT]:
         screen.progress.event(event)
     for seconds, shown in ((0, "0.0 s"), (7, "7.0 s"), (35, "42 s")):
         clock.now += seconds
         assert screen.now == f"graphs: 0 compiled, 0 found; first training step, {shown} of about 1 min 1 s"
-
-
-def test_every_step_moves_the_live_line(screen):
-    for event in TRAIN[:6]:
-        screen.progress.event(event)
-    assert screen.now == "training: step 1 of 300; graphs: 3 found, 0 compiled"
-    screen.progress.event({"event": "worker.step", "step": 2, "of": 300})
-    assert screen.now == "training: step 2 of 300; graphs: 3 found, 0 compiled"
 
 
 def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):
@@ -375,22 +299,7 @@ def test_the_live_line_is_gone_afterwards(screen):
     assert len(screen.file.getvalue()) == length, "and stays gone"
 
 
-def test_nothing_to_show_starts_no_live_line(screen):
-    screen.progress.event(WARM[0])
-    screen.progress.event({"event": "restore", "bytes": 1, "seconds": 0.0})
-    assert screen.progress._status is None
-
-
 def test_names_with_brackets_are_shown_as_they_are(screen):
     """To rich they would be markup, and unbalanced ones an error."""
     screen.progress.event({"event": "lock.waiting", "holder": "process 1 of [b]ann[/x]@trn", "waited": 3.0})
     assert "process 1 of [b]ann[/x]@trn" in screen.now
-
-
-def test_quiet_shows_no_live_line(monkeypatch, clock):
-    made = Screen(monkeypatch)
-    made.progress = Progress(lambda line: sys.stderr.write(line + "\n"), live=True, quiet=True)
-    for event in [*WARM, *TRAIN]:
-        made.progress.event(event)
-    made.progress.close()
-    assert made.file.getvalue() == ""

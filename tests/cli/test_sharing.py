@@ -41,6 +41,12 @@ def test_a_team_compiles_once(join, repo, hub):
     (bob.work / "cachekit.toml").write_text((ann.work / "cachekit.toml").read_text())  # as a repository would bring it
     warmed = ann("warm", "tiny.yaml")
     assert "compiled 3 graphs" in warmed.out
+    assert hub.count("POST */commit/*") == 2
+    assert "README.md" in (files := repo.files())
+    assert not [path for path in files if path.startswith("cachekit/v1/leases/")]
+    hub.log.clear()
+    ann("warm", "tiny.yaml")
+    assert [entry.path.split("/")[-2] for entry in hub.log.entries()] == ["paths-info"]
     planned = bob("plan", "tiny.yaml", "--format", "json").json
     assert (planned["status"], planned["remote"]) == ("hit", f"hf://{repo.name}")
     assert planned["fetch_bytes"] == planned["bytes"] > 0
@@ -50,19 +56,6 @@ def test_a_team_compiles_once(join, repo, hub):
     hub.log.clear()
     assert bob("plan", "tiny.yaml", "--offline", "--format", "json").json["remote"] == "local"
     assert hub.log.entries() == []
-
-
-def test_a_warm_costs_two_commits(join, repo, hub):
-    ann = join("ann")
-    ann("hub", "use", repo.name)
-    ann("warm", "tiny.yaml")
-    assert hub.count("POST */commit/*") == 2
-    files = repo.files()
-    assert not [path for path in files if path.startswith("cachekit/v1/leases/")]
-    assert "README.md" in files
-    hub.log.clear()
-    ann("warm", "tiny.yaml")
-    assert [f"{entry.method} {entry.path}".split("/")[-2] for entry in hub.log.entries()] == ["paths-info"]
 
 
 def test_the_words_of_a_team(join, repo):
@@ -83,29 +76,6 @@ def test_the_words_of_a_team(join, repo):
         command = " ".join(["cachekit", *arguments])
         words.append(f"$ {command}\n{answer.out}--\n{answer.err}")
     golden("sharing", steady("\n".join(words), repo.name))
-
-
-def test_every_answer_is_json_too(join, repo):
-    ann, bob = join("ann"), join("bob")
-    for member in (ann, bob):
-        member("hub", "use", repo.name, "--format", "json")
-    ann("warm", "tiny.yaml", "--format", "json")
-    dry = ann("push", "--dry-run", "--format", "json").json
-    assert dry["pushed"][0]["unchanged"] == 1
-    (pulled,) = bob("pull", "tiny.yaml", "--format", "json").json["pulled"]
-    assert (pulled["state"], pulled["files"]) == ("fetched", 1)
-    (listed,) = bob("hub", "ls", "--format", "json").json
-    (row,) = listed["records"]
-    assert bob("hub", "ls", "--format", "quiet").out.split() == [listed["remote"], row["key"]]
-    assert (row["recipe"], row["said_signers"], listed["unread"]) == ("tiny", [], 0)
-    assert row["toolchain"]["torch"]
-    assert "usable" not in row, "an index cannot say that"
-    for option, there in (("--recipe=tiny", 1), ("--recipe=other", 0), ("--compiler=inductor", 1), ("--compiler=n", 0)):
-        assert len(bob("hub", "ls", option, "--format", "json").json[0]["records"]) == there
-    (bob.work / "other.yaml").write_text(RECIPE.replace("length: 8", "length: 4"))
-    both = bob("pull", "tiny.yaml", "other.yaml", "--format", "json", code=3).json
-    assert both["error"]["code"] == "not-warm"
-    assert [one["state"] for one in both["pulled"]] == ["present", "absent"]
 
 
 # What people get wrong

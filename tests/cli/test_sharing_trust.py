@@ -35,25 +35,3 @@ def test_a_repo_of_somebody_else_is_only_read_and_its_owner_is_named(join, hub, 
     assert may(eve) == ["local:rw", "hub:r"]
     answer = eve("hub", "use", public.name, "--format", "json").json
     assert (answer["owned"], answer["private"]) == (False, False)
-
-
-@pytest.mark.feature("T2")
-def test_an_own_repo_that_is_public_is_written_and_needs_signatures(join, hub, repo):
-    public = hub.repo(f"{repo.name}-public", private=False)
-    ann = join("ann")
-    assert "it is public" in ann("hub", "use", public.name).out
-    assert may(ann) == ["local:rw", "hub:rw"]
-
-
-@pytest.mark.feature("T2")
-def test_a_dry_run_names_no_repo_and_makes_none(join, repo):
-    ann = join("ann")
-    used = ann("hub", "use", repo.name, "--dry-run")
-    assert 'would have cache = "local:rw,hub:rw"' in " ".join(used.out.split())
-    new = f"{repo.name}-new"
-    for _ in range(2):  # the first made none
-        would = ann("hub", "create", new, "--dry-run", "--format", "json").json
-        assert (would["new"], would["private"], would["dry_run"]) == (True, True, True)
-    assert not (ann.work / "cachekit.toml").exists()
-    assert "would make" in ann("hub", "create", new, "--dry-run").out
-    assert "there is no repo" in ann("hub", "use", new, code=7).err

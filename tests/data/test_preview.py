@@ -62,9 +62,6 @@ def test_of_a_large_file_the_first_rows_tell_and_the_number_is_an_estimate(folde
 @pytest.mark.parametrize(
     ("pairs", "header", "says"),
     [
-        ([("a", "'3,6'"), ("b", "2")], "text,label", ""),
-        ([(f"t{n}", "[3; 6]" if n % 3 else "2") for n in range(9)], "text,label", "look like lists of classes"),
-        ([(f"t{n}", "joy|love" if n % 3 else "joy") for n in range(9)], "text,label", "look like lists of classes"),
         (
             [(f"t{n}", "no" if n else "yes") for n in range(200)],
             "text,label",
@@ -89,13 +86,6 @@ def test_what_is_odd_about_labels(folder, pairs, header, says):
     doubts = preview(recipe(folder)).doubts
     assert says in " ".join(doubts)
     assert bool(doubts) is bool(says)
-
-
-def test_lists_with_commas(folder):
-    (folder / "train.tsv").write_text("text\tlabel\nso proud\t3,6\nsad\t2\nno\t3\n")
-    (doubt,) = preview(recipe(folder)).doubts
-    assert doubt.startswith("labels such as '3,6' look like lists of classes")
-    assert doubt.endswith("and there are 3")
 
 
 def test_a_label_that_the_recipe_does_not_name(folder):

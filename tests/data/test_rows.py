@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import rows
+from cachekit.data import labels, rows, shapes
 from cachekit.errors import DataError
+from cachekit.recipe import zoo
+from cachekit.recipe.variant import Variant
 from tests.data.rows_files import COLUMNS, put, read, refused  # noqa: F401 - fixtures
 from tests.support.places import real_dir
 
@@ -208,6 +210,16 @@ def test_what_is_no_folder_is_refused(put):
         assert "data.train_file" in caught.value.hint
 
 
+def test_data_that_a_recipe_of_the_zoo_does_not_bring_are_said_to_be_elsewhere():
+    """A path beside the installed recipes tells nobody where to put rows."""
+    beside = zoo.recipe_path("bert-notebook").parent / ".." / "no-such-rows"
+    recipe = Variant("bert-notebook", [f"data.path={beside}"]).load()
+    with pytest.raises(DataError, match="the data of bert-notebook do not come with cachekit") as caught:
+        shapes.check_data(recipe)
+    assert "`cachekit zoo show bert-notebook`" in caught.value.hint
+    assert "--set data.path=" in caught.value.hint
+
+
 # Real data
 
 
@@ -226,7 +238,7 @@ def test_the_emotion_data_set(emotion):
     assert [len(table) for table in tables.values()] == [16_000, 2_000, 2_000]
     names = ["anger", "fear", "joy", "love", "sadness", "surprise"]
     for split, table in tables.items():
-        assert rows.label_names((row["label_name"] for row in table), split) == names
+        assert labels.label_names((row["label_name"] for row in table), split) == names
         assert all(row["text"].strip() and set(row) == {"text", "label_name"} for row in table)
     count = Counter(row["label_name"] for row in tables["train"])
     assert count == {"joy": 5362, "sadness": 4666, "anger": 2159, "fear": 1937, "love": 1304, "surprise": 572}

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import rows
+from cachekit.data import labels
 from cachekit.errors import DataError
 
 
 def test_one_number_in_two_spellings_is_refused():
     """They were two classes: half of the rows got the one, half the other."""
     with pytest.raises(DataError, match=r"'1' and '1.0' are one number"):
-        rows.label_names(["0", "1", "0", "1.0"], "a.csv")
-    assert rows.label_names(["0.0", "1.0"], "a.csv") == ["0.0", "1.0"]
+        labels.label_names(["0", "1", "0", "1.0"], "a.csv")
+    assert labels.label_names(["0.0", "1.0"], "a.csv") == ["0.0", "1.0"]
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,13 @@ def test_one_number_in_two_spellings_is_refused():
     ],
 )
 def test_classes_are_in_the_order_of_their_numbers_or_the_alphabet(values, names):
-    assert rows.label_names(values, "a.csv") == names
+    assert labels.label_names(values, "a.csv") == names
 
 
 @pytest.mark.parametrize("empty", [None, "", "  ", float("nan")])
 def test_a_missing_label_has_its_row(empty):
     with pytest.raises(DataError) as caught:
-        rows.label_names(["a", "b", empty, "a"], "a.csv")
+        labels.label_names(["a", "b", empty, "a"], "a.csv")
     assert caught.value.message == "a.csv, row 3 has no label"
     assert "data.label_column" in caught.value.hint
 
@@ -52,19 +52,19 @@ def test_a_missing_label_has_its_row(empty):
 @pytest.mark.parametrize("values", [["a"], ["a", "a "], [0, 0.0, False], ["5"]])
 def test_one_class_is_refused(values):
     with pytest.raises(DataError, match="has one class only") as caught:
-        rows.label_names(values, "a.csv")
+        labels.label_names(values, "a.csv")
     assert "two" in caught.value.cause
 
 
 def test_no_rows_are_refused():
     with pytest.raises(DataError, match=r"a\.csv has no rows"):
-        rows.label_names([], "a.csv")
+        labels.label_names([], "a.csv")
 
 
 @pytest.mark.parametrize("values", [[0, 1000], ["1999", "2004"], [-1, 1], ["-1", "0", "1"], [10**6, 10**6 + 1]])
 def test_numbers_that_are_no_class_numbers_are_refused(values):
     with pytest.raises(DataError, match="not class numbers") as caught:
-        rows.label_names(values, "a.csv")
+        labels.label_names(values, "a.csv")
     assert str(max(map(int, values))) in caught.value.cause
     assert "names" in caught.value.hint
 
@@ -85,10 +85,10 @@ LABELS = st.one_of(
 def test_each_label_is_one_of_the_classes(values):
     """The worker finds a class by its name, or else by its number."""
     try:
-        names = rows.label_names(values, "a.csv")
+        names = labels.label_names(values, "a.csv")
     except DataError:
         return
     assert len(names) == len(set(names)) >= 2
-    for text in (rows.label_text(value, "") for value in values):
+    for text in (labels.label_text(value, "") for value in values):
         assert text in names or (text.isdecimal() and int(text) < len(names))
-    assert rows.label_names(reversed(values), "a.csv") == names
+    assert labels.label_names(reversed(values), "a.csv") == names

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import rows
+from cachekit.data import labels, rows
 from cachekit.errors import DataError
 from tests.data.rows_files import COLUMNS, named, put, read, refused  # noqa: F401 - fixtures
 
@@ -65,7 +65,7 @@ def test_a_file_without_rows_has_no_labels(put, name, content):
     path = put(name, content)
     assert read(path) == []
     with pytest.raises(DataError, match="has no rows"):
-        rows.label_names((row["label"] for row in rows.read(path, named(COLUMNS))), str(path))
+        labels.label_names((row["label"] for row in rows.read(path, named(COLUMNS))), str(path))
 
 
 @pytest.mark.parametrize(

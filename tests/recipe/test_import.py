@@ -11,52 +11,36 @@ from cachekit.recipe import load, load_text
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.schema import Lora
 from cachekit.verbs.zoo_new import new_recipe
-from tests.recipe.importing_cases import at, made, whats
+from tests.recipe.importing_cases import at, called, made, whats
 from tests.support.cli_session import the_error
 from tests.support.places import real_dir
 
 pytest_plugins = ["tests.support.cli_session"]
-GLUE = """\
-    #!/bin/bash
-    cd ~/transformers
-    export TOKENIZERS_PARALLELISM=false
-    export NEURON_CC_FLAGS="--model-type=transformer --cache_dir=/tmp/x"
-    export WANDB_API_KEY=sEcReT123
-    neuron_parallel_compile torchrun --nproc_per_node=2 run_glue.py --model_name_or_path $MODEL --max_steps 10
-    [ -d /tmp/mrpc ] && rm -r /tmp/mrpc
-    XLA_USE_BF16=1 torchrun --nproc_per_node=2 \\
-      --master_port 1234 \\
-      examples/run_glue.py \\
-      --model_name_or_path bert-base-cased \\
-      --task_name mrpc \\
-      --do_train --do_eval \\
-      --max_seq_length 128 --per_device_train_batch_size 32 \\
-      # --learning_rate 5e-5 \\
-      --learning_rate 2e-5 --logging_steps=20 \\
-      --num_train_epochs 3 \\
-      --output_dir "/tmp/mrpc/" --hub_token hf_abcdefghijklmnopqrstuvwxyz \\
-      --overwrite_output_dir --weird "a b" 2>&1 | tee log.txt
-"""
+GLUE = (
+    "NEURON_CC_FLAGS='--model-type=transformer --cache_dir=/tmp/x' WANDB_API_KEY=sEcReT123 TOKENIZERS_PARALLELISM=false"
+    " XLA_USE_BF16=1 torchrun --nproc_per_node=2 --master_port 1234 examples/run_glue.py"
+    " --model_name_or_path bert-base-cased --task_name mrpc --do_train --do_eval --max_seq_length 128"
+    " --per_device_train_batch_size 32 --learning_rate 2e-5 --logging_steps=20 --num_train_epochs 3"
+    " --output_dir /tmp/mrpc/ --hub_token hf_abcdefghijklmnopqrstuvwxyz --overwrite_output_dir --weird 'a b'"
+)
 
 
-def test_a_shell_script_around_run_glue(tmp_path):
-    found = made(tmp_path, GLUE)
+def test_a_call_of_run_glue():
+    found = called(GLUE)
     recipe = found.recipe
-    assert (recipe.name, recipe.task, recipe.model.id) == ("train", "text-classification", "bert-base-cased")
+    assert (recipe.name, recipe.task, recipe.model.id) == ("glue", "text-classification", "bert-base-cased")
     assert (recipe.data.id, recipe.data.config) == ("nyu-mll/glue", "mrpc")
     assert (recipe.data.text_column, recipe.data.text_pair_column) == ("sentence1", "sentence2")
     assert recipe.data.labels == ("not_equivalent", "equivalent")
     training = recipe.training
     assert (training.per_device_train_batch_size, training.max_seq_length, training.bf16) == (32, 128, True)
     assert (training.learning_rate, training.num_train_epochs, training.logging_steps) == (2e-5, 3, 20)
-    assert training.max_steps is None, "that of the compile beforehand"
     assert recipe.parallel.data_parallel_size == 2
     assert (recipe.compiler.name, recipe.compiler.flags) == ("neuron", ("--model-type=transformer",))
     left = whats(found)
     for what in ("--weird a b", "TOKENIZERS_PARALLELISM false", "--cache_dir=/tmp/x", "--hub_token: a secret"):
         assert what in left
     assert "WANDB_API_KEY: a secret" in left
-    assert "neuron_parallel_compile" in left
     assert "do_train" not in left, "what a training does in any case"
     for secret in ("sEcReT123", "hf_abcdefghijklmnopqrstuvwxyz"):
         assert secret not in found.text + left
@@ -117,16 +101,16 @@ COMMANDS: dict[str, tuple[str, dict]] = {
 
 
 @pytest.mark.parametrize("task", sorted(COMMANDS))
-def test_every_script_becomes_a_recipe_of_its_task(tmp_path, task):
+def test_every_script_becomes_a_recipe_of_its_task(task):
     line, expected = COMMANDS[task]
-    recipe = made(tmp_path, line).recipe
+    recipe = called(line).recipe
     assert recipe.task == task
     assert {path: at(recipe, path) for path in expected} == expected
     assert set(COMMANDS) == {script.task for script in tables().examples.scripts.values()}
 
 
-def test_what_must_be_added_is_said_first(tmp_path):
-    found = made(tmp_path, "python run_glue.py --dataset_name someone/reviews --do_train --do_eval")
+def test_what_must_be_added_is_said_first():
+    found = called("python run_glue.py --dataset_name someone/reviews --do_train --do_eval")
     todo = whats(found, todo=True)
     assert "model.id" in todo
     assert "data.labels" in todo
@@ -269,29 +253,28 @@ def test_zoo_new_takes_a_command_line_or_a_file(command):
     document = command("zoo", "new", "-f", "json", "--", *words).json
     assert load_text(document["text"]).parallel.data_parallel_size == 2
     assert document["source"] == "torchrun --nproc_per_node=2 run_glue.py --model_name_or_path gpt2 --task_name mrpc"
-    for both in ((), ("--from", "train.sh", "--", *words)):
+    for both in ((), ("--from", "nxdt.yaml", "--", *words)):
         assert the_error(command("zoo", "new", *both, code=2))[0] == "usage"
 
 
 def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
-    (work / "train.sh").write_text(textwrap.dedent(GLUE))
-    told = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml")
-    assert "not carried over: --weird a b: a recipe has no field for it" in told.err
+    (work / "nxdt.yaml").write_text(NXDT + "weird: a b\n")
+    told = command("zoo", "new", "--from", "nxdt.yaml", "--output", "mine.yaml")
+    assert "not carried over: weird a b: " in told.err
     assert "next: cachekit plan mine.yaml" in told.out
-    assert load(work / "mine.yaml").data.config == "mrpc"
-    document = command("zoo", "new", "--from", "train.sh", "-f", "json").json
-    assert load_text(document["text"]).name == document["recipe"]["name"] == "train"
-    lost = {"what": "--weird a b", "why": "a recipe has no field for it", "todo": False}
-    assert lost in document["notes"]
-    assert load_text(command("zoo", "new", "--from", "train.sh").out).task == "text-classification"
-    refused = command("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", code=2)
+    assert load(work / "mine.yaml").training.max_steps == 100
+    document = command("zoo", "new", "--from", "nxdt.yaml", "-f", "json").json
+    assert load_text(document["text"]).name == document["recipe"]["name"] == "pretrain"
+    assert "weird a b" in [note["what"] for note in document["notes"] if not note["todo"]]
+    assert load_text(command("zoo", "new", "--from", "nxdt.yaml").out).task == "causal-lm"
+    refused = command("zoo", "new", "--from", "nxdt.yaml", "--output", "mine.yaml", code=2)
     assert "exists already" in the_error(refused)[1]
     (work / "mine.yaml").write_text("an older one")
-    again = ("zoo", "new", "--from", "train.sh", "--output", "mine.yaml", "--force")
+    again = ("zoo", "new", "--from", "nxdt.yaml", "--output", "mine.yaml", "--force")
     assert command(*again, "--dry-run").out.startswith("would write mine.yaml: ")
     assert (work / "mine.yaml").read_text() == "an older one"
     command(*again)
-    assert load(work / "mine.yaml").data.config == "mrpc"
+    assert load(work / "mine.yaml").training.max_steps == 100
 
 
 @pytest.mark.parametrize(
@@ -303,7 +286,6 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
         ("x.yaml", "a: [1\n", "no recipe can be made"),
         ("x.yaml", "", "no recipe can be made"),
         ("x.yaml", "name: a\ntask: causal-lm\nmodel: {id: gpt2}\n", "recipe already"),
-        ("x.sh", "python run_speech_recognition_ctc.py --model_name_or_path x\n", "recipes have no task"),
         ("x.bin", b"\xff\xfe\x00", "not UTF-8"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from cachekit.errors import RecipeError
 from cachekit.recipe.convert.draft import grouped
-from tests.recipe.importing_cases import at, made, whats
+from tests.recipe.importing_cases import at, called, whats
 
 START = "run_{}.py --model_name_or_path bert-base-cased --do_train "
 QA = START.format("qa") + "--train_file a "
@@ -65,9 +65,10 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
      {"data.text_column": "title"}, ["--text_column_names title, body: the script joins these columns"], []),
     (START.format("classification") + "--dataset_name a/b --text_column_names body", {"data.text_column": "body"},
      [], ["text_column_names"]),
-    (START.format("classification") + "--dataset_name a/b --do_regression True", {},
-     ["--do_regression: its rows have numbers for labels"], ["data.labels"]),
-    (START.format("glue") + "--task_name stsb", {}, ["a regression"], []),
+    (START.format("classification") + "--dataset_name a/b --do_regression True", {"task": "text-regression"},
+     [], ["data.labels", "do_regression"]),
+    (START.format("glue") + "--task_name stsb", {"task": "text-regression", "data.text_pair_column": "sentence2"}, [],
+     ["data.labels"]),
     # run_xnli trains on its training language.
     (START.format("xnli") + "--language de --train_language en", {"data.config": "en"}, ["--language de"], []),
     (START.format("xnli") + "--language de", {"data.config": "de"}, [], ["--language"]),
@@ -99,8 +100,8 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("line", "fields", "told", "untold"), READ)
-def test_a_command_is_read_as_its_script_reads_it(tmp_path, line, fields, told, untold):
-    found = made(tmp_path, line if line.startswith(("accelerate", "torchrun")) else f"python {line}")
+def test_a_command_is_read_as_its_script_reads_it(line, fields, told, untold):
+    found = called(line if line.startswith(("accelerate", "torchrun")) else f"python {line}")
     assert {path: at(found.recipe, path) for path in fields} == fields
     notes = "\n".join(grouped(found.notes))
     assert [words for words in told if words not in notes] == []
@@ -117,8 +118,8 @@ def test_a_command_is_read_as_its_script_reads_it(tmp_path, line, fields, told, 
         ("--train_dir a/train --validation_dir b/val", None),
     ],
 )
-def test_folders_of_images(tmp_path, arguments, path):
-    found = made(tmp_path, f"python run_image_classification.py --model_name_or_path microsoft/resnet-50 {arguments}")
+def test_folders_of_images(arguments, path):
+    found = called(f"python run_image_classification.py --model_name_or_path microsoft/resnet-50 {arguments}")
     place = found.recipe.data.path
     assert (place and place.removeprefix(f"{Path.cwd()}/")) == path
     assert ("data" in whats(found, todo=True)) == (path is None)
@@ -126,8 +127,8 @@ def test_folders_of_images(tmp_path, arguments, path):
 
 
 @pytest.mark.parametrize("path", ["./rows", "../rows", "/rows"])
-def test_a_data_set_in_a_folder_has_no_splits_by_name(tmp_path, path):
-    found = made(tmp_path, f"python {START.format('qa')} --dataset_name {path} --do_eval")
+def test_a_data_set_in_a_folder_has_no_splits_by_name(path):
+    found = called(f"python {START.format('qa')} --dataset_name {path} --do_eval")
     assert (found.recipe.data.id, found.recipe.data.validation_split) == (None, None)
     assert ("--dataset_name" in whats(found)) == (path != "/rows")
     assert "a recipe cannot say this" not in whats(found)
@@ -146,14 +147,15 @@ ARGUMENTS = {
 }
 
 
-def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
-    (tmp_path / "mrpc.json").write_text(json.dumps(ARGUMENTS))
-    found = made(tmp_path, "torchrun --nproc_per_node=2 run_glue.py mrpc.json")
+def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mrpc.json").write_text(json.dumps(ARGUMENTS))
+    found = called("torchrun --nproc_per_node=2 run_glue.py mrpc.json")
     line = START.format("glue") + (
         "--task_name mrpc --max_seq_length 96 --learning_rate 3e-05 --num_train_epochs 2.0 --fp16 false "
         "--label_names labels"
     )
-    said = made(tmp_path, f"torchrun --nproc_per_node=2 {line}")
+    said = called(f"torchrun --nproc_per_node=2 {line}")
     assert found.recipe == said.recipe
     assert (found.recipe.training.max_seq_length, found.recipe.training.learning_rate) == (96, 3e-05)
     assert whats(found) == whats(said)
@@ -161,14 +163,15 @@ def test_arguments_from_a_file_are_those_of_the_command_line(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["lost.json", "x" * 300 + "lost.json"])
-def test_a_file_of_arguments_that_is_not_there_is_asked_for(tmp_path, name):
+def test_a_file_of_arguments_that_is_not_there_is_asked_for(name):
     with pytest.raises(RecipeError, match=r"takes its arguments from .*lost\.json") as caught:
-        made(tmp_path, f"python run_glue.py {name}")
-    assert "begins at the file" in caught.value.hint
+        called(f"python run_glue.py {name}")
+    assert "as JSON" in caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "{", "\udcff", "null", "[" * 100_000])
-def test_a_file_that_holds_no_arguments_is_refused(tmp_path, text):
-    (tmp_path / "args.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+def test_a_file_that_holds_no_arguments_is_refused(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    Path("args.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(RecipeError, match=r"args\.json"):
-        made(tmp_path, "python run_glue.py args.json")
+        called("python run_glue.py args.json")

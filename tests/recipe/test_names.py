@@ -134,13 +134,6 @@ def test_an_override_beats_the_file_leaves_its_neighbours_and_makes_what_is_not_
         assert read(text, "model.id=b").model.id == "b"
 
 
-def test_data_can_be_swapped():
-    text = MINIMAL + "data: {id: a/b}\n"
-    assert refused(text, "data.path=/x").hint
-    recipe = read(text, "data.id=null", "data.path=/x")
-    assert (recipe.data.id, recipe.data.path) == (None, "/x")
-
-
 @pytest.mark.parametrize(
     "override, name, hint",
     [
@@ -180,12 +173,6 @@ def test_a_malformed_override_is_a_usage_error(override):
     assert f"--set {override}" in error.message
     assert "field=value" in error.message
     assert error.exit_code == 2
-
-
-@pytest.mark.parametrize("override", ["name.x=1", "model.id.x=1", "expect.a=1"])
-def test_an_override_inside_what_has_no_fields_is_a_usage_error(override):
-    error = refused(MINIMAL + "expect: [{instance: a, source: b}]\n", override, kind=UsageError)
-    assert override in error.message
 
 
 @pytest.mark.parametrize(

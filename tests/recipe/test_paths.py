@@ -63,13 +63,6 @@ def test_an_override_elsewhere_leaves_the_files_paths(places):
     assert load(path, ["data.label_column=x"]).data.train_file == str(home / "a.csv")
 
 
-@pytest.mark.parametrize("section, field", LOCAL)
-def test_absolute_paths_stay(places, section, field):
-    home, cwd = places
-    path = put(home, with_section(section, f"{field}: {cwd}/x")[0])
-    assert getattr(getattr(load(path), section), field) == f"{cwd}/x"
-
-
 def test_a_tilde_is_the_users_home(places, monkeypatch):
     home, cwd = places
     monkeypatch.setenv("HOME", str(cwd))
@@ -94,10 +87,3 @@ def test_a_tokenizer_is_a_folder_only_if_it_is_one(places):
     assert load(path).model.tokenizer == str(home / "a" / "tok")
     assert load(path, ["model.tokenizer=./tok"]).model.tokenizer == str(cwd / "tok")
     assert load(path, ["model.tokenizer=b/tok"]).model.tokenizer == "b/tok"
-
-
-def test_a_models_id_is_never_a_path(places):
-    home, cwd = places
-    for folder in (home, cwd):
-        (folder / "bert-base-uncased").mkdir()
-    assert load(put(home, MINIMAL)).model.id == "bert-base-uncased"

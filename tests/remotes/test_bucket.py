@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,7 +18,6 @@ RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
 CLIENT_WAITS = 1.0  # seconds before the client's first new try
 SHORT = Limits(connect=0.5, read=0.5, commit=0.6)
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -62,24 +60,6 @@ def test_pages_of_a_listing_are_followed(hub, storage):
     assert sorted(entry.path for entry in storage.list("m", "")) == [f"m/{n}" for n in range(7)]
     assert sum(1 for _ in storage.list("", "")) == 8
     assert list(storage.list("nothing", "")) == []
-
-
-@pytest.mark.feature("R3")
-def test_what_is_there_is_not_sent_again(hub, storage, tmp_path):
-    large = tmp_path / "large"
-    large.write_bytes(os.urandom(3 << 20))
-    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(50)] + [upload_of("m/empty", b""), upload_of("m/l", large)]
-    told: list[int] = []
-    storage.upload(files, "", told.append)
-    assert sum(told) == sum(file.size for file in files)
-    hub.log.clear()
-    make_storage(hub).upload(files, "", told.append)
-    assert asked(hub) == ["POST paths-info"]
-    assert len(hub.requests) == 1
-    for other in (b"01", b"1"):  # of another size, and of the same
-        with pytest.raises(ConflictError, match="m/0"):
-            storage.upload([upload_of("m/new", b"n"), upload_of("m/0", other)], "", QUIET)
-    assert storage.stat(["m/new"], "") == {}
 
 
 def test_documents_go_in_one_batch_after_one_look(hub, storage):

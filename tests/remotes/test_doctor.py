@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -15,8 +13,6 @@ from threading import Event, Thread
 
 import pytest
 
-from cachekit.errors import UsageError
-from cachekit.remotes.address import make, parse
 from cachekit.store.layout import Layout
 from cachekit.verbs.doctor import checks
 from tests.support.cli_session import publish as publish_recipe
@@ -91,19 +87,6 @@ def test_a_token_that_is_missing_or_none(tmp_path, monkeypatch):
     assert fine("token", **remotes)
 
 
-@pytest.mark.parametrize(
-    ("variable", "place"), [("HF_TOKEN_PATH", "hf://team/cache"), ("AWS_CONFIG_FILE", "s3://bucket")]
-)
-def test_a_pipe_in_the_place_of_a_librarys_file_is_refused_and_not_waited_for(tmp_path, monkeypatch, variable, place):
-    for name in ("HF_TOKEN", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
-        monkeypatch.delenv(name, raising=False)
-    os.mkfifo(tmp_path / "pipe")
-    monkeypatch.setenv(variable, str(tmp_path / "pipe"))
-    with pytest.raises(UsageError, match="pipe is not a regular file") as refused:
-        make(parse(["local:rw", place], {})[1])
-    assert variable in refused.value.hint
-
-
 @pytest.fixture
 def late_server():
     """A server whose clock is an hour behind ours, so that ours is ahead."""
@@ -169,22 +152,6 @@ def unknown(name: str, **flags) -> str:
     (found,) = findings(name, **flags)
     assert found["state"] == "unknown"
     return found["said"]
-
-
-@pytest.mark.feature("U1")
-@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nX: ", b"nothing of HTTP\r\n", None])
-def test_a_clock_that_nobody_tells(late_server, monkeypatch, begins):
-    """A server that sent a byte of its header now and then held `doctor` for ever: each byte came in time."""
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr("cachekit.remotes.doctor.TIMEOUT", 0.5)
-    late_server.late, late_server.begins = 0, begins
-    address = f"http://127.0.0.1:{late_server.server_port}"
-    if begins is None:
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setenv("HF_ENDPOINT", address)
-    assert unknown("remote-clocks", cache="local:rw,hf://team/cache:r") == f"{address} did not give the time"
 
 
 @pytest.mark.feature("U1")

@@ -14,7 +14,6 @@ import pytest
 
 from cachekit.errors import AuthError, ConflictError, RemoteError
 from cachekit.remotes import ranges
-from cachekit.remotes.hub import HubStorage
 from cachekit.remotes.port import ABSENT, Commit, Entry, PastCommit, Write
 from cachekit.remotes.ranges import in_order
 from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
@@ -31,7 +30,6 @@ from tests.remotes.hub_storage import (  # noqa: F401 - fixtures
     upload_of,
     way,
 )
-from tests.remotes.storage_makers.hub import LIMITS
 
 # Reading, and what it costs
 
@@ -74,15 +72,6 @@ def test_a_folder_is_listed_by_pages_without_the_rest(storage, hub, repo):
     }  # fmt: skip
     assert list(storage.list("none", revision)) == []
     assert len(list(storage.list("", revision))) == len(repo.files())
-
-
-def test_a_server_without_ranges(storage, hub, repo):
-    revision = storage.revision()
-    path = hub.repos.objects.path(hashlib.sha256(bytes(range(256)) * 1000).hexdigest())
-    hub.fault(
-        "rewrite", "GET /cdn/*", change=lambda _: path.read_bytes(), headers={"Content-Range": "bytes 0-255999/256000"}
-    )
-    assert b"".join(storage.chunks("m/model.neff", revision, 1000)) == path.read_bytes()[1000:]
 
 
 def test_the_hub_is_asked_once_where_a_large_file_is(storage, hub, repo, monkeypatch):
@@ -173,18 +162,6 @@ def test_a_branch(make, hub, repo):
     assert (repo.branches["exp/x"], repo.head) == (new, revision)
 
 
-def test_a_dataset(hub):
-    repo = hub.repo(f"team/data-{next(COUNTER)}", "dataset")
-    storage = HubStorage(repo.name, kind="dataset", endpoint=hub.endpoint, token=hub.token, limits=LIMITS)
-    assert storage.name == f"hf://datasets/{repo.name}"
-    revision = storage.revision()
-    data = some_bytes()
-    storage.upload([upload_of("x.neff", data)], revision, lambda _: None)
-    new = storage.commit(Commit("t", [upload_of("x.neff", data)], [Write(DOC, b"1", ABSENT)]), revision)
-    assert storage.read(DOC, new, 10).data == b"1"
-    assert b"".join(storage.chunks("x.neff", new)) == data
-
-
 # Writing
 
 
@@ -209,74 +186,13 @@ def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path
     assert PastCommit(new, "record 17") not in storage.latest(revision)
 
 
-def test_a_digest_that_is_known_is_not_computed_again(make, hub, repo, tmp_path, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    data = some_bytes()
-    (tmp_path / "f").write_bytes(data)
-    file = upload_of("n/a.neff", data, tmp_path / "f")
-    from huggingface_hub import lfs
-
-    monkeypatch.setattr(lfs, "sha_fileobj", lambda *_: pytest.fail("hashed"))
-    storage = make()
-    storage.upload([file], repo.head, lambda _: None)
-    assert storage.commit(Commit("x", [file]), repo.head) == repo.head
-
-
-@pytest.mark.feature("R1")
-def test_what_is_there_is_not_sent_again(make, hub, repo, way):
-    data, revision = bytes(range(256)) * 1000, repo.head
-    files = [upload_of("m/model.neff", data), upload_of("m/flags.json", b"[]"), upload_of("m/model.done", b"")]
-    storage = make()
-    storage.upload(files, revision, told_nothing)
-    assert asked(hub) == ["POST api 200"]
-    assert storage.commit(Commit("nothing", files), revision) == revision
-    assert asked(hub) == ["GET api 200"]  # nothing to change: which is so only if this is the head
-    for path in ("m/model.neff", "m/flags.json"):
-        with pytest.raises(ConflictError):
-            storage.upload([upload_of(path, b"{}")], revision, told_nothing)
-        with pytest.raises(ConflictError):
-            make().commit(Commit("other", [upload_of(path, b"{}")]), revision)
-    assert repo.head == revision
-
-
-def test_what_was_sent_lasts_for_the_next_attempt(make, hub, repo, way):
-    storage, file, revision = make(), upload_of("n/a.neff", some_bytes()), repo.head
-    storage.upload([file], revision, lambda _: None)
-    repo.plant({"other": b"1"})
-    with pytest.raises(ConflictError):
-        storage.commit(Commit("one", [file]), revision)
-    head = storage.revision()
-    hub.log.clear()
-    storage.upload([file], head, told_nothing)
-    assert storage.commit(Commit("two", [file]), head) == repo.head
-    assert [entry.path.split("/")[5] for entry in hub.requests] == ["paths-info", "commit"]
-
-
-def test_tokens_of_documents_are_compared(make, hub, repo):
-    storage, revision = make(), repo.head
-    document = storage.read(DOC, revision, 100)
-    new = make().commit(Commit("a", (), [Write(DOC, b"2", document.token)]), revision)
-    with pytest.raises(ConflictError):  # by the Hub: another parent
-        storage.commit(Commit("b", (), [Write(DOC, b"3", document.token)]), revision)
-    for write in (Write(DOC, b"3", document.token), Write(DOC, b"3", ABSENT), Write("none", b"3", document.token)):
-        with pytest.raises(ConflictError):  # by us, at the new parent
-            make().commit(Commit("c", (), [write]), new)
-    with pytest.raises(ConflictError):
-        make().commit(Commit("d", (), [Write(DOC, None, document.token)]), new)
-    assert (repo.head, repo.read(DOC)) == (new, b"2")
-    token = storage.read(DOC, new, 100).token
-    gone = storage.commit(Commit("e", (), [Write(DOC, None, token)]), new)
-    assert storage.read(DOC, gone, 100) is None
-    linked = storage.read("m/doc.json", gone, 100)
-    assert make().commit(Commit("f", (), [Write("m/doc.json", b"{1}", linked.token)]), gone) == repo.head
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_body_that_came_wrong_replaces_no_document(storage, repo, monkeypatch, asked):
     revision = storage.revision()
     if asked:
         storage.stat([DOC], revision)
     monkeypatch.setattr(storage._client, "document", lambda *_: (b"wrong", "", "0" * 40))
+
     token = storage.read(DOC, revision, 100).token
     with pytest.raises(ConflictError):
         storage.commit(Commit("a", (), [Write(DOC, b"mine", token)]), revision)
@@ -304,15 +220,6 @@ def test_gitignore_is_an_error(make, hub, repo):
     hub.fault("rewrite", "POST */preupload/*", change=lambda body: body.replace(b'Ignore": false', b'Ignore": true'))
     with pytest.raises(RemoteError, match="gitignore"):
         make().upload([upload_of("x.neff", some_bytes())], repo.head, lambda _: None)
-
-
-def test_a_source_that_changed_or_is_gone(make, hub, repo, tmp_path):
-    with pytest.raises(OSError, match="No such file"):
-        make().upload([upload_of("x.neff", b"\0" * 100, tmp_path / "none")], repo.head, told_nothing)
-    (tmp_path / "short").write_bytes(b"1")
-    with pytest.raises(OSError, match="changed"):
-        make().upload([upload_of("x.neff", b"\0" * 100, tmp_path / "short")], repo.head, told_nothing)
-    assert not hub.count("POST */preupload/*")
 
 
 # The process around it

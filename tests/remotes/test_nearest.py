@@ -11,17 +11,15 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.nearest import Wanted, search, to_fetch
+from cachekit.remotes.nearest import Wanted, search
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.remotes.survey import Budget
 from cachekit.store.record import COMMAND, IMPORTED
-from cachekit.verbs.warm import warm
-from tests.remotes.jumping_clock import Passing
 from tests.remotes.storage_processes import KINDS, serve
-from tests.remotes.watched_storages import Broken, Counted
+from tests.remotes.watched_storages import Counted
 from tests.support.processes import memory_folder
-from tests.support.standins import PROVENANCE, StandIn, Watched, make_record, publish, recipe
+from tests.support.standins import PROVENANCE, Watched, make_record, publish
 
 
 @pytest.fixture(params=KINDS)
@@ -148,19 +146,6 @@ def test_who_asks_again_reads_nothing(tmp_path, make):
     assert sorted(storage.calls) == ["revision", "stranger"]
 
 
-def test_what_is_found_can_be_fetched(tmp_path, make):
-    wanted = Watched(tmp_path / "any").prepare()
-    near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill_whole(tmp_path / "other", make(), [near])
-    me = Watched(tmp_path / "me", shared=[(make(), "r")])
-    reuse = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes).reuse
-    assert reuse.fetch == near[0].size
-    assert to_fetch(reuse, me.store, near[0].size - 1) is None, "it is too large"
-    assert me.session.fetch(to_fetch(reuse, me.store, near[0].size)) == near[0]
-    here = search(wish(wanted, reuse_bytes=10**9), me.store, me.session.remotes).reuse
-    assert (here.place, here.record) == ("local", near[0])
-
-
 def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
     wanted = me.prepare()
@@ -244,45 +229,6 @@ def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     assert search(wish(wanted), me.store, me.session.remotes, budget=Budget(largest=10)).looked[0].compared == 9
 
 
-@pytest.mark.parametrize("failing", ["all", "list", "read"])
-def test_a_cache_that_is_away_costs_no_answer(tmp_path, shared, failing):
-    me = Watched(tmp_path / "me", shared=[(Broken(shared(), failing), "r"), (other := FolderStorage(tmp_path), "r")])
-    wanted = me.prepare()
-    fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
-    fill(other, (made := others(wanted, 1)))
-    found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.nearest.known.key == made[0][0].key
-    assert [bool(one.problem) for one in found.looked] == [True, False]
-    assert [event["remote"] for event in me.told("remote.failed")] == [shared().name]
-    # It is left alone by the next one, and by this one: told once.
-    search(wish(wanted), me.store, me.session.remotes)
-    assert len(me.told("remote.failed")) == 1
-
-
-def test_the_nearest_on_a_good_remote_waits_for_one_try_of_a_dead_one(tmp_path, shared):
-    dead = Broken(FolderStorage(tmp_path), "all")
-    me = Watched(tmp_path / "me", shared=[(dead, "r"), (shared(), "r")], patience=60)
-    me.session.remotes.patience.clock = Passing()
-    wanted = me.prepare()
-    fill(shared(), [made := made_from(wanted, **{"training.per_device_train_batch_size": 64})])
-    found = search(Wanted(wanted.place, wanted.ingredients.hard), me.store, me.session.remotes)
-    assert found.nearest.known.key == made[0].key
-    assert len(dead.calls) == 1
-
-
-def test_a_single_try_that_fails_does_not_cost_other_processes_a_remote(tmp_path, shared):
-    me = Watched(tmp_path / "me", shared=[(shared(), "rw")])
-    place = warm(me.session, me.prepare()).record.place
-    asked = []
-    for _ in range(3):
-        dead = Broken(FolderStorage(tmp_path), "all")
-        other = Watched(tmp_path / "other", shared=[(dead, "r"), (shared(), "r")], patience=60)
-        other.session.remotes.patience.clock = Passing()
-        assert other.session.remotes.find(place)
-        asked.append(len(dead.calls))
-    assert asked == [1, 1, 0], "the second one in a minute does"
-
-
 def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
     came = threading.Event()
 
@@ -354,12 +300,3 @@ def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
     assert names(found.nearest) == ["training.max_seq_length"]
     assert found.nearest.changes[0].old == 64
     assert storage.calls.count("read") >= 2
-
-
-def test_without_a_writable_store_it_works_all_the_same(tmp_path, shared):
-    (tmp_path / "me").mkdir(mode=0o555)
-    me = Watched(tmp_path / "me", compiler=StandIn(), shared=[(shared(), "r")])
-    wanted = me.prepare(recipe())
-    near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(shared(), [near])
-    assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key == near[0].key

@@ -91,22 +91,6 @@ def test_a_record_that_grew_by_one_module_at_a_time_is_pulled_in_packs(tmp_path,
     assert pulled(tmp_path, remote, made).count("chunks") == 3  # the packs, and the last module
 
 
-def test_where_a_request_costs_nothing_there_are_no_packs(tmp_path):
-    remote = MemoryRemote(scarce=True)
-    made = long_record(packs.FEW, size=SMALL)
-    pushed(member(tmp_path, "ann", remote), made)
-    assert packs_of(remote, made[0]) == []
-    assert "list" not in pulled(tmp_path, remote, made)
-
-
-def test_a_large_pack_is_several(tmp_path, remote, monkeypatch):
-    monkeypatch.setattr(packs, "SIZE", 10 * SMALL)
-    made = long_record(25, size=SMALL)
-    pushed(member(tmp_path, "ann", remote), made)
-    assert len(packs_of(remote, made[0])) == 3
-    assert pulled(tmp_path, remote, made).count("chunks") == 3
-
-
 @pytest.mark.parametrize("spoilt", [None, b"", b"\0" * 200, b"\xff" * 200_000])
 def test_without_a_good_pack_each_file_is_fetched(tmp_path, remote, spoilt):
     made = long_record(packs.FEW, size=SMALL)

@@ -16,7 +16,7 @@ from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
-from cachekit.store.record import DamagedRecordError, Module, decode, encode, sealed, serialise
+from cachekit.store.record import DamagedRecordError, Module, decode, sealed, serialise
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import make, member  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import serve, title
@@ -106,12 +106,6 @@ def test_who_knows_no_parts_finds_a_later_record():
     shared = Shared(long_record(3)[0])
     assert document.read(shared.document) is None
     assert decode(json.dumps(json.loads(shared.document)).encode()) is None
-
-
-def test_a_short_record_lies_in_one_document_as_before():
-    made, contents = long_record(parts.MODULES)
-    assert Shared(made).document == encode(made)
-    assert not Shared(made, contents).parts
 
 
 @pytest.mark.usefixtures("short_parts")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cachekit.errors import IntegrityError, RemoteError, UsageError
+from cachekit.errors import IntegrityError, UsageError
 from cachekit.remotes.folder import FolderStorage
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, module_name, tree
@@ -140,38 +140,6 @@ def test_hostile_paths_on_a_cache_go_nowhere(join, repo, tmp_path):
     get(bob, folder=COMPILER)
     assert held(bob) == files
     assert {path.name for path in tmp_path.iterdir()} <= {"server", "root", "bob", "cachekit-home"}
-
-
-def test_an_interrupted_run_is_gone_on_with(join, repo, hub, tmp_path):
-    names = [entry(tmp_path / "root", seed=number) for number in range(12)]
-    as_the_peer(repo, tree(tmp_path / "root"))
-    bob = join("bob")
-    hub.fault("503", "GET /cdn/*", nth=10, times=None)
-    with pytest.raises(RemoteError):
-        get(bob, folder=COMPILER)
-    assert held(bob) == {}
-    hub.faults.clear()
-    kept = {path.name for path in bob.store.layout.partial.iterdir() if path.stat().st_size}
-    assert len(kept) >= 9
-    hub.log.clear()
-    (done,) = get(bob, folder=COMPILER)
-    assert {*done.modules} == {*names}
-    assert not [request for request in hub.requests if request.kind == "cdn" and request.path.split("/")[3] in kept]
-    assert held(bob) == tree(tmp_path / "root")
-
-
-def test_many_modules_share_what_is_the_same(join, repo, hub, tmp_path):
-    names = [entry(tmp_path / "root", seed=number) for number in range(40)]
-    as_the_peer(repo, tree(tmp_path / "root"))
-    bob = join("bob")
-    (done,) = get(bob, folder=COMPILER)
-    assert len(done.modules) == len(names)
-    assert hub.count("GET */compile_flags.json") == 1
-    assert hub.count("GET */model.done") == 0
-    assert bob.told("pull.modules")[0]["files"] == 2 * 40 + 1
-    hub.log.clear()
-    assert {one.state for one in get(join("eve"), *names[:3], *names[30:33])} == {"fetched"}
-    assert hub.count("* /api/*") <= 4  # the head, what there is, the records of that compiler
 
 
 def test_a_folder_that_knows_no_digests(tmp_path):

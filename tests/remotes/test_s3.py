@@ -9,7 +9,6 @@ import pytest
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes.objectstore.objects import REMOVED
-from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
@@ -105,19 +104,6 @@ def test_files_far_apart_are_found_without_listing_what_is_between(server, stora
     assert server.count() == 2
 
 
-@pytest.mark.feature("R3")
-def test_what_is_there_is_not_sent_again(server, storage, name, tmp_path):
-    large = tmp_path / "large"
-    large.write_bytes(os.urandom(SINGLE + 5))
-    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(300)] + [upload_of("m/large", large)]
-    told: list[int] = []
-    storage.upload(files, "", told.append)
-    assert sum(told) == sum(file.size for file in files)
-    server.requests.clear()
-    open_s3(name).upload(files, "", told.append)
-    assert server.count() == server.count("GET") == 1
-
-
 def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(server, storage):
     files = [upload_of("m/1", b"1")]
     storage.commit(Commit("t", files, [Write(DOCUMENT, b"{}", ABSENT)]), "")
@@ -139,18 +125,6 @@ def test_keys_are_the_paths(server, storage):
     keys = s3_backends["123456789012"]["aws"].buckets[server.bucket].keys
     assert f"{storage.name.split('/', 3)[3]}/{path}" in list(keys.keys())
     assert [entry.path for entry in storage.list("neuronxcc-2.26.6360.0+6f180f47", "")] == [path]
-
-
-def test_other_bytes_of_the_same_size_are_a_conflict(storage, tmp_path):
-    large, other = tmp_path / "large", tmp_path / "other"
-    large.write_bytes(b"a" * (SINGLE + 1))
-    other.write_bytes(b"b" * (SINGLE + 1))
-    storage.upload([upload_of("m/s", b"abc"), upload_of("m/l", large)], "", QUIET)
-    for file in (upload_of("m/s", b"abd"), upload_of("m/l", other), upload_of("m/s", b"abcd")):
-        with pytest.raises(ConflictError, match=file.path):
-            storage.upload([file, upload_of("m/new", b"n")], "", QUIET)
-    assert b"".join(storage.chunks("m/s", "")) == b"abc"
-    assert storage.stat(["m/new"], "") == {}
 
 
 def test_what_another_tool_put_there_is_compared_by_reading(server, storage):
@@ -178,21 +152,6 @@ def test_a_lost_answer_to_an_artifact_is_no_conflict(server, storage):
     storage.upload([upload_of("m/a", b"a")], "", QUIET)
     assert server.count("PUT") == 2  # tried again, and found its own
     assert b"".join(storage.chunks("m/a", "")) == b"a"
-
-
-def test_a_source_that_changed_or_went_is_told_as_such(storage, tmp_path):
-    for size in (10, SINGLE + 10):
-        source = tmp_path / f"source-{size}"
-        source.write_bytes(b"x" * size)
-        file = upload_of(f"m/{size}", source)
-        source.write_bytes(b"x" * (size - 1))
-        with pytest.raises(OSError, match="bytes, and had") as caught:
-            storage.upload([file], "", QUIET)
-        assert not isinstance(caught.value, FileNotFoundError)
-        source.unlink()
-        with pytest.raises(FileNotFoundError, match="source-"):
-            storage.upload([file], "", QUIET)
-        assert storage.stat([file.path], "") == {}
 
 
 def test_a_body_that_is_cut_is_an_error_and_can_be_gone_on_with(server, storage):

@@ -145,16 +145,6 @@ def test_a_push_of_nothing_new_is_one_question(tmp_path, make):
 
 
 @ANY_KIND
-def test_a_push_of_nothing_new_looks_up_no_note_of_a_file(tmp_path, make, monkeypatch):
-    ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-    record = publish(ann.store, make_record())
-    asked = []
-    monkeypatch.setattr("cachekit.store.index.Index.whole", lambda _, digest: asked.append(digest))
-    (pushed,) = push(ann.store, ann.session.remotes, [record])
-    assert (pushed.error, asked) == (None, [])
-
-
-@ANY_KIND
 def test_only_what_is_missing_is_fetched(member, tmp_path):
     ann, bob = member("ann"), member("bob")
     for watched, made in ((ann, make_record(1, ("a", "b"), size=9000)), (bob, make_record(2, ("a", "c"), size=9000))):

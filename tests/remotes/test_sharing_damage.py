@@ -163,11 +163,6 @@ def test_whatever_a_push_stumbles_over_fails_no_run(tmp_path, shared):
     assert chosen(ann.session, [], pending=True) == [record]
 
 
-def test_a_long_cell_of_a_card_is_cut_between_characters():
-    record = structs.replace(make_record(1)[0], recipe="a" + "&" * 300)
-    assert f"| a{'&amp;' * 39} |" in card.update(b"", [Known.of(record)], 1).decode()
-
-
 @pytest.mark.parametrize("spoilt", [False, True], ids=["refused", "changed after its check"])
 def test_files_from_inside_a_record_are_the_pulls_own(tmp_path, shared, spoilt):
     """In a file that processes share, another pull could change what this one has checked."""

@@ -1,6 +1,5 @@
 """A remote that is away, late or slow: it stops no run, and what could not be pushed or pulled is done later."""
 
-import errno
 import json
 import os
 import time
@@ -8,7 +7,7 @@ import time
 import pytest
 
 from cachekit.cli.progress import LINES, WARNINGS
-from cachekit.errors import AuthError, ConflictError, MissError
+from cachekit.errors import AuthError, ConflictError
 from cachekit.files import hold
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
@@ -63,13 +62,6 @@ def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared
     assert ann.session.remotes.writable[0].usable()
 
 
-def test_a_full_disk_in_a_push_to_a_folder_has_nothing_to_do_with_the_hub(tmp_path, shared):
-    storage = Broken(FolderStorage(shared), "upload", error=lambda *_, **__: OSError(errno.ENOSPC, "full"))
-    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
-    (pushed,) = push(ann.store, ann.session.remotes, [publish(ann.store, make_record())])
-    assert pushed.error.hint == "free some space in CACHEKIT_HOME, or set another folder"
-
-
 @ANY_KIND
 def test_what_could_not_be_pushed_is_kept_and_offered_again(tmp_path, make, log):
     storage = Broken(make(), "commit")
@@ -118,14 +110,6 @@ def test_who_pushes_for_long_still_holds_the_lease(tmp_path, shared, trouble):
     assert storage.signs
     assert not ann.told("push.failed")
     assert storage.read(layout.lease_path(prepared.key), storage.revision(), 1 << 20) is None
-
-
-def test_a_record_named_twice_is_pushed_once(tmp_path, shared):
-    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")], push=3)
-    record = publish(ann.store, make_record())
-    (pushed,) = push(ann.store, ann.session.remotes, chosen(ann.session, [record.key, record.key[:8]], pending=False))
-    assert pushed.error is None
-    assert len(pushed.records) == 1
 
 
 @ANY_KIND
@@ -183,13 +167,6 @@ def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
     for one in (bob, other):
         assert served(one.store, find(one.store, made[0])) == expected(made)
     assert not list(bob.store.layout.partial.iterdir())
-
-
-@ANY_KIND
-def test_require_warm_fails_where_the_cache_has_it_not(member):
-    bob = member("bob")
-    with pytest.raises(MissError):
-        warm(bob.session, bob.prepare(), require_warm=True)
 
 
 def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeypatch):

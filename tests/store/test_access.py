@@ -70,15 +70,6 @@ def test_a_store_that_is_only_read_is_looked_into_and_refused_before_anything_co
     assert not (home / "v1" / "cache_dirs").exists(), "nothing was begun"
 
 
-def test_a_folder_that_another_umask_closed_is_told_before_compiling(command, theirs, worker):
-    home = theirs(0o002)  # what their group may write, who is in it
-    closed = home / "v1" / "blobs" / "00"
-    closed.mkdir(mode=0o700)
-    with another_user():
-        cause = the_error(command("warm", "tiny.yaml", code=1))[2]
-    assert cause.startswith(f"{closed} belongs to root")
-
-
 def test_a_folder_in_the_place_of_the_record_is_told_before_compiling(tmp_path, monkeypatch):
     monkeypatch.setenv("STANDIN_LOG", str(tmp_path / "log"))
     watched = Watched(tmp_path / "home")

@@ -13,11 +13,9 @@ import pytest
 
 from cachekit.errors import WaitedTooLongError
 from cachekit.store.compile_lock import CompileLock
-from cachekit.verbs.plan import plan
-from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.processes import alive, ended, side_by_side, until
-from tests.support.standins import RECIPE_YAML, RUN_WARM, StandIn, Watched, compiles, garbage_of, recipe, runs
+from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, compiles, garbage_of, recipe, runs
 from tests.verbs.verb_cases import home, log  # noqa: F401 - fixtures
 
 LONG = "100"  # seconds a graph: a compile that does not end by itself while a test runs
@@ -77,33 +75,6 @@ def test_each_of_100_crowds_compiles_once(home, log):
     for crowd in range(1, 101):
         assert sorted(side_by_side(8, work)) == [0] * 7 + [3]
         assert len(compiles(log)) == crowd
-
-
-@pytest.mark.feature("C1")
-def test_trainings_that_start_together_compile_once(home, log, tmp_path):
-    def work(number):
-        watched = Watched(home, inline=False)
-        done = train(watched.session, watched.prepare(), output_dir=tmp_path / f"run {number}")
-        return [done.compiled, done.counters["found"]]
-
-    assert side_by_side(6, work) == [[0, 3]] * 6
-    assert len(compiles(log)) == 1
-    assert len(runs(log)) == 7
-
-
-@pytest.mark.feature("C1", "M2")
-def test_recaches_that_start_together_compile_once(home, log):
-    """Whoever waited for a fresh record has what it asked for."""
-    first = Watched(home, compiler=StandIn(salt="before"))
-    warm(first.session, first.prepare())
-    planned = plan(first.prepare(), first.store)
-
-    def work(number):
-        watched = Watched(home, inline=False)
-        return warm(watched.session, watched.prepare(), recache=True, planned=planned).compiled
-
-    assert sorted(side_by_side(8, work)) == [0] * 7 + [3]
-    assert len(compiles(log)) == 2
 
 
 @pytest.mark.feature("C3")

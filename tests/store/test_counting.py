@@ -20,14 +20,6 @@ def counted(*events):
     return {name: getattr(found, name) for name in Figures.__struct_fields__ if getattr(found, name)}
 
 
-@pytest.mark.feature("W1")
-def test_reasons_are_counted_by_name():
-    names = ["recache", "uncachable-flag", "custom-op"]
-    events = [line("cache.bypass", reason=name, detail="x") for name in names]
-    assert counted(*events)["bypasses"] == dict.fromkeys(names, 1)
-    assert counted(*events, line("cache.bypass", reason="recache"))["bypasses"]["recache"] == 2
-
-
 def test_a_hit_whose_fetch_failed_is_a_miss():
     assert counted(line("plan", status="hit"), line("compile.start"))["misses"] == 1
     assert "hits" not in counted(line("plan", status="hit"), line("compile.start"))
@@ -49,20 +41,6 @@ def test_a_command_line_that_was_refused_is_no_run():
     assert counted(refused) == {}
     assert counted(line("run.failed", error="StoreError", exit_code=1)) == {"runs": 1, "failed": 1}
     assert counted(line("plan", status="miss"), refused)["failed"] == 1, "in the middle of a run it is one that failed"
-
-
-@pytest.mark.feature("D2")
-def test_a_train_that_warms_first_counts_its_graphs_once():
-    found = counted(
-        line("plan", status="miss"),
-        line("compile.start"),
-        line("warm.end", compiled=3, graphs=3, compile_seconds=100, seconds=130),
-        line("restore", bytes=7),
-        line("train.end", found=3, compiled=0, saved_seconds=0, overhead_seconds=1, phases={"graphs": 4}),
-    )
-    assert (found["misses"], found["graphs_compiled"], found["compile_seconds"]) == (1, 3, 100)
-    assert "graphs_found" not in found
-    assert found["saved_seconds"] == -1, "nothing was saved yet, and putting it to use took 1 s"
 
 
 def test_a_command_that_was_given_nothing_found_nothing_in_the_cache():

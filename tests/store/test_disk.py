@@ -74,14 +74,3 @@ def test_a_real_read_only_store_serves_its_hits(small_disk):
             write()
         assert "read-only" in caught.value.hint
     assert {record.key for record in watched.store.records()} == {made[0].key, damaged[0].key}
-
-
-def test_a_home_that_is_no_folder(tmp_path):
-    (tmp_path / "file").write_bytes(b"precious")
-    for home in (tmp_path / "file", tmp_path / "file" / "home"):
-        store = Watched(home).store
-        assert find(store, make_record()[0]) is None
-        with pytest.raises(StoreError) as caught:
-            publish(store, make_record())
-        assert "must be a folder" in caught.value.hint
-    assert (tmp_path / "file").read_bytes() == b"precious"

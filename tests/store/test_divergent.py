@@ -3,14 +3,11 @@
 import hashlib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec import structs
 
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.store import divergent
-from cachekit.store.divergent import compare
 from cachekit.store.record import File, Module
 from cachekit.verbs.warm import warm
 from tests.support.standins import Watched, find, make_record, publish, recipe
@@ -101,14 +98,6 @@ def test_a_recache_that_gives_other_bytes_under_the_same_names_is_told(tmp_path,
     assert [module["files"] for module in told["modules"]] == [["model.code"]] * 3
 
 
-def test_records_that_contain_each_other_are_no_two_builds(tmp_path):
-    one, _ = archive("ann", b"one")
-    two, _ = archive("ann", b"two")
-    both = structs.replace(one, modules=one.modules + two.modules)
-    assert compare(one, both) == compare(both, one) == ()
-    assert len(compare(one, two)) == 1
-
-
 def test_a_damaged_note_is_none(tmp_path):
     watched = Watched(tmp_path / "home")
     record, _ = built("ann", b"one")
@@ -120,20 +109,3 @@ def test_a_damaged_note_is_none(tmp_path):
         assert divergent.noted(watched.store.layout, record.key) == []
         assert divergent.tell(watched.store.layout, watched.journal, record, other, "team")
         assert [note.where for note in divergent.noted(watched.store.layout, record.key)] == ["team"]
-
-
-CODES = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.sampled_from([b"one", b"two"]), min_size=1)
-
-
-@settings(max_examples=100)
-@given(CODES, CODES)
-def test_twins_are_the_modules_of_one_name_and_other_bytes(mine, theirs):
-    def record(codes):
-        made = {name: built("ann", code, name=f"neuronxcc-1/{name}")[0].modules[0] for name, code in codes.items()}
-        return structs.replace(make_record()[0], modules=tuple(made.values()))
-
-    found = compare(record(mine), record(theirs))
-    assert {one.name for one in found} == {
-        f"neuronxcc-1/{name}" for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]
-    }
-    assert all(one.files == ("a.code",) and one.ours != one.theirs for one in found)

@@ -130,16 +130,6 @@ def test_patterns_of_compilers(pattern, expected_):
     assert fits("neuronxcc-2.26.6360.0+6f180f47", pattern) is expected_
 
 
-def test_without_a_limit_or_a_store_nothing_is_done(home, watched):
-    assert watched.gc(Keep(max_size=0)).bytes == 0
-    assert not home.exists()
-    made = filled(watched, 3)
-    watched.store.layout.index.unlink()
-    done = watched.gc(Keep())
-    assert (done.records, done.files) == ((), ())
-    assert kept(watched) == keys(made), "although the index was lost"
-
-
 @pytest.mark.feature("G1")
 def test_shared_blobs_stay_as_long_as_one_record_names_them(watched):
     made = filled(watched, 4, shared=("same",))

@@ -1,6 +1,5 @@
 """The figures of runs outlive their journals: each run counts once, whoever removes them, and whoever is killed."""
 
-import json
 import os
 import random
 import shutil
@@ -88,19 +87,6 @@ def test_figures_are_durable_when_their_journals_go(layout, monkeypatch):
     assert retire(layout, DAYS, NOW) > 20
     month = min(layout.stats.iterdir())
     assert {path.stat().st_ino for path in (month, month.parent, layout.state, layout.root)} <= synced
-
-
-def test_what_was_counted_is_not_read_again_until_it_changes(layout, monkeypatch):
-    expected = said(layout)
-    counted = []
-    count = module.count
-    monkeypatch.setattr(module, "count", lambda events: counted.append(1) or count(events))
-    assert (said(layout), len(counted)) == (expected, 1), "the run that has not ended"
-    grown = next(iter(sorted(layout.journal.rglob("*.jsonl"))))
-    with grown.open("a") as stream:
-        stream.write(json.dumps({"event": "cache.bypass", "reason": "recache"}) + "\n")
-    assert stats(layout).total.bypasses == {"recache": 1}
-    assert len(counted) == 3
 
 
 def test_a_pipe_in_a_journals_place_is_told_and_not_waited_for(layout):
@@ -196,16 +182,3 @@ def test_a_damaged_line_of_a_removed_journal_is_told_by_name(layout):
     month.write_bytes(b"\n".join([line.replace(b"bert", b'be"t').replace(b"vit", b'v"t') for line in lines]))
     assert stats(layout).problems
     assert all(str(month) in one and "of run 2" in one and "are damaged" in one for one in stats(layout).problems)
-
-
-def test_other_old_files_of_the_journal_are_removed_as_far_as_cachekit_makes_such(tmp_path):
-    layout = Layout(tmp_path)
-    for name in ("202601/notes.txt", "202601/not-a-run.jsonl", "stray"):
-        path = layout.journal / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"")
-        os.utime(path, (NOW - 40 * 86_400,) * 2)
-    assert retire(layout, DAYS, NOW) == 1
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"notes.txt", "stray"}
-    assert retire(Layout(tmp_path / "none"), DAYS, NOW) == 0
-    assert not (tmp_path / "none").exists()

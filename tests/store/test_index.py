@@ -15,7 +15,7 @@ from msgspec import structs
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, key_of
-from cachekit.key.nearest import Distances, distance, nearest
+from cachekit.key.nearest import distance, nearest
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Place
@@ -104,25 +104,6 @@ def plainly(home):
     return [in_short(record) for path in paths if (record := decode(path.read_bytes()))]
 
 
-def test_a_row_says_what_its_record_says(home):
-    watched = Watched(home)
-    for number in range(3):
-        publish(watched.store, make_record(number, tuple("abc"[: number + 1])))
-    odd = {"model.type": "t5", "a": 1.0, "b": [1, True, None], "c": {"x": 0.5}, "d": "é", "": -0.0}
-    put(home, made(1, hard=odd, key=key_of(odd), model_type="t5", recipe="odd", compile_seconds=1.25))
-    assert listed(watched.store) == plainly(home)
-    assert len(listed(watched.store)) == 4
-    for row in watched.store.rows():
-        assert key_of(watched.store.index.hard(row)) == row.key
-        record = watched.store.read(row.place)
-        assert watched.store.index.named(row) == {file.sha256: file.size for file in record.files}
-
-
-def test_a_store_without_records_gets_no_index(home):
-    assert listed(opened(home)) == []
-    assert not home.exists()
-
-
 def test_what_is_known_is_not_read_again(home, settled, reads):
     fill(home)
     first = listed(opened(home))
@@ -133,13 +114,6 @@ def test_what_is_known_is_not_read_again(home, settled, reads):
     again = opened(home)
     assert len(listed(again)) == len(listed(again)) == 6
     assert len(reads) == 6, "one more record is one more to read, once"
-
-
-def test_what_was_published_is_known(home, reads):
-    publish(opened(home), make_record(1))
-    assert len(reads) == 1
-    assert len(listed(opened(home))) == 1
-    assert len(reads) == 1
 
 
 def test_a_record_of_this_moment_is_looked_at_again_where_it_must_be_exact(home):
@@ -333,50 +307,12 @@ def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
     assert same == {key for key, record in records.items() if job(record.hard) == job(wanted)}
 
 
-def test_records_of_the_same_job_are_found_without_a_look_at_all(home, monkeypatch):
-    """Of a hundred thousand a look at all takes 60 ms, and each `plan` of a miss asks."""
-    put(home, made(1))
-    store = opened(home)
-    store.refresh()
-    plans = []
-
-    def ask(self, query, values=(), **more):
-        plans.extend(line for *_, line in plain(self, f"EXPLAIN QUERY PLAN {query}", values, **more))
-        return plain(self, query, values, **more)
-
-    plain = index_file.IndexFile.ask
-    monkeypatch.setattr(index_file.IndexFile, "ask", ask)
-    store.index.same_job(made(1).hard)
-    assert any("INDEX record_job" in line for line in plans)
-    assert not any("SCAN record" in line for line in plans)
-
-
 def test_the_nearest_of_a_compiler_and_of_its_directory(home):
     for number, (compiler, directory) in enumerate([("x", "x-1"), ("x", "x-2"), ("y", "y-1")]):
         put(home, made(number, compiler=compiler, directory=directory))
     store = opened(home)
     assert {near.row.directory for near in store.around({}).nearest(compiler="x")} == {"x-1", "x-2"}
     assert {near.row.directory for near in store.around({}).nearest(directory="y-1")} == {"y-1"}
-
-
-def test_what_cannot_be_nearer_is_not_looked_at(home, monkeypatch):
-    """Of a team's records most are of the same models, compiled by one release after the other."""
-    hard = made(0).hard
-    for number, directory in enumerate(["x-1", "x-2", "x-3"]):
-        for size in (1, 2):
-            changed = hard | {"training.size": size, "environment.X": str(10 * number + size)}
-            put(home, made(0, hard=changed, key=key_of(changed), directory=directory))
-    opened_folders = []
-
-    def records(self, folders, records, parts):
-        return search(self, folders, lambda folder: opened_folders.append(folder) or records(folder), parts)
-
-    search = Distances.search
-    monkeypatch.setattr(Distances, "search", records)
-    found = opened(home).around(hard | {"training.size": 3}).nearest()
-    assert [next(found).row.directory for _ in range(2)] == ["x-3", "x-3"]
-    assert len(opened_folders) == 1
-    assert [one.row.directory for one in found] == ["x-2", "x-2", "x-1", "x-1"]
 
 
 def test_a_plan_passes_over_a_near_record_that_was_damaged_since(home, settled):
@@ -425,22 +361,6 @@ def test_many_readers_and_writers_at_once(home):
     assert None not in side_by_side(6, work)
     assert listed(opened(home)) == plainly(home)
     assert len(plainly(home)) == 4 + 3 * 6
-
-
-def test_all_records_are_listed_by_one_query(home, monkeypatch):
-    """As a team leaves them, those of a folder lie all over the file: asked for by folder it is read once for each."""
-    opened_files = []
-    connect = index_file._connect
-    monkeypatch.setattr(index_file, "_connect", lambda path: opened_files.append(path) or connect(path))
-    counts = set()
-    store = opened(home)
-    for number in range(3):
-        publish(store, (made(number, model_type=f"m{number}"), {}))
-        index = store.refresh()
-        opened_files.clear()
-        assert len(index.listed()) == number + 1
-        counts.add(len(opened_files))
-    assert len(counts) == 1
 
 
 def test_the_members_of_a_group_write_to_one_index(tmp_path):

@@ -1,6 +1,5 @@
 """Where records came from: kept beside them from their first moment to their last, and passed on."""
 
-import msgspec
 import pytest
 
 from cachekit.events import Journal
@@ -21,12 +20,6 @@ def store(tmp_path):
 
 def note_of(store, record):
     return store.layout.origin(record.place)
-
-
-def test_what_was_made_here_has_no_note(store):
-    record = publish(store, make_record())
-    assert store.origins.of(record) == MADE_HERE
-    assert not store.layout.trust.exists()
 
 
 def test_a_fetched_record_keeps_where_it_came_from(store):
@@ -63,18 +56,6 @@ def test_what_is_added_to_it_here_reuses_it(store):
 def test_a_new_compile_in_its_place_owes_it_nothing(store):
     publish(store, make_record(1, ("a", "b")), beside=FROM_TEAM)
     assert store.origins.of(publish(store, make_record(1, ("c", "d")))) == MADE_HERE
-
-
-def test_help_is_passed_on(store):
-    first = publish(store, make_record(1, ("a",)), beside=FROM_TEAM)
-    second = publish(store, make_record(2, ("b",)), reused=[first])
-    third = publish(store, make_record(3, ("c",)), reused=[second])
-    assert [(one.record, one.how) for one in store.origins.of(third).origin.reused] == [
-        (second.digest, "here"),
-        (first.digest, "signed"),
-    ]
-    assert publish(store, make_record(3, ("c", "d"))) != third
-    assert len(store.origins.of(make_record(3, ("c", "d"))[0]).origin.reused) == 2, "and to what is added later"
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"of": 7}', b'{"of": {"x": {}}}', b"[" * 100_000, b"\xff"])
@@ -115,9 +96,3 @@ def test_gc_leaves_the_note_of_a_record_that_comes_meanwhile(store, tmp_path):
     hidden.rename(store.layout.record(record.place))
     Remover(store).garbage(found)
     assert store.origins.of(record) == FROM_TEAM
-
-
-def test_a_note_is_json_for_people(store):
-    record = publish(store, make_record(), beside=FROM_TEAM)
-    said = msgspec.json.decode(note_of(store, record).read_bytes())["of"][record.digest]
-    assert said["origin"]["remote"] == "hf://team/cache"

@@ -15,7 +15,7 @@ from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import DAY, everything, filled, kept, keys
 from tests.store.store_cases import home, watched  # noqa: F401 - fixtures
-from tests.support.standins import Watched, expected, find, make_record, publish, recipe, served
+from tests.support.standins import Watched, expected, find, recipe, served
 
 # Pins
 
@@ -36,18 +36,6 @@ def test_a_pinned_recipe_survives_gc_to_nothing(home):
     unpin(watched.store, [Named(prepared[1].key[:8])])
     watched.gc(Keep(max_size=0))
     assert watched.lookup(prepared[1]) is None
-
-
-@pytest.mark.feature("G2")
-def test_a_pin_keeps_what_is_made_later(watched):
-    made = make_record(1)
-    (one,) = pin(watched.store, [Named(made[0].key, "toy")])
-    assert (one.bytes, one.changed) == (None, True)
-    publish(watched.store, made)
-    watched.gc(Keep(max_size=0))
-    assert find(watched.store, made[0]) == made[0]
-    (listed,) = pins(watched.store)
-    assert (listed.recipe, listed.bytes) == ("toy", made[0].size)
 
 
 def test_pins_are_named_by_the_beginning_of_a_key(watched):

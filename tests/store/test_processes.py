@@ -53,17 +53,6 @@ def test_nobody_sweeps_a_folder_that_is_in_use(tmp_path):
     assert list((tmp_path / "base").iterdir()) == []
 
 
-def test_a_run_sweeps_what_a_killed_run_of_an_older_cachekit_left(home):
-    watched, made = Watched(home), make_record(1)
-    publish(watched.store, made)
-    former = watched.store.layout.former_cache_dirs
-    with Scratch(former, "alive") as alive:
-        (former / "dead-1-0123456789ab").mkdir()
-        (former / "dead-1-0123456789ab.lock").touch()
-        watched.restored(made[0].key, made[0])
-        assert sorted(path.name for path in former.iterdir()) == [alive.name, f"{alive.name}.lock"]
-
-
 def test_readers_beside_a_writer_see_the_old_record_or_the_new(home):
     states = [make_record(1, (f"state {number}",)) for number in range(2)]
     publish(Watched(home).store, states[0])

@@ -23,22 +23,6 @@ GOLDEN = Path(__file__).parents[1] / "vectors" / "record-v1.json"
 # There and back
 
 
-def test_a_record_is_read_back():
-    raw = encode(record())
-    assert decode(raw) == record()
-    assert raw.endswith(b"}\n")
-    assert raw.count(b"\n") == 1
-    assert encode(decode(raw)) == raw
-
-
-def test_a_record_knows_its_files():
-    files = (File("b", 2, digest("b")), File("c/d", 3, digest("c")))
-    made = record(modules=(Module("m", files[:1]), Module("n", files[1:])))
-    assert made.files == files
-    assert made.size == 5
-    assert record(modules=()).size == 0
-
-
 def test_what_a_record_that_was_read_is_told_by_is_not_made_anew(monkeypatch):
     """Of 10,000 modules that takes 0.1 s, and a hit asks for it several times."""
     read = decode(encode(record()))

@@ -35,25 +35,10 @@ pytestmark = pytest.mark.versions
 # Publish and find
 
 
-def test_what_is_published_is_found(store):
-    made = make_record()
-    publish(store, made)
-    assert find(store, made[0]) == made[0]
-    assert served(store, made[0]) == expected(made)
-    assert list(store.records()) == [made[0]]
-
-
 def test_a_key_without_a_record_is_a_miss_and_leaves_no_trace(store, home):
     assert find(store, make_record()[0]) is None
     assert list(store.records()) == []
     assert not home.exists()
-
-
-@pytest.mark.parametrize("size", [0, 1, 5_000_000])
-def test_files_of_any_size(store, size):
-    made = make_record(artifacts=("a",), size=size)
-    publish(store, made)
-    assert served(store, find(store, made[0])) == expected(made)
 
 
 def test_a_module_of_several_files_with_folders(store):

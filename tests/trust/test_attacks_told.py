@@ -89,26 +89,3 @@ def test_each_command_says_that_it_is_there_and_not_used(member, work, marker):
 def test_it_would_have_run(member, work, marker):
     member("bob", "train", "tiny.yaml", "--trust-all", "--output-dir", str(work / "out"))
     assert marker.exists()
-
-
-def test_what_one_warms_and_signs_the_other_pulls_and_compiles_nothing(member, work):
-    (work / "place").chmod(0o777)
-    member("alice", "warm", "tiny.yaml", key=ALICE)
-    pulled = member("bob", "pull", "tiny.yaml", signers=[ALICE])
-    assert "trust" not in pulled.err
-    trained = member("bob", "train", "tiny.yaml", "--require-warm", "--output-dir", str(work / "out"), signers=[ALICE])
-    assert "compiled nothing" in trained.out
-
-
-def test_a_first_time_user_of_an_own_place_sees_nothing_of_trust(member, work):
-    for name, *words in (
-        ("one", "warm", "tiny.yaml"),
-        ("one", "push"),
-        ("two", "plan", "tiny.yaml"),
-        ("two", "pull", "tiny.yaml"),
-        ("two", "train", "tiny.yaml", "--require-warm", "--output-dir", str(work / "out")),
-    ):
-        answer = member(name, *words)
-        said = f"{answer.out}{answer.err}".lower()
-        assert not [word for word in ("trust", "sign", "key =", "is code") if word in said], said
-    assert not list((work / "place" / "cachekit" / "v1").glob("signatures"))

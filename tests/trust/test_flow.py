@@ -8,10 +8,7 @@ from msgspec import structs
 
 from cachekit.errors import UntrustedError
 from cachekit.remotes import document, layout
-from cachekit.remotes.draft import Offer
 from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.publish import publish as put_records
-from cachekit.remotes.signing import Signing
 from cachekit.store.origin import Origin
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
@@ -182,30 +179,6 @@ def test_what_a_signer_put_in_its_place_counts_while_that_signer_is_believed(ali
     assert planned(user("carol", said), anew=True).hit == (end != "believed")
 
 
-def test_a_signature_by_another_key_counts_for_nothing(alice, user, place):
-    assert not planned(user("bob", trust(BOB))).hit
-    eve = user("eve", trust(ALICE, key=EVE))
-    pull_recipe(eve.session, eve.prepare())
-    push_records(eve.session, list(eve.store.records()), public=False, replaces=False, dry_run=False)
-    found = envelope.decode(signatures(place, alice.record).read_bytes())
-    assert len(found) == 1, "what came from elsewhere is not signed as one's own"
-
-
-def test_two_signers_of_one_record_both_count(alice, user, place):
-    record = alice.record
-    bob = user("bob", trust(ALICE, key=BOB))
-    from cachekit.store.origin import MADE_HERE
-
-    offer = Offer(shared(place, record), {}, beside=MADE_HERE)
-    (remote,) = bob.session.remotes.writable
-    put_records(FolderStorage(place), [offer], signing=Signing(remote.trust, remote))
-    assert len(envelope.decode(signatures(place, record).read_bytes())) == 2
-    for seed in (ALICE, BOB):
-        assert planned(user(f"of{seed}", trust(seed))).hit
-    revoked = trust(ALICE, BOB, revoked={"keys": [key(ALICE).fingerprint]})
-    assert planned(user("wary", revoked)).hit, "one good signature is enough"
-
-
 @pytest.mark.feature("T2")
 def test_what_the_settings_say_of_a_remote(alice, user, place, tmp_path):
     assert planned(user("all", trust(said={str(place): "all"}))).hit
@@ -250,14 +223,6 @@ def test_a_record_of_the_team_goes_on_with_its_signatures(alice, user, place, tm
     push_records(bob.session, list(bob.store.records()), public=False, replaces=False, dry_run=False)
     carol = user("carol", trust(ALICE), where=other)
     assert planned(carol).record == alice.record
-
-
-def test_a_push_of_what_is_there_changes_nothing(alice, place):
-    before = {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
-    for _ in range(2):
-        (done,) = push_records(alice.session, [alice.record], public=False, replaces=False, dry_run=False)
-        assert (done.records, done.signatures, done.unchanged) == ((), (), 1)
-    assert {path: path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()} == before
 
 
 def test_signing_later_adds_the_signature_alone(user, place):

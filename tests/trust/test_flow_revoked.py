@@ -27,7 +27,7 @@ from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     trust,
     user,
 )
-from tests.trust.trust_cases import key, line
+from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T5")
 
@@ -111,29 +111,6 @@ def test_a_key_is_revoked_under_which_nobody_asked_for_a_signature(alice, user, 
     assert told[alice.record.key] == f"signed with {key(ALICE).fingerprint}, which is revoked"
 
 
-def test_a_reuse_from_before_a_date_is_known_by_its_time(alice, user, place):
-    bob = user("bob", trust(ALICE, key=BOB))
-    made = warm(bob.session, bob.prepare(recipe(16))).record
-    between = made.provenance.created
-    assert alice.record.provenance.created < between
-    wary = trust(ALICE, BOB, revoked={"before": between})
-    (why,) = planned(user("bob", wary, may=""), recipe(16)).untrusted
-    assert f"by reuse of {alice.record.key[:12]}" in why
-    (why,) = planned(user("carol", wary), recipe(16)).untrusted
-    assert why.startswith(f"{place}: a record of this key is there, but it is made by reuse of {alice.record.key[:12]}")
-
-
-def test_what_reuses_it_is_a_miss_by_itself(alice, user, place):
-    bob = user("bob", trust(ALICE, key=BOB))
-    warm(bob.session, bob.prepare(recipe(16)))
-    revoked = {"keys": [key(ALICE).fingerprint]}
-    wary = user("bob", trust(BOB, revoked=revoked), may="")
-    (why,) = planned(wary, recipe(16)).untrusted
-    assert "made by reuse of" in why
-    (why,) = planned(user("carol", trust(BOB, revoked=revoked)), recipe(16)).untrusted
-    assert why.startswith(f"{place}: a record of this key is there, but it is made by reuse of")
-
-
 def test_a_revoked_record_is_not_given_on(alice, user, tmp_path):
     bob = user("bob", trust(ALICE))
     pull_recipe(bob.session, bob.prepare())
@@ -152,18 +129,6 @@ def test_a_revoked_key_does_not_sign_and_the_run_goes_on(user, place):
     assert not signatures(place, record).exists()
     with pytest.raises(UsageError, match="is revoked"):
         bundle(alice, place / "x.tar")
-
-
-def test_nothing_is_remembered_of_a_distrust(alice, user, place):
-    assert not planned(user("bob", trust(BOB))).hit
-    assert planned(user("bob", trust(ALICE)), anew=True).hit
-    bob = user("bob", trust(ALICE))
-    pull_recipe(bob.session, bob.prepare())
-    (why,) = planned(user("bob", trust(BOB), may="")).untrusted
-    assert why == f"local: a record of this key is there, but it is from {place}, no longer signed by anybody you trust"
-    ended = {"signers": {"alice": {"key": line(ALICE), "valid_before": "2026-01-01"}}}
-    assert not planned(user("bob", trust(**ended), may="")).hit
-    assert planned(user("bob", trust(ALICE), may="")).hit, "it stays where it is"
 
 
 @pytest.mark.feature("T2")

@@ -125,17 +125,6 @@ def test_a_name_that_stands_twice_is_refused(place, twice):
         read_statement(raw.replace(place, twice, 1))
 
 
-def test_the_files_of_a_statement_are_not_looked_at_one_by_one(monkeypatch):
-    """Of 10,000 modules that takes 0.1 s, whatever numbers stand in the ingredients."""
-    looked = []
-    monkeypatch.setattr("cachekit.trust.statement.parse", looked.append)
-    one = record(hard={"training.adam_epsilon": 1e-8, "é": 2e-5}, modules=(NEURON,))
-    assert is_about(read_statement(statement_of(one, REUSING, ME, TODAY)), one)
-    assert [b"model.neff" in raw for raw in looked] == [False]
-    read_statement(json.dumps(json.loads(statement_of(one, REUSING, ME, TODAY)), indent=1).encode())
-    assert [b"model.neff" in raw for raw in looked] == [False, True]
-
-
 def test_what_a_later_version_says_more_is_passed_over():
     predicate = {**document()["predicate"], "more": 1}
     assert is_about(read_statement(json.dumps(document(predicate=predicate, more=1)).encode()), record())

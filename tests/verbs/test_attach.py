@@ -196,12 +196,6 @@ def test_require_warm(script):
     assert "MissError: a graph was not warm" in script.err
 
 
-def test_each_of_several_processes_has_its_own(script):
-    script.write(*WITH)
-    keys = {script(RANK=str(rank), WORLD_SIZE="2")["key"] for rank in (0, 1)}
-    assert len(keys | {script()["key"], script(RANK="0", WORLD_SIZE="1")["key"]}) == 3
-
-
 def test_a_prompt_has_no_script(script):
     run = subprocess.run(
         [sys.executable, "-i", "-q"], input="import cachekit\ncachekit.attach()\n", cwd=script.work,

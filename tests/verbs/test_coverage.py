@@ -18,8 +18,6 @@ from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
 from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage, coverage_of_all
 from cachekit.verbs.warm import warm
-from tests.remotes.jumping_clock import Passing
-from tests.remotes.watched_storages import Broken
 from tests.support.processes import memory_folder
 from tests.support.standins import StandIn, Watched, publish, recipe, runs
 
@@ -156,16 +154,6 @@ def test_where_each_module_lies(tmp_path):
     assert units["2"].where == (name,)
 
 
-def test_what_a_good_remote_has_waits_for_one_try_of_a_dead_one(tmp_path):
-    ann = team(tmp_path, "ann")
-    push(ann.store, ann.session.remotes, [put(ann, ann.prepare(), range(2))])
-    dead = Broken(FolderStorage(tmp_path), "all")
-    bob = Watched(tmp_path / "bob", shared=[(dead, "r"), (FolderStorage(tmp_path / "team"), "r")], patience=60)
-    bob.session.remotes.patience.clock = Passing()
-    assert coverage(bob.session, bob.prepare()).status == "covered"
-    assert len(dead.calls) == 1
-
-
 def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "nowhere"), "r")])
     found = coverage(bob.session, bob.prepare())
@@ -175,19 +163,6 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     every = coverage_of_all(bob.session, [("toy", lambda: (bob.compiler, bob.prepare()))], skip=False)
     assert (every.unknown, every.missing, every.miss().exit_code) == (1, 0, 7)
     assert "nobody knows what is elsewhere" in "\n".join(human(every))
-
-
-def test_a_remote_that_is_not_trusted_is_said_to_be_not_used(tmp_path):
-    folder = tmp_path / "everybody's"
-    folder.mkdir()
-    ann = Watched(tmp_path / "ann", shared=[(FolderStorage(folder), "rw")])
-    warm(ann.session, ann.prepare())
-    folder.chmod(0o777)
-    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(folder), "r")])
-    found = coverage(bob.session, bob.prepare())
-    (note,) = found.notes
-    assert (found.untrusted, of_all(found).miss().exit_code) == ((note,), 5)
-    assert "a record of this key is there, but it is not signed; every user of this machine can write to " in note
 
 
 # A trial that failed

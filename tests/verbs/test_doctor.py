@@ -135,37 +135,6 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     assert "CACHEKIT_COMPILER_CACHE_DIR" in found["repair"]
 
 
-@pytest.mark.parametrize(
-    "versions, said",
-    [
-        ({"torch-neuronx": "1.0", "neuronx-cc": "1.0.post1", "libneuronxla": "1.0"}, "empty placeholders from PyPI"),
-        ({"torch-neuronx": "1.0.0"}, "torch-neuronx 1.0.0 cannot be used; these are empty placeholders from PyPI"),
-        ({"torch-neuronx": "0.0.1"}, "torch-neuronx 0.0.1 cannot be used; these are empty placeholders from PyPI"),
-        (
-            {"torch-neuronx": "1.0.post1"},
-            "torch-neuronx 1.0.post1 cannot be used; these are empty placeholders from PyPI",
-        ),
-        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx, torch-xla are not installed"),
-        (
-            {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0", "torch-xla": "2.9.0"},
-            "ok",
-        ),
-    ],
-)
-def test_packages_that_are_no_toolchain_are_found(monkeypatch, tmp_path, versions, said):
-    monkeypatch.setattr(installed, "versions", lambda: versions)
-    for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")
-    monkeypatch.syspath_prepend(tmp_path)
-    if said == "ok":
-        assert [one["state"] for one in findings("neuron-packages")] == ["ok"]
-        return
-    (found,) = problems("neuron-packages")
-    assert said in found["said"]
-    assert "--extra-index-url https://pip.repos.neuron.amazonaws.com" in found["run"]
-
-
 @pytest.mark.feature("N2")
 @pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
 def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):

@@ -9,7 +9,6 @@ from cachekit.compilers.prepare import again
 from cachekit.errors import MissError, RecipeError
 from cachekit.recipe.price import Price
 from cachekit.recipe.schema import Model
-from cachekit.remotes import layout
 from cachekit.remotes.push import push
 from cachekit.store.layout import Place
 from cachekit.verbs.forecast import forecast
@@ -88,15 +87,6 @@ def test_a_recipe_that_cannot_be_planned_stops_no_other(tmp_path, log):
     assert failure.cause == "broken: it is no recipe: a letter is missing"
 
 
-def test_a_miss_fails_only_where_that_is_asked_for(tmp_path):
-    watched = Watched(tmp_path / "home")
-    found, _ = ask(watched, [request(watched, 8)])
-    assert found.unplanned() is None
-    failure = found.miss()
-    assert isinstance(failure, MissError)
-    assert failure.exit_code == 3
-
-
 @pytest.mark.feature("P1")
 def test_what_two_recipes_share_counts_once(tmp_path, log):
     """As when they are warmed one after the other: the first compiles, the second finds it."""
@@ -131,28 +121,6 @@ def test_a_shared_cache_is_asked_once_for_all(tmp_path, kind):
         assert storage.calls.count("stat") == 1, "what was not there is remembered for a moment"
         assert bob.session.remotes.find_all(places[:50], anew=True) == {}
         assert storage.calls.count("stat") == 2
-
-
-class Spoiled(Counted):
-    """A remote of which one record is none."""
-
-    def __init__(self, storage, record):
-        super().__init__(storage)
-        self._path = layout.record_path(record.place)
-
-    def read(self, path, revision, limit):
-        found = self._storage.read(path, revision, limit)
-        return structs.replace(found, data=b"{}") if path == self._path else found
-
-
-def test_a_cache_with_damage_is_told_and_the_rest_is_planned(tmp_path, log):
-    with serve("folder", tmp_path / "server") as make:
-        ann = Watched(tmp_path / "ann", shared=[(make(), "rw")])
-        made = [warm(ann.session, ann.prepare(recipe(batch))).record for batch in (1, 2)]
-        bob = Watched(tmp_path / "bob", shared=[(Spoiled(make(), made[0]), "r")])
-        found, _ = ask(bob, [request(bob, batch) for batch in (1, 2, 3)])
-    assert [row.status for row in found.plans] == ["miss", "hit", "miss"]
-    assert [told["key"] for told in bob.told("remote.damaged")] == [made[0].key]
 
 
 # An upgrade

@@ -224,48 +224,6 @@ def test_a_figure_of_another_job_is_not_told_as_published(home, recipe, override
 
 
 @pytest.mark.feature("P3")
-def test_of_a_single_figure_the_range_is_said_to_be_ours(home):
-    found = Cache(home=home, **PUBLISHED).plan("tinyllama-lora").expected
-    assert (found.method, found.differs) == ("published", ())
-    assert "(one figure, 273 s; the range is ours)" in found.source
-    named = Cache(home=home, **PUBLISHED).plan("bert").expected
-    assert "its compiler's version not said" in named.source
-    assert "the range is ours" not in named.source
-
-
-@pytest.mark.feature("P3")
-def test_aws_has_a_figure_of_bert_large(home):
-    cache = Cache(home=home, toolchain="neuron-2.31", instance="trn1.32xlarge")
-    found = cache.plan(api.Variant("roberta-mlm", ("model.id=bert-large-uncased",)))
-    told = found.expected
-    assert (told.method, told.low, told.high) == ("published", pytest.approx(780), pytest.approx(2400))
-    squad = cache.plan("bert-large-squad").expected
-    assert (squad.method, squad.source) == ("scaled", told.source), "of the same size, and not BERT's"
-
-
-@pytest.mark.feature("P3")
-@pytest.mark.parametrize("large", ["roberta-large", "xlm-roberta-large"])
-def test_a_larger_encoder_is_not_predicted_to_compile_faster(home, large):
-    """By the figure of a decoder with LoRA, which trains few of its weights."""
-    cache = Cache(home=home, **PUBLISHED)
-    small = cache.plan("roberta-classification").expected
-    found = cache.plan(api.Variant("roberta-classification", (f"model.id=FacebookAI/{large}",))).expected
-    assert found.seconds > small.seconds
-    assert "LoRA" not in found.source
-    assert "BERT Pretraining" in found.source
-
-
-@pytest.mark.feature("P3")
-def test_where_no_figure_is_of_such_a_job_the_range_covers_them_all(home):
-    cache = Cache(home=home, **PUBLISHED)
-    for name in ("resnet50", "smollm2-sft", "t5-translation"):
-        found = cache.plan(name).expected
-        assert found.source.startswith("tinyllama-lora")
-        assert "and bert, philschmid.de" in found.source
-        assert found.high / found.low > 30
-
-
-@pytest.mark.feature("P3")
 def test_torchneuron_has_the_figure_of_the_other_stack_which_is_said(home):
     found = Cache(home=home, toolchain="neuron-2.33", instance="trn2.48xlarge").plan("bert")
     assert found.expected.method == "scaled"
@@ -283,8 +241,3 @@ def test_no_recipe_of_the_zoo_compiles_for_an_unknown_time(home):
     cache = Cache(home=home, instance="trn1.32xlarge")
     found = cache.plan_all([api.Variant(row.name) for row in rows])
     assert {row.name for row in found.plans if row.expected_seconds is None} == set()
-
-
-def test_what_was_published_of_one_compiler_is_told_of_no_other(home):
-    watched = Watched(home)
-    assert plan(watched.prepare(), watched.store).expected is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,9 @@ from msgspec import structs
 from cachekit.compilers.neuron import host
 from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.prepare import prepare
-from cachekit.config import load as load_config
 from cachekit.events import Journal
 from cachekit.recipe import load, zoo
-from cachekit.remotes.folder import FolderStorage
-from cachekit.remotes.push import push
-from cachekit.remotes.remote import Remote
-from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
-from cachekit.verbs.session import Session
 from tests.support.cli_session import golden, the_error
 from tests.support.standins import make_record
 from tests.support.standins import publish as publish_made
@@ -106,62 +99,6 @@ def test_an_upgrade_needs_no_instance_for_many_recipes(command, store):
     assert {name for name, row in rows.items() if row["goes_cold"]} == {"bert", "gpt2-clm"}
     assert (rows["bert"]["elsewhere"], rows["gpt2-clm"]["elsewhere"]) == ("trn1.2xlarge", "trn1.32xlarge")
     assert rows["demo"]["elsewhere"] == "trn1.2xlarge"
-
-
-@pytest.mark.parametrize("verb", ["plan", "coverage"])
-@pytest.mark.parametrize("said", ["--toolchain neuron-9.9", "--target trn9", "--instance trn1.2xlarge --target inf2"])
-def test_a_machine_that_there_is_not_is_told_once(command, store, verb, said):
-    answer = command(verb, "--all", *said.split(), code=2)
-    assert answer.out == ""
-    assert answer.err.count("error[") == 1
-    assert "could not be planned" not in answer.err
-
-
-@pytest.mark.feature("F3")
-@pytest.mark.parametrize("where", [("--toolchain", NEW), ("--target", "trn1"), ("--instance", MACHINE)])
-def test_coverage_and_why_take_another_machine_as_plan_does(command, store, where):
-    """Whoever has read a plan asks on with the same words."""
-    warm_under(store, "bert", NEW, 700.0)
-    key = json_of(command, "plan", "bert", *where)["key"]
-    (covered,) = json_of(command, "coverage", "bert", *where)["recipes"]
-    assert (covered["key"], covered["status"], covered["elsewhere"]) == (key, "covered", MACHINE)
-    assert json_of(command, "why", "bert", *where)["status"] == "hit"
-    (other,) = json_of(command, "coverage", "vit", *where)["recipes"]
-    assert f"next on a {MACHINE}: cachekit warm vit" in command("coverage", "vit", *where).out
-    assert other["status"] == "missing"
-    assert command("why", "bert", "bert", *where).out.startswith(f"bert → bert {' '.join(where)}\n")
-
-
-@pytest.mark.feature("F3")
-def test_coverage_of_the_zoo_needs_no_instance(command, monkeypatch, store):
-    monkeypatch.setenv("COLUMNS", "80")
-    warm_under(store, "bert", NEW, 700.0)
-    there = json_of(command, "coverage", "--all", "--toolchain", NEW)
-    planned = command("plan", "--all", "--toolchain", NEW, "--format", "json").json["plans"]
-    assert (
-        {one["recipe"] for one in there["recipes"] if one["status"] == "covered"}
-        == {one["recipe"] for one in planned if one["status"] == "hit"}
-        == {"bert"}
-    )
-    assert there["unusable"] == sum(one["status"] == "failed" for one in planned)
-    assert max(map(len, command("coverage", "--all", "--toolchain", NEW).out.splitlines())) <= 80
-
-
-@pytest.mark.feature("F8")
-def test_what_only_the_team_has_goes_cold_as_well(command, store, tmp_path):
-    record = warm_under(store, "bert", OLD, 700.0)
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    remote = Remote(FolderStorage(shared), store.layout.remotes, readable=True, writable=True)
-    journal = Journal(None, "test")
-    settings = load_config({"home": store.layout.home}, environ={}, cwd=tmp_path)
-    session = Session(settings, journal, store, Neuron(host.named(OLD, MACHINE)), Remotes([remote], journal))
-    push(session.store, session.remotes, [record], [remote])
-    shutil.rmtree(store.layout.home)
-    words = ("bert", "vit", "--toolchain", NEW, "--cache", f"local:rw,{shared}:r")
-    rows = {row["name"]: row for row in json_of(command, "plan", *words)["plans"]}
-    assert (rows["bert"]["goes_cold"], rows["vit"]["goes_cold"]) == (True, False)
-    assert rows["bert"]["expected_seconds"] == pytest.approx(700.0, rel=0.01)
 
 
 # Prices

@@ -192,16 +192,6 @@ def test_one_run_by_its_name(tmp_path):
         stats(Layout(tmp_path / "none"), run="last")
 
 
-def test_hostile_names_stay_words(tmp_path, command):
-    run = Written(tmp_path, "warm", 1_790_000_000)
-    run.tell(1, "plan", recipe="\x1b[31mred\u202e\n", key="k", status="hit", remote="\x1b]0;x\x07")
-    run.tell(2, "cache.bypass", reason="\x1b[2J", detail="")
-    run.end(3)
-    answer = command("stats", "--home", str(tmp_path))
-    assert not set(answer.out) & {"\x1b", "\x07", "\u202e"}
-    assert "bypassed: \\x1b[2J" in answer.out
-
-
 def test_what_looks_after_the_store_is_never_the_last_run(tmp_path):
     """`stats` after a `gc` tells of the training before it."""
     runs = Runs(tmp_path)

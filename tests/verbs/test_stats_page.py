@@ -8,11 +8,8 @@ from itertools import pairwise
 import pytest
 
 import cachekit
-from cachekit.events import Journal
 from cachekit.store.layout import Layout
 from cachekit.verbs.trace import trace
-from cachekit.verbs.warm import warm as warm_action
-from tests.support.standins import Watched
 from tests.verbs.report_store import HOSTILE, NOW, Written, fill, train, warm
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -59,12 +56,6 @@ def test_the_page_says_what_stats_says_and_loads_nothing(tmp_path, command):
     ]
     style = text[text.index("<style>") : text.index("</style>")]
     assert not any(word in style for word in ("@import", "url(", "http"))
-
-
-def test_an_empty_store_has_a_page(tmp_path, command):
-    command("stats", "--home", str(tmp_path / "none"), "--html", str(tmp_path / "page.html"))
-    assert "cachekit warm RECIPE" in (tmp_path / "page.html").read_text()
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("option", ["--html", "--trace"])
@@ -141,14 +132,3 @@ def test_torn_journals_and_turned_clocks_draw_something(tmp_path):
     (found,) = spans(trace(Layout(tmp_path), "last")).values()
     assert found
     assert all(0 <= one["ts"] <= one["ts"] + one["dur"] <= 12e6 for one in found)
-
-
-def test_real_runs_have_a_trace(tmp_path):
-    for _ in range(2):
-        journal = Journal(Layout(tmp_path).journal, "warm")
-        watched = Watched(tmp_path, journal=journal)
-        warm_action(watched.session, watched.prepare())
-        journal.close()
-    names = [name.split(",")[0] for name in spans(trace(Layout(tmp_path), "last"))]
-    assert len(names) in {1, 2}, "of the same process, two runs may have one name"
-    assert set(names) == {"warm toy"}

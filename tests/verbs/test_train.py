@@ -209,12 +209,3 @@ def test_a_miss_over_damage_says_so(home, output, warmed, what):
     if what == "lost":
         assert watched.told("store.damaged")[0]["quarantine"] == "", "what is missing is not set aside"
         assert list((home / "v1").glob("quarantine/*" + warmed.files[0].sha256)) == []
-
-
-@pytest.mark.feature("M3")
-def test_a_strict_training_says_that_the_record_is_damaged(home, output, warmed):
-    watched = Watched(home)
-    blob(watched, warmed).unlink()
-    with pytest.raises(MissError, match="cannot be used") as caught:
-        train(watched.session, watched.prepare(), output_dir=output, require_warm=True)
-    assert caught.value.cause == "its record cannot be restored: model.code is missing"

@@ -6,8 +6,6 @@ from functools import partial
 import pytest
 
 from cachekit.errors import CompileError, MissError, TrainingError
-from cachekit.events import Journal, read
-from cachekit.store.layout import Layout
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
@@ -118,16 +116,3 @@ def test_a_compile_that_fails_leaves_nothing_and_is_tried_again(home, log, monke
     monkeypatch.delenv("STANDIN_FAIL")
     again = Watched(home, wait=0)
     assert warm(again.session, again.prepare()).compiled == 3
-
-
-def test_a_run_is_told_in_its_journal(home, log, output):
-    journal = Journal(Layout(home).journal, "train")
-    watched = Watched(home, journal=journal)
-    train(watched.session, watched.prepare(), output_dir=output)
-    journal.close()
-    events = read(journal.path)
-    names = [event["event"] for event in events]
-    for name in ("run", "plan", "compile.start", "worker.start", "worker.end", "warm.end", "restore", "train.end"):
-        assert name in names
-    assert {event["run"] for event in events} == {journal.run}
-    assert next(event for event in events if event["event"] == "plan")["status"] == "miss"

@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.cli import why as screen
 from cachekit.remotes.folder import FolderStorage
-from cachekit.verbs.why import why
 from tests.cli.test_cli import steady
-from tests.remotes.test_nearest import fill, made_from
-from tests.remotes.watched_storages import Broken
+from tests.remotes.test_nearest import fill
 from tests.support.cli_session import golden, publish, the_error
-from tests.support.standins import Watched
-from tests.support.standins import publish as put
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -136,15 +131,6 @@ def test_what_is_not_trusted_is_told_once_and_never_as_what_is_not_there(command
     assert the_error(command("why", record.key[:12], *there, code=5))[0] == "untrusted"
 
 
-@pytest.mark.feature("T2")
-def test_a_record_nearby_that_is_not_trusted_is_told_of(command, home, machine, shared, tmp_path):
-    share(shared, publish(tmp_path / "other"))
-    shared.chmod(0o777)
-    text = " ".join(command("why", "tiny.yaml", *EDIT, "--cache", f"local:rw,{shared}:r").out.split())
-    assert "there is no record to compare with in the store or" in text
-    assert "is not used: a record of this key is there, but it is" in text
-
-
 def test_several_changes_and_long_values_fit_the_screen(command, home, machine, monkeypatch):
     publish(home, "training.gradient_accumulation_steps=4")
     many = [f"--set=environment.XLA_FLAGS={'--xla_flag ' * 40}", "--set=training.per_device_train_batch_size=32"]
@@ -153,21 +139,6 @@ def test_several_changes_and_long_values_fit_the_screen(command, home, machine, 
     golden("why-several", steady(answer.out))
     monkeypatch.setenv("COLUMNS", "120")
     assert max(len(line) for line in command("why", "tiny.yaml", *EDIT, *many).out.splitlines()) > 80
-
-
-def test_a_cache_that_is_away_is_told_and_costs_no_answer(tmp_path):
-    (tmp_path / "shared").mkdir()
-    me = Watched(tmp_path / "me", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    wanted = me.prepare()
-    put(me.store, made_from(wanted, **{"training.optim": "sgd", "training.max_seq_length": 9}))
-    found = why(me.session, wanted)
-    assert len(found.changes) == 2
-    assert [bool(one.problem) for one in found.looked] == [True]
-    assert len(me.told("remote.failed")) == 1
-    other = Watched(tmp_path / "other", shared=[(Broken(FolderStorage(tmp_path / "shared"), "all"), "r")])
-    line, *silent = screen.of_recipe(why(other.session, wanted))
-    assert line == "toy: unknown; there is no record to compare with in the store", "nobody looked anywhere else"
-    assert "could not be asked: " in " ".join(silent)
 
 
 # Two

@@ -17,19 +17,18 @@ from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import shapes_of
 from cachekit.key.cost import Growth
-from cachekit.recipe import load, zoo
-from cachekit.recipe.architecture import GENERIC_DEFAULTS, resolve
+from cachekit.recipe import load
+from cachekit.recipe.architecture import resolve
 from cachekit.recipe.ingredients import SOFT_TRAINING, build
 from cachekit.recipe.schema import Lora
 from cachekit.store.layout import Place
 from cachekit.values import builtins
 from cachekit.verbs.why import Why, why
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
-from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task, other_config_value
+from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task
 from tests.support.processes import memory_folder
 from tests.support.standins import PROVENANCE, Watched, make_record, publish
 
-CONFIG = zoo.architecture_defaults("bert")
 # What one edit of a recipe changes beside the ingredient that it is about, and why.
 FOLLOWS = {
     # The recipe says no evaluation batch: it is the training batch.
@@ -123,18 +122,6 @@ def test_each_field_of_a_recipe(section, field, value):
     check(told, name, old, new, FOLLOWS.get(name, ()))
 
 
-@pytest.mark.parametrize("field", sorted({*CONFIG, *GENERIC_DEFAULTS}))
-def test_each_field_of_the_architecture(field):
-    defaults = {**GENERIC_DEFAULTS, **CONFIG}
-    before = prepared()
-    now = before.ingredients.hard.get(f"model.config.{field}", defaults[field])
-    value = other_config_value(field, now)
-    after = prepared(f"model.config.{field}={json.dumps(value)}")
-    name = f"model.config.{field}"
-    old, new = (one.ingredients.hard.get(name, "absent") for one in (before, after))
-    check(asked(before, after), name, old, new)
-
-
 MACHINES = [
     *[("toolchain", "fakec", value) for value in ("1.0.1", "1.1", "2.0", "0.9", "1.0+cpu")],
     *[("toolchain", "python", value) for value in ("cpython 3.12", "cpython 3.10")],
@@ -180,24 +167,6 @@ def test_what_is_known_is_said_in_words(name, old, new, words):
     assert words in words_of(Change(name, old, new), registry.adapter("").explain)
 
 
-@pytest.mark.parametrize(
-    ("compiler", "name", "old", "new"),
-    [
-        ({"options": {"a": 2}, "threads": 2, "environment": {"FAKE_VERBOSE": "1"}}, "compiler.options.a", 1, 2),
-        ({"options": {}, "threads": 2, "environment": {"FAKE_VERBOSE": "1"}}, "compiler.options.a", 1, "absent"),
-        ({"options": {"a": 1}, "threads": 4, "environment": {"FAKE_VERBOSE": "1"}}, "compiler.threads", 2, 4),
-        (
-            {"options": {"a": 1}, "threads": 2, "environment": {}},
-            "compiler.environment.FAKE_VERBOSE",
-            "1",
-            "absent",
-        ),
-    ],
-)
-def test_each_setting_of_the_compiler(compiler, name, old, new):
-    check(asked(prepared(), prepared(compiler=compiler)), name, old, new)
-
-
 FLAGS = ["--model-type=transformer", "--auto-cast=none", "-O1"]
 
 
@@ -218,19 +187,6 @@ def test_flags_of_neuron_are_explained(flags, words):
     found = asked(before, after)
     check(found, "compiler.flags", FLAGS, flags)
     assert any(words in sentence for sentence in found.found.changes[0].words), found.found.changes[0].words
-
-
-@pytest.mark.parametrize(
-    ("overrides", "name", "old", "new"),
-    [
-        (["data.labels=[a, b]"], "model.num_labels", 6, 2),
-        (["data.labels=null", "data.num_labels=9"], "model.num_labels", 6, 9),
-        (["data.text_pair_column=context"], "data.text_pair", False, True),
-        (["environment.XLA_FLAGS=x"], "environment.XLA_FLAGS", "absent", "x"),
-    ],
-)
-def test_data_and_variables(overrides, name, old, new):
-    check(asked(prepared(), prepared(*overrides)), name, old, new)
 
 
 def test_another_model_is_told_as_one_change_with_what_it_brings():

@@ -62,12 +62,6 @@ def test_what_of_a_modules_name_is_new(name, relation, words):
     assert words in found.words[0]
 
 
-def test_flags_that_differ_are_told_in_words():
-    other = f"{V26}/MODULE_10000000000000000001+bbbbbbbb"
-    flags = {A: ["--auto-cast=none"], other: ["--auto-cast", "none"]}
-    assert any("spelling is in the key" in words for words in module_name(other, [A], flags).words)
-
-
 # Runs
 
 
@@ -78,14 +72,6 @@ def test_a_hit_that_compiled_nothing_says_so(home, journaled, tmp_path):
     found = why_run(watched.store)
     assert (found.verb, found.recipe, found.planned, found.compiled, found.found) == ("train", "toy", "hit", 0, 3)
     assert of_run(found) == [f"train of toy, {found.run}: compiled nothing; 3 graphs found"]
-
-
-def test_a_miss_that_compiled_says_that_it_was_a_miss(journaled):
-    watched = journaled("warm")
-    warm(watched.session, watched.prepare())
-    found = why_run(watched.store)
-    assert (found.planned, found.compiled, found.modules) == ("miss", 3, ())
-    assert "as the plan was a miss" in " ".join(of_run(found))
 
 
 @pytest.mark.feature("W2")

@@ -1,7 +1,7 @@
-"""Turn what people have into a recipe: example command lines of Transformers, YAMLs of two other trainers.
+"""Turn what people have into a recipe: a command line of Transformers' examples, or the YAML of two other trainers.
 
-One module a dialect. Each reads text and fills a `RecipeDraft`; what no field of a recipe stands for is named, with the
-reason. Nothing is run: a notebook, a program, or a placeholder in the place of a value is refused.
+What no field of a recipe stands for is named in the `RecipeDraft`, with the reason. Nothing is run: a script that
+decides what runs, a notebook, or a placeholder in the place of a value is refused.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-import msgspec
-
 from cachekit.errors import RecipeError
 from cachekit.recipe import yaml_text
-from cachekit.recipe.convert import command, examples, metaflow, nxdt
-from cachekit.recipe.convert.draft import RecipeDraft, slug
+from cachekit.recipe.convert import examples, trainers
+from cachekit.recipe.convert.draft import RecipeDraft
 from cachekit.recipe.load import read_text
 
 __all__ = ["RecipeDraft", "convert", "convert_command"]
 
 LARGEST = 4 << 20  # bytes
 KINDS = (
-    "a call of Transformers' examples (run_glue.py ..., typed or as a line of a shell script), "
+    "a command line of Transformers' examples (torchrun ... run_glue.py ...), a shell script that has just that, "
     "a YAML of NeuronX Distributed Training, a YAML of metaflow-trainium"
 )
-_FILES = {".sh", ".ipynb", ".yaml", ".yml", ".txt", ".md"}  # a single word that ends so is no command
+_YAML = frozenset({".yaml", ".yml"})
+_SHELL = frozenset({".sh", ".bash"})
+_CALLS = re.compile(r"\brun_[a-z0-9_]+\.py\b")
 OWN = "a script of your own runs without a recipe: cachekit run -- COMMAND"
 
 
@@ -37,53 +37,41 @@ def convert_command(words: Sequence[str]) -> RecipeDraft:
     Raises:
         RecipeError: The command calls no example script, or cannot be turned into a recipe.
     """
-    found = command.typed(words)
-    if found is None and len(words) == 1 and words[0].endswith(".json"):
+    if found := examples.read(words):
+        return examples.convert(found)
+    suffix = PurePath(words[0]).suffix if len(words) == 1 else ""
+    if suffix == ".json":
         raise _arguments_alone(words[0])
-    if found is None:
-        is_file = len(words) == 1 and PurePath(words[0]).suffix in _FILES
-        hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if is_file else OWN
-        raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=hint)
-    return examples.convert([found], slug(found.script.removeprefix("run_")), Path.cwd())
+    hint = shlex.join(["cachekit", "zoo", "new", "--from", words[0]]) if suffix in _YAML | _SHELL else OWN
+    raise RecipeError("no recipe can be made of this command", cause=f"known: {KINDS}", hint=hint)
 
 
 def convert(path: Path) -> RecipeDraft:
-    """Make a draft of a recipe of what a shell script, a text or a YAML file says.
+    """Make a draft of a recipe of another trainer's YAML file, or of the call in a shell script.
 
     Raises:
-        RecipeError: The file cannot be read, is in none of the dialects, or only running it would tell what it says.
+        RecipeError: The file cannot be read, or is in none of the dialects.
     """
-    text = read_text(path, LARGEST, "script or YAML file")
-    if program := _program(path, text):
-        raise RecipeError(
-            f"no recipe can be made of {path}: it is {program}",
-            cause="cachekit would have to run it to learn its settings",
-            hint=command.PASTE,
-        )
-    looks_like_yaml = path.suffix.lower() in {".yaml", ".yml"}
-    if not looks_like_yaml and (calls := command.find(text)):
-        return examples.convert(calls, slug(path.stem), path.parent)
-    problem = f"known: {KINDS}"
-    document: Any = None
-    try:
-        document, _ = yaml_text.parse(text, path.name)
-    except RecipeError as error:
-        problem = error.message if looks_like_yaml else problem
+    text = read_text(path, LARGEST, "file")
+    if path.suffix.lower() in _SHELL:
+        return convert_command(examples.in_script(text, path.name))
     if path.suffix.lower() == ".json":
         raise _arguments_alone(str(path))
-    if not isinstance(document, dict):
-        document = {}
-    if nxdt.knows(document):
-        return nxdt.convert(document, path.stem)
-    if metaflow.knows(document):
-        return metaflow.convert(document, path.stem)
-    if {"model", "task"} <= document.keys():
-        raise RecipeError(f"{path} is a recipe already", hint=f"cachekit plan {path}")
-    raise RecipeError(
-        f"no recipe can be made of {path}",
-        cause=problem,
-        hint=command.PASTE if re.search(r"\brun_[a-z0-9_]+\.py\b", text) else OWN,
-    )
+    hint, cause = (examples.PASTE if _CALLS.search(text) else OWN), f"known: {KINDS}"
+    document: Any = None
+    if path.suffix.lower() in _YAML:
+        try:
+            document, _ = yaml_text.parse(text, path.name)
+        except RecipeError as error:
+            cause = error.message
+    else:
+        cause = f"cachekit runs no script to learn its settings; known: {KINDS}"
+    if isinstance(document, dict):
+        if draft := trainers.convert(document, path.stem):
+            return draft
+        if {"model", "task"} <= document.keys():
+            raise RecipeError(f"{path} is a recipe already", hint=f"cachekit plan {path}")
+    raise RecipeError(f"no recipe can be made of {path}", cause=cause, hint=hint)
 
 
 def _arguments_alone(file: str) -> RecipeError:
@@ -92,14 +80,3 @@ def _arguments_alone(file: str) -> RecipeError:
         cause="arguments in JSON do not say which script takes them",
         hint=f"put the script in front: cachekit zoo new -- run_glue.py {file}",
     )
-
-
-def _program(path: Path, text: str) -> str:
-    """What a file is that only says what it means when it runs; empty for others."""
-    if path.suffix.lower() == ".py":
-        return "a Python program"
-    try:
-        is_notebook = text.lstrip().startswith("{") and "cells" in msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        is_notebook = False
-    return "a notebook" if is_notebook or path.suffix.lower() == ".ipynb" else ""

@@ -1,68 +1,221 @@
-"""The example scripts of Transformers: `python run_glue.py --model_name_or_path … --task_name mrpc`."""
+"""The example scripts of Transformers: `python run_glue.py --model_name_or_path … --task_name mrpc`.
+
+Nothing is run, and nothing is filled in: a placeholder in the place of a value is refused.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
+from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from cachekit.disk import named
 from cachekit.errors import RecipeError
 from cachekit.recipe import placeholder, tasks
-from cachekit.recipe.convert.command import PASTE, Command, options_in, options_of, repeated
-from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft
+from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, slug
 from cachekit.recipe.convert.rows import read_rows
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.convert.tree import Tree, is_true, plain
+from cachekit.recipe.load import read_text
 from cachekit.recipe.schema import Training
 from cachekit.recipe.synonyms import SYNONYMS
+from cachekit.text import count
 
+PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."
+LARGEST = 1 << 20  # bytes of a file of arguments
+_SCRIPT = re.compile(r"^(run_[a-z0-9_]+?)(_no_trainer|_flax|_tf)?\.py$")
+_OPTION = re.compile(r"--|-[a-z]")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+# Words that begin a command of a shell, and say whether or how often another one runs.
+_DECIDES = frozenset(("if", "for", "while", "until", "select", "case", "function", "{", "!", "exit", "return", "eval"))
+_OUTPUT = frozenset({"|", "|&", ">", ">>", "&>"})  # and what stands behind these is no argument
 NO_FP16 = "bf16 where the device has it: no device here trains in fp16"
 _TRAINING = frozenset(Training.__struct_fields__) - {"lora", "bf16", "output_dir"}
 _LENGTHS = ("max_seq_length", "max_length")
 _WEIGHTS = ("model_name_or_path", "model_name", "model_id")
 
 
-def convert(commands: list[Command], name: str, folder: Path) -> RecipeDraft:
-    """Make a draft of the first training among calls of scripts.
+class Command(Struct, frozen=True):
+    """One call of an example script.
+
+    Attributes:
+        script: `run_glue`.
+        launch: The words before the script.
+        words: The words after it.
+        variables: What is set for it, before its first word.
+    """
+
+    script: str
+    launch: tuple[str, ...]
+    words: tuple[str, ...]
+    variables: dict[str, str]
+
+    @property
+    def file(self) -> str:
+        """The file of JSON that stands in the place of arguments; else empty."""
+        return self.words[0] if len(self.words) == 1 and self.words[0].endswith(".json") else ""
+
+
+def read(words: Sequence[str]) -> Command | None:
+    """The call in a command whose words a shell has split; None where it calls no example script."""
+    for position, word in enumerate(words):
+        script = _SCRIPT.match(PurePosixPath(word).name)
+        after = tuple(words[position + 1 :])
+        if script and after and "://" not in word:
+            set_before = [one for one in words[:position] if _ASSIGNED.match(one) and not _OPTION.match(one)]
+            launch = tuple(one for one in words[:position] if one not in set_before)
+            variables = {match[1]: match[2] for match in map(_ASSIGNED.match, set_before) if match}
+            return Command(script[1], launch, after, variables)
+    return None
+
+
+def in_script(text: str, file: str) -> list[str]:
+    """The words of the one call that stands literally in a shell script, after what the script exports before it.
 
     Raises:
-        RecipeError: Recipes have no task for any of them, the first cannot be read as it stands, or a file of arguments
-            cannot be read.
+        RecipeError: Only a shell can tell what the script runs, or it calls no example script, or several.
+    """
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))  # also between two arguments
+    exported: list[str] = []
+    calls: list[list[str]] = []
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        words = _words(line, file)
+        signs = [word for word in words if set(word) <= set("();<>|&")]
+        if decides := [word for word in (*words[:1], *signs) if word in _DECIDES or word in set(signs) - _OUTPUT]:
+            raise _unread(file, f"{decides[0]!r} in it decides what runs")
+        if words[:1] == ["export"]:
+            exported += words[1:]
+            continue
+        command = list(takewhile(lambda word: word not in _OUTPUT, words))
+        if read(command):
+            calls.append([*exported, *command])
+    if len(calls) != 1:
+        raise _unread(file, f"it has {count(len(calls), 'call')} of example scripts")
+    return calls[0]
+
+
+def _unread(file: str, cause: str) -> RecipeError:
+    return RecipeError(
+        f"no recipe can be made of {file}", cause=f"no shell is run to read a script, and {cause}", hint=PASTE
+    )
+
+
+def _words(line: str, file: str) -> list[str]:
+    """The words and operators of a line, without its comment."""
+    lexer = shlex.shlex(line.replace("2>&1", ""), posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(takewhile(lambda word: not word.startswith("#"), lexer))
+    except ValueError as error:
+        raise _unread(file, "the quotes of a line do not end there") from error
+
+
+def convert(command: Command) -> RecipeDraft:
+    """Make a draft of a call.
+
+    Raises:
+        RecipeError: Recipes have no task for the script, the call only compiles or has placeholders, or its file of
+            arguments cannot be read.
     """
     known = tables().examples.scripts
-    useful = [command for command in commands if command.script in known]
-    if not useful:
+    if command.script not in known:
         raise RecipeError(
-            f"recipes have no task for {commands[0].script}.py",
+            f"recipes have no task for {command.script}.py",
             cause=f"tasks are {', '.join(tasks.TASKS)}",
             hint=f"known scripts: {', '.join(f'{script}.py' for script in known)}",
         )
-    # Before a training often comes the same with a few steps, only to compile; that is what `warm` is for.
-    chosen = next((command for command in useful if not command.only_compiles), useful[0])
-    chosen.check()
-    given, loose = options_of(chosen.words)
-    if chosen.file:
-        given, loose = options_in(folder / named(chosen.file)), []
-    draft = RecipeDraft(name, f"a call of {chosen.script}.py", known[chosen.script].task)
-    for command in commands:
-        if command.only_compiles:
-            draft.drop(f"line {command.line}, neuron_parallel_compile", "`cachekit warm` compiles beforehand")
-        elif command is not chosen:
-            draft.drop(f"line {command.line}, {command.script}.py", "another call; a recipe is one fine-tune")
-    for option in sorted(repeated(chosen.words)):
+    given, loose = _checked(command)
+    if command.file:
+        given, loose = _options_in(Path.cwd() / named(command.file)), []
+    draft = RecipeDraft(
+        slug(command.script.removeprefix("run_")), f"a call of {command.script}.py", known[command.script].task
+    )
+    for option in sorted(_repeated(command.words)):
         draft.drop(f"--{option}", "given twice; the last one counts, as it does for the script")
     for word in loose:
         draft.drop(word, "this word is not an option, and what the script does with such words is not known")
     options = Tree(given)
-    _model(draft, chosen, options)
-    read_rows(draft, chosen.script, options)
-    _training(draft, chosen, options)
-    _launch(draft, chosen, options)
-    _environment(draft, chosen)
+    _model(draft, command, options)
+    read_rows(draft, command.script, options)
+    _training(draft, command, options)
+    _launch(draft, command, options)
+    _environment(draft, command)
     _leave(draft, options)
     return draft
+
+
+def _checked(command: Command) -> tuple[dict[str, Any], list[str]]:
+    """The options and loose words of a call, if it trains and has a value for each of them."""
+    where = f"the call of {command.script}.py"
+    if any(PurePosixPath(word).name == "neuron_parallel_compile" for word in command.launch):
+        cause = "neuron_parallel_compile comes before the script: that call trains nothing"
+        raise RecipeError(f"{where} cannot be turned into a recipe", cause=cause, hint=PASTE)
+    given, loose = _options_of(command.words)
+    launched, before = _options_of(command.launch)
+    places = [(f"--{name}", value) for name, value in {**launched, **given}.items()]
+    places += [("an argument", word) for word in (*before, *loose)]
+    placeholder.refuse(places, where, PASTE)
+    return given, loose
+
+
+def _options_of(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Options and their values (True for one without), the last one of a name; and words of no option."""
+    found: dict[str, Any] = {}
+    loose: list[str] = []
+    name = ""
+    for word in words:
+        if _OPTION.match(word):
+            given, equals, value = word.lstrip("-").partition("=")
+            name = given.replace("-", "_")
+            found[name] = value if equals else True
+            name = "" if equals else name
+        elif not name:
+            loose.append(word)
+        elif found[name] is True:
+            found[name] = word
+        else:  # of a list
+            found[name] = [*(found[name] if isinstance(found[name], list) else [found[name]]), word]
+    return found, loose
+
+
+def _repeated(words: Sequence[str]) -> set[str]:
+    """The names of options that stand twice."""
+    names = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if _OPTION.match(word)]
+    return {name for name in names if names.count(name) > 1}
+
+
+def _options_in(file: Path) -> dict[str, Any]:
+    """The same from a file of JSON, as `HfArgumentParser.parse_json_file` takes it: names and values.
+
+    Raises:
+        RecipeError: The file cannot be read, holds something else, or has placeholders.
+    """
+    try:
+        document = msgspec.json.decode(read_text(file, LARGEST, "file of arguments"), type=dict[str, Any])
+    except (RecipeError, msgspec.DecodeError, RecursionError) as error:
+        raise RecipeError(
+            f"the script takes its arguments from {file}, which cannot be read",
+            cause=str(error),
+            hint="write names and values there, as JSON",
+        ) from error
+    placeholder.refuse(document.items(), str(file), "put values in their places")
+    return {str(name).replace("-", "_"): _word(value) for name, value in document.items() if value is not None}
+
+
+def _word(value: Any) -> Any:
+    """A value as options have it: words, or True."""
+    if value is True or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return [str(_word(one)) for one in value]
+    return msgspec.json.encode(value).decode()
 
 
 def _leave(draft: RecipeDraft, options: Tree) -> None:
@@ -165,7 +318,7 @@ def _schedule(draft: RecipeDraft, options: Tree) -> None:
 def _launch(draft: RecipeDraft, command: Command, options: Tree) -> None:
     """Fill in what stood before the script, and the layout."""
     known = tables().examples
-    launcher = Tree(options_of([word for word in command.launch if word not in {"-m", "-u"}])[0])
+    launcher = Tree(_options_of([word for word in command.launch if word not in {"-m", "-u"}])[0])
     kind = launcher.take("mixed_precision")
     if kind in {"bf16", "no"}:  # of `accelerate launch`
         draft.default("training.bf16", kind == "bf16")

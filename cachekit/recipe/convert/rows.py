@@ -10,13 +10,14 @@ from cachekit.recipe.convert.draft import RecipeDraft
 from cachekit.recipe.convert.tables import data_fields, tables
 from cachekit.recipe.convert.tree import Tree, is_true, plain
 
-_REGRESSION = "its rows have numbers for labels: a regression, which recipes have no task for"
 # What a folder of images is called where `data.path` is the one around it.
 _FOLDERS = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev", "eval")}
 
 
 def read_rows(draft: RecipeDraft, script: str, options: Tree) -> None:
     """Fill the draft's `data` from a call's options, and take those."""
+    if options.flag("do_regression"):
+        draft.task = "text-regression"
     _data_set(draft, script, options)
     _images(draft, options)
     _files(draft, script, options)
@@ -36,7 +37,7 @@ def read_rows(draft: RecipeDraft, script: str, options: Tree) -> None:
             draft.set("data.validation_fraction", share / whole if is_number else share)
     if draft.task == "translation" and not draft.get("data.source_column"):
         draft.set("data.translation_column", "translation")  # as run_translation.py has it
-    _labels(draft, options)
+    _labels(draft)
 
 
 def _data_set(draft: RecipeDraft, script: str, options: Tree) -> None:
@@ -45,9 +46,9 @@ def _data_set(draft: RecipeDraft, script: str, options: Tree) -> None:
     if script == "run_glue" and isinstance(task, str) and name is None:
         draft.set("data.id", "nyu-mll/glue")
         draft.set("data.config", task.lower())
+        draft.task = "text-regression" if task.lower() == "stsb" else draft.task  # as run_glue.py has it
         if not _known(draft, options, "glue", task):
-            why = _REGRESSION if task.lower() == "stsb" else "GLUE has no task of that name"
-            draft.must(f"--task_name {task}", why)
+            draft.must(f"--task_name {task}", "GLUE has no task of that name")
     elif script == "run_xnli":
         spoken, trained = options.take("language"), options.take("train_language")
         draft.set("data.id", "facebook/xnli")
@@ -129,10 +130,7 @@ def _files(draft: RecipeDraft, script: str, options: Tree) -> None:
         draft.drop("the columns", finds)
 
 
-def _labels(draft: RecipeDraft, options: Tree) -> None:
-    if options.flag("do_regression"):
-        draft.must("--do_regression", _REGRESSION)
-        return
+def _labels(draft: RecipeDraft) -> None:
     said = ("data.labels", "data.num_labels", "data.train_file", "data.path")
     if tasks.TASKS[draft.task].has_classes and not any(map(draft.get, said)):
         draft.must("data.labels", "the script counts them in the data; name them, or say data.num_labels")

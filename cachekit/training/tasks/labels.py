@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cachekit.data import rows
+from cachekit.data.labels import label_text
 from cachekit.errors import DataError
 
 _MANY = 5  # labels that a sentence lists
@@ -28,7 +28,7 @@ def class_names(labels: Sequence[str]) -> dict[str, Any]:
 
 def of_column(labels: Sequence[str], tables: Mapping[str, Any], column: str, tell: Callable[[str], None]) -> Numbering:
     """See `numbering`; for a column that holds one label a row. Training rows of one class only are a DataError."""
-    found = {name: list(_labelled(table, column, name)) for name, table in tables.items()}
+    found = {name: list(labelled(table, column, name)) for name, table in tables.items()}
     number_of = numbering(labels, found, tell)
     classes = {number_of(value, where) for where, value in found["train"]}
     if len(classes) < 2:  # noqa: PLR2004
@@ -40,7 +40,7 @@ def of_column(labels: Sequence[str], tables: Mapping[str, Any], column: str, tel
     return number_of
 
 
-def _labelled(table: Any, column: str, name: str) -> Iterator[tuple[str, Any]]:
+def labelled(table: Any, column: str, name: str) -> Iterator[tuple[str, Any]]:
     """Every label of a split, or every distinct one, with where it stands."""
     if hasattr(table, "unique"):  # a datasets.Dataset: its distinct values, not its millions of rows
         yield from ((f"{name} data", value) for value in table.unique(column))
@@ -68,7 +68,7 @@ def numbering(
     found: dict[str, str] = {}
     for values in splits.values():
         for where, value in values:
-            found.setdefault(rows.label_text(value, where), where)
+            found.setdefault(label_text(value, where), where)
     by_name = {name: number for number, name in enumerate(labels)}
     by_number = {text: int(text) for text in found if _is_number(text) and int(text) < len(labels)}
     named = [text for text in found if text in by_name]
@@ -88,7 +88,7 @@ def numbering(
         tell(_said(chosen is by_name, next((text for text in found if text not in by_name), ""), found, labels))
 
     def number_of(value: Any, where: str) -> int:
-        text = rows.label_text(value, where)
+        text = label_text(value, where)
         if text not in chosen:
             raise _unknown(text, where, labels)
         return chosen[text]
@@ -119,5 +119,6 @@ def _unknown(text: str, where: str, labels: Sequence[str]) -> DataError:
     return DataError(
         f"{where}: unknown label {text!r}",
         cause=f"labels are {', '.join(labels)}",
-        hint="complete data.labels (or data.num_labels) in the recipe",
+        hint="complete data.labels (or data.num_labels) in the recipe; for several classes a text, "
+        "say task: multi-label-classification",
     )

@@ -52,6 +52,49 @@ def classification(features: Sequence[Feature], predictions: Any, labels: Any) -
     return {"accuracy": found["accuracy"], "f1": float(f1), **found}
 
 
+def multi_label(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
+    """Of rows with several classes each: F1 over all decisions, its mean over the classes, and rows that are all right.
+
+    A class is predicted where its probability is above a half. The loss is the mean binary cross entropy, in 64 bits.
+    """
+    from sklearn.metrics import accuracy_score, f1_score
+
+    logits: Array = logits_of(predictions).astype(np.float64)
+    found, true = logits > 0, np.asarray(labels) > 0
+    loss = np.maximum(logits, 0) - logits * true + np.log1p(np.exp(-np.abs(logits)))
+    f1 = {kind: float(f1_score(true, found, average=kind, zero_division=0.0)) for kind in ("micro", "macro")}
+    return {
+        "f1_micro": f1["micro"],
+        "f1_macro": f1["macro"],
+        "accuracy": float(accuracy_score(true, found)),
+        "loss": float(loss.mean()),
+        "rows": len(features),
+    }
+
+
+def regression(features: Sequence[Feature], predictions: Any, labels: Any) -> dict[str, float]:
+    """Mean squared error, Pearson's correlation and Spearman's, and the number of rows, in 64 bits.
+
+    A correlation with what is the same for every row is 0.
+    """
+    from scipy.stats import rankdata
+
+    found: Array = logits_of(predictions).astype(np.float64).reshape(len(features))
+    true: Array = np.asarray(labels, dtype=np.float64).reshape(len(features))
+    error = float(((found - true) ** 2).mean())
+    return {
+        "mse": error,
+        "pearson": _correlation(found, true),
+        "spearman": _correlation(rankdata(found), rankdata(true)),
+        "loss": error,
+        "rows": len(features),
+    }
+
+
+def _correlation(one: Array, other: Array) -> float:
+    return float(np.corrcoef(one, other)[0, 1]) if np.ptp(one) > 0 and np.ptp(other) > 0 else 0.0
+
+
 def sums(logits: Any, labels: Any) -> torch.Tensor:
     """Of each feature: the sum of its judged tokens' losses, their number, and how many were the likeliest.
 

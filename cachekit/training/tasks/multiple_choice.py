@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from cachekit.data import rows
+from cachekit.data.labels import label_text
+from cachekit.data.rows import choices
 from cachekit.data.shapes import choices_of
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
@@ -36,8 +37,8 @@ class MultipleChoice(Task):
 
         def right(row: Mapping[str, Any], where: str) -> int:
             _, names = _choices(row, recipe, count, where)
-            known = numbers if names is None else {rows.label_text(one, where): n for n, one in enumerate(names)}
-            text = rows.label_text(row[label], where)
+            known = numbers if names is None else {label_text(one, where): n for n, one in enumerate(names)}
+            text = label_text(row[label], where)
             if text not in known:
                 raise _unknown(text, where, list(known))
             return known[text]
@@ -56,7 +57,7 @@ class MultipleChoice(Task):
             for number, row in enumerate(table, start=1):
                 where = f"{name} row {number}"
                 if _choices(row, recipe, count, where)[1] is None:
-                    found.setdefault(rows.label_text(row[label], where), where)
+                    found.setdefault(label_text(row[label], where), where)
                 else:
                     right(row, where)
         numbers |= numbering(found, count, tell)
@@ -126,7 +127,7 @@ def _choices(row: Mapping[str, Any], recipe: Recipe, count: int, where: str) -> 
     columns = recipe.data.choices_columns or ("choices",)
     if len(columns) > 1:
         return [row[column] for column in columns], None
-    texts, names = rows.choices(row[columns[0]], columns[0], where)
+    texts, names = choices(row[columns[0]], columns[0], where)
     if len(texts) != count:
         raise DataError(
             f"{where} has {len(texts)} choices instead of {count}",

@@ -146,14 +146,6 @@ def test_what_is_known_to_fail_again_is_tried_again_where_that_is_asked_for(host
     assert complete(host, [one], again=True)
 
 
-def test_what_somebody_else_has_finished_meanwhile_is_taken(host):
-    entries = extract(host, 1)
-    complete(host, entries)
-    host.forget()
-    assert complete(host, entries) == {}
-    assert host.compiles == 0
-
-
 JUDGE = """
 import sys, time
 from pathlib import Path
@@ -215,14 +207,6 @@ def test_a_kill_as_a_neff_is_published_leaves_a_module_that_can_be_restored(host
     assert place.standing(one.path) == ("replaceable", "empty")
     place.sweep(host.root)
     assert not list(host.root.rglob(".cachekit-*"))
-
-
-def test_what_cachekit_left_in_a_module_is_not_foreign(host):
-    (one,) = extract(host, 1)
-    (one.path / ".cachekit-4711-140").touch()
-    assert place.standing(one.path) == ("replaceable", "empty")
-    (one.path / "notes.txt").touch()
-    assert place.standing(one.path)[0] == "left"
 
 
 def test_without_a_compiler_the_advice_is_to_install_it(host, monkeypatch):

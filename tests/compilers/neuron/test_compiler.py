@@ -6,7 +6,6 @@ is `test_neuron_main_job`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -14,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.store.record import File
 from tests.compilers.neuron.neuron_cases import _once, another, ask, entry, machine, name, place, recorded, warmed  # noqa: F401 - fixtures
-from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_machine import RECIPE, left_behind
 from tests.support.neuron_sdk import COMPILER_DIRECTORY, SCRIPTS
 
@@ -112,35 +109,6 @@ def test_a_module_that_could_not_be_restored_is_told_of_with_its_reason(warmed, 
 
 
 # --- damaged modules, and those for another machine ---
-
-
-@pytest.mark.feature("F6", "S5")
-def test_a_damaged_neff_in_the_root_is_replaced(warmed):
-    machine = warmed
-    neff = entry(machine, 2).path / "model.neff"
-    whole = neff.read_bytes()
-    neff.write_bytes(whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:])
-    result = machine("train", "tiny.yaml", "--require-warm")
-    assert (result["compiled"], neff.read_bytes()) == (0, whole)
-
-
-@pytest.mark.feature("F6", "K1")
-def test_a_module_for_another_target_is_never_restored(warmed, place):
-    """A record whose digests fit, and whose NEFF is not for this machine. Other kinds: test_fit."""
-    machine = warmed
-    output = place / "model.neff"
-    raw = make_neff(output, version="2.26.6360.0+6f180f47", target="cayman")
-    foreign = File("model.neff", len(raw), hashlib.sha256(raw).hexdigest())
-
-    def change(module):
-        files = tuple(foreign if file.path == "model.neff" else file for file in module.files)
-        return [module if name(2) not in module.name else type(module)(module.name, files)]
-
-    machine.rewrite(change, {foreign.sha256: output})
-    other = another(machine, place / "other")
-    error = other("train", "tiny.yaml", "--require-warm", code=5)["error"]
-    assert "it was compiled for trn2" in error["cause"]
-    assert not entry(other, 2).path.exists()
 
 
 # --- without neuron_parallel_compile --------------------------------------------------------------------------------

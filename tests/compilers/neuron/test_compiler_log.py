@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.log.compiler import read_compiler_log
-from tests.compilers.neuron.neuron_log_texts import real_log
 from tests.support.places import real_dir
 
 LOG = """\
@@ -81,11 +80,3 @@ def test_real_compiler_logs():
             if "failure" in path.name:
                 assert run.exit_code
                 assert run.failure.message
-
-
-def test_the_real_failing_compile():
-    with real_log("log-neuron-cc.trn1*failure*").open() as file:
-        (run,) = read_compiler_log(file)
-    assert (run.exit_code, run.failure.kind.name) == (70, "internal")
-    assert run.failure.message == "Flat flow tensorizer artifact not found"
-    assert run.version == "2.0.99229.0a0+1897edc9"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -165,53 +164,6 @@ def test_a_key_of_chance_is_blamed_on_nothing_else(tmp_path):
 def test_a_wrong_fact_is_found(whole, monkeypatch, fact, value, name):
     monkeypatch.setattr(facts, fact, value)
     assert differing(outcomes(XLA, whole)) == {name}
-
-
-@pytest.mark.parametrize(
-    "step, words, name",
-    [
-        ("train", "Using a cached neff", "log-hit"),
-        ("train", r"\[INFO\]", "log-header"),
-        ("warm", "Extracting graphs", "extraction-line"),
-    ],
-)
-def test_another_text_is_found(whole, step, words, name):
-    before = whole.steps[step]
-    log, said = (re.sub(words, "Something else", text) for text in (before.log, before.said))
-    other = structs.replace(before, log=log, said=said)
-    assert differing(outcomes(XLA, Evidence({**whole.steps, step: other}))) == {name}
-
-
-def one_module(whole: Evidence) -> Path:
-    return next(whole.steps["warm"].left.glob("neuronxcc-*/MODULE_1+*"))
-
-
-@pytest.mark.parametrize(
-    "place, change, name",
-    [
-        (lambda whole: one_module(whole) / "model.done", lambda old: old + b"1", "module-files"),
-        (lambda whole: one_module(whole) / "model.neff", lambda old: old + b"1", "neff-digest"),
-        (lambda whole: one_module(whole) / "metadata.json", lambda _: b"{}", "module-files"),
-        (lambda whole: one_module(whole) / "model.hlo_module.pb.lock", lambda _: b"", "lock-gone"),
-        (lambda whole: next(whole.steps["killed"].left.rglob("*.lock")), lambda old: old + b"4711", "lock-left"),
-    ],
-)
-def test_other_contents_are_found(
-    whole, place: Callable[[Evidence], Path], change: Callable[[bytes], bytes | None], name
-):
-    path = place(whole)
-    before = path.read_bytes() if path.exists() else None
-    after = change(before or b"")
-    try:
-        path.unlink(missing_ok=True)
-        if after is not None:
-            path.write_bytes(after)
-        found = outcomes(XLA, whole)
-    finally:
-        path.unlink(missing_ok=True)
-        if before is not None:
-            path.write_bytes(before)
-    assert differing(found) == {name}
 
 
 # What goes wrong in the run itself

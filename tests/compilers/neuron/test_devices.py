@@ -58,17 +58,6 @@ def test_a_field_of_another_type_is_as_if_it_were_not_there(field):
         assert found.instance_type in {"", "trn1.2xlarge", "x"}
 
 
-def test_a_sum_is_not_given_where_a_part_is_unknown():
-    unknown = {name: value for name, value in TRN1.items() if name not in {"nc_count", "neuroncore_ids"}}
-    assert parse_neuron_ls(json.dumps([TRN1, unknown])) == Devices(2, None, None, "trn1.2xlarge")
-
-
-def test_lines_around_the_json_are_left_out():
-    text = f"instance-type: trn2.48xlarge\ninstance-id: i-1\n[W] slow\n{json.dumps([trn2(0)], indent=4)}-- end\n"
-    found = parse_neuron_ls(text)
-    assert (found.count, found.instance_type) == (1, "trn2.48xlarge")
-
-
 @pytest.mark.parametrize("wrap", [lambda d: {"neuron_devices": d}, lambda d: {"instance_type": "trn3", "mlas": d}])
 def test_a_list_inside_an_object(wrap):
     assert parse_neuron_ls(json.dumps(wrap([trn2(0), trn2(1)]))).cores == 8
@@ -234,16 +223,3 @@ def test_a_table_that_is_cut_off_anywhere_after_its_names_is_refused():
     for cut in range(len("".join(lines[:5])), len(CUT_TABLE) - 2):
         with pytest.raises(DeviceListError):
             parse_neuron_ls(CUT_TABLE[:cut])
-
-
-@pytest.mark.parametrize("front", ["\ufeff", "\x1b[0m", "[WARN] a line of a log\n", '{"level": "warn"}\n'])
-def test_what_stands_in_front_does_not_matter(front):
-    assert parse_neuron_ls(front + json.dumps(TWO, indent=2)) == parse_neuron_ls(json.dumps(TWO))
-
-
-@pytest.mark.parametrize(
-    ("ids", "cores"),
-    [([0, 1], 2), (["0-3"], 4), ("0,1", 2), ("0-1,4-5", 4), ([], 0), (["a"], None), ("3-0", None), ("0-1-2", None)],
-)
-def test_numbers_of_cores_in_any_spelling(ids, cores):
-    assert parse_neuron_ls(json.dumps([{"neuron_device": 0, "neuroncore_ids": ids}])).cores == cores

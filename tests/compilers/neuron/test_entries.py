@@ -1,6 +1,5 @@
 """The cache of torch-neuronx on disk: where it is, and what is in it."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -8,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron import entries, locks
-from cachekit.compilers.neuron.compiler import Neuron
 from cachekit.compilers.neuron.entries import STATES, classify, scan
-from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.root import resolve
 from cachekit.disk import file_system
 from tests.compilers.neuron.neuron_trees import COMPILER, FILES, OTHER, make, module_name
@@ -102,18 +98,6 @@ def test_what_is_wrong_with_a_root_is_said(environ, words):
 def test_a_bucket_is_no_local_root():
     root = root_of(NEURON_COMPILE_CACHE_URL="s3://bucket/prefix")
     assert (root.path, root.url, root.caching) == (None, "s3://bucket/prefix", True)
-
-
-@pytest.mark.feature("U2")
-def test_doctor_prints_the_root(tmp_path, monkeypatch, command):
-    make(tmp_path)
-    monkeypatch.delenv("NEURON_CC_FLAGS", raising=False)
-    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", f"file://{tmp_path}/a.b")
-    shown = command("doctor", code=1).out
-    assert f"neuron cache       {tmp_path}/a.b (NEURON_COMPILE_CACHE_URL" in shown
-    assert f"  warning: {tmp_path}/a.b has " in shown
-    document = command("doctor", "--format", "json", code=1).json["machine"]["places"]["neuron_cache"]
-    assert (document["path"], document["origin"]) == (f"{tmp_path}/a.b", "NEURON_COMPILE_CACHE_URL")
 
 
 @pytest.mark.parametrize(
@@ -223,18 +207,6 @@ def test_links_to_files_count_and_dead_ones_do_not(tmp_path):
     assert (two.state, two.odd) == ("done-without-neff", ("model.neff",))
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="nothing is unreadable to root")
-def test_unreadable_folders_are_told(tmp_path):
-    folder = make(tmp_path)
-    folder.chmod(0)
-    try:
-        found = scan(tmp_path)
-    finally:
-        folder.chmod(0o755)
-    assert found.entries == ()
-    assert [one.reason for one in found.unknown] == ["unreadable: Permission denied"]
-
-
 def test_a_compilers_folder_can_be_looked_at_alone(tmp_path):
     make(tmp_path)
     make(tmp_path, compiler=OTHER)
@@ -260,17 +232,3 @@ def test_a_real_listing_is_understood(tmp_path):
     found = scan(tmp_path / "cache")
     assert [entry.state for entry in found.entries] == ["success", "success"]
     assert {one.path.name for one in found.unknown} == {"model.pt", "neuron_config.json"}
-
-
-def test_a_root_is_looked_through_once_before_a_restore(tmp_path, monkeypatch):
-    """Of whatever commit, the modules of this compiler's version are its own."""
-    for number, compiler in enumerate((COMPILER, COMPILER, COMPILER.replace("6f180f47", "0000abcd"), OTHER)):
-        make(tmp_path, "locked", number, compiler=compiler)
-    looks = []
-    monkeypatch.setattr(entries, "scan", lambda folder: looks.append(folder) or scan(folder))
-    judged = []
-    monkeypatch.setattr(locks, "examine", lambda found: judged.extend(found) or [])
-    neuron = Neuron(NeuronHost({"neuronx-cc": "2.26.6360.0"}, "trn1", 2, 1, "trn1.2xlarge", here=True))
-    neuron.make_way(tmp_path, lambda _: None)
-    assert len(looks) == 1
-    assert sorted({one.compiler for one in judged}) == sorted({COMPILER, COMPILER.replace("6f180f47", "0000abcd")})

@@ -8,8 +8,7 @@ from cachekit.store.origin import Beside, Origin
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
-from tests.compilers.neuron.neuron_trees import OTHER, make, make_real, module_name, tree
-from tests.support.places import real_dir
+from tests.compilers.neuron.neuron_trees import OTHER, make, module_name, tree
 from tests.support.standins import Watched, make_record, overwrite, publish
 
 
@@ -104,12 +103,3 @@ def test_a_dry_export_says_the_same_and_writes_nothing(filled, tmp_path):
     assert tree(tmp_path / "out") == before
     assert planned.as_dict() | {"dry_run": False} == export_cache(filled, tmp_path / "out").as_dict()
     assert {one.outcome for one in planned.modules} == {"restored", "replaced"}
-
-
-def test_real_neffs_go_in_and_out(tmp_path, store, monkeypatch, judge):
-    monkeypatch.setattr("cachekit.compilers.neuron.fit.check", judge)
-    for seed, path in enumerate(sorted(real_dir("neff").glob("*.neff"))):
-        make_real(tmp_path / "cache", path, seed)
-    import_cache(store, tmp_path / "cache")
-    export_cache(store, tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "cache")

@@ -1,6 +1,5 @@
 """Import: an existing Neuron cache is taken in, and the command line of import and export."""
 
-import json
 import re
 import threading
 
@@ -9,14 +8,14 @@ import pytest
 from cachekit.compilers import registry
 from cachekit.compilers.imported import known_modules
 from cachekit.compilers.neuron.entries import STATES, scan
-from cachekit.errors import StoreError, UsageError
+from cachekit.errors import UsageError
 from cachekit.verbs.export_cache import export_cache
 from cachekit.verbs.import_cache import import_cache
 from cachekit.verbs.inspect import show
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
 from tests.support.cli_session import golden
-from tests.support.standins import Watched, overwrite
+from tests.support.standins import overwrite
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -117,12 +116,6 @@ def test_a_folder_that_is_no_cache(tmp_path, store, what):
     assert not store.layout.home.exists()
 
 
-def test_a_store_that_cannot_be_written(tmp_path, cache):
-    (tmp_path / "home").write_text("a file")
-    with pytest.raises(StoreError):
-        import_cache(Watched(tmp_path / "home").store, cache)
-
-
 @pytest.mark.feature("S2")
 def test_an_import_beside_a_live_compile_takes_only_whole_modules(tmp_path, store):
     """A process that knows nothing of us compiles, fails and locks while we import, over and over."""
@@ -185,28 +178,3 @@ def test_the_command_line_imports_and_exports(stored, cache, tmp_path):
     golden("export", stored("export", tmp_path / "out", "--all")[0])
     shown = stored("ls")[0]
     assert re.search(rf"import +{re.escape(COMPILER)} +2 ", shown)
-
-
-@pytest.mark.feature("U2")
-def test_programs_read_json_and_one_number(stored, cache, tmp_path):
-    document = json.loads(stored("import", cache, "--format", "json")[0])
-    assert (document["added"], document["known"], len(document["left"])) == (3, 0, 7)
-    assert stored("import", cache, "--format", "quiet")[0] == "0\n"
-    document = json.loads(stored("export", tmp_path / "out", "--all", "--format", "json")[0])
-    assert (document["restored"], document["present"], document["damaged"]) == (3, 0, [])
-    assert stored("export", tmp_path / "out", "--all-of", OTHER, "--format", "quiet")[0] == "0\n"
-
-
-@pytest.mark.feature("U2")
-def test_exit_codes_and_errors(stored, cache, home, tmp_path):
-    assert "holds no compiler's cache" in stored("import", tmp_path, code=2)[1]
-    assert "nothing to export was named" in stored("export", tmp_path / "out", code=2)[1]
-    assert (
-        "only one of recipes or keys, --all and --all-of can be"
-        in stored("export", tmp_path / "out", "--all", "--all-of", OTHER, code=2)[1]
-    )
-    stored("import", cache)
-    store = Watched(home).store
-    blob = max(store.layout.blobs.glob("*/*"), key=lambda path: path.stat().st_size)
-    overwrite(blob, b"x")
-    assert "error[damaged]" in stored("export", tmp_path / "out", "--all", code=5)[1]

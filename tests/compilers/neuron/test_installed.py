@@ -17,24 +17,6 @@ from tests.support.places import ROOT
 pytest_plugins = ["tests.support.cli_session"]
 
 
-@pytest.mark.parametrize(
-    "versions, cause",
-    [
-        ({"neuronx-cc": "2.26.6360.0"}, "libneuronxla, torch-neuronx, torch-xla are not installed"),
-        ({"neuronx-cc": "1.0.post1", "torch-neuronx": "1.0"}, "cannot be used"),
-        ({"neuronx-cc": "2.27.5334.0", "torch-neuronx": "2.11.3.0.1278"}, "cannot be used"),  # TorchNeuron, no code
-    ],
-)
-def test_the_cause_is_what_is_wrong_with_the_packages(machine, monkeypatch, versions, cause):
-    (machine / "neuron0").touch()
-    monkeypatch.setattr(installed, "versions", lambda: versions)
-    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
-        select("auto")
-    assert cause in raised.value.cause
-    assert "pip install" in raised.value.hint
-    assert "--compiler inductor" in raised.value.hint
-
-
 LEFT = {"no file": None, "an empty file": b"", "half a file": b"Name: torch-neuronx\nVersion: \xff\xfe"}
 
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
 from cachekit.compilers.neuron.log.told import read
 from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
@@ -124,19 +123,6 @@ def noisy(text, seed):
 @settings(max_examples=40)
 def test_prefixes_dots_and_colours_change_nothing(seed):
     assert counts(run_of(noisy(NEW, seed))) == counts(run_of(NEW))
-
-
-MISSING = f"neuronxcc-2.26/{module(1)}/model.done not found in a/b: the corresponding graph will be recompiled."
-
-
-@pytest.mark.parametrize(
-    "text",
-    [MISSING, f"....{MISSING}", f" 50%|███\r{MISSING}", f"\x1b[33m{MISSING}", MISSING.replace("not", "\x1b[1mnot\x1b[0m"),
-     MISSING.replace("/model", "\x1b]8;;x\x07/model")],
-)  # fmt: skip
-def test_noise_is_no_part_of_a_path(text):
-    (event,) = events_of(f"{text}\r\n")
-    assert (event.path, event.text) == (f"neuronxcc-2.26/{module(1)}/model.done", "a/b")
 
 
 def test_prefixes_name_the_worker():
@@ -265,11 +251,6 @@ def test_real_logs_may_be_cut_anywhere(size):
         assert events + reader.close() == events_of(data)
 
 
-def test_every_real_log_is_read():
-    for path in sorted(real_dir("logs").iterdir()):
-        msgspec.json.encode(run_of(path.read_bytes()))
-
-
 # A whole log, as `why --log` tells it
 
 
@@ -357,23 +338,6 @@ def test_a_code_alone_is_read_as_the_failure_that_it_is():
     assert read(io.BytesIO(b"[WEB500] Internal Server Error\n")) is None
 
 
-def test_what_a_text_says_is_sought_once_however_often_it_stands_there(monkeypatch):
-    """Every worker finds the same graphs in every run: a log of 200 MB may hold nothing else."""
-    sought = []
-
-    class Counted:
-        def search(self, text, place=0):
-            sought.append(text)
-
-    monkeypatch.setattr(facts, "LOG_WORDS", {"hit": Counted()})
-    lines = [
-        f"2026-07-29 17:25:{n:02d}.000941:  {n}  [INFO]: Using a cached neff at {NCC}/{module(77)}/model.neff\n"
-        for n in range(50)
-    ]
-    LogReader().feed("".join(lines))
-    assert len(sought) == 1
-
-
 def test_a_compile_that_failed_before_is_told_with_its_failure():
     call = f"['neuronx-cc', '--output', '/tmp/w/model.{module(1)}.neff']: [F137] neuronx-cc was forcibly killed"
     failed = f"2026-07-31 05:08:00.000100:  5  [ERROR]: Failed compilation with {call}\n"
@@ -437,13 +401,6 @@ def test_runs_that_one_log_holds_are_counted():
     one = line.format("08", 5) + line.format("08", 6) + line.format("09", 5) + line.format("09", 6)
     later = line.format(10, 7) + line.format(10, 8)
     assert [told(text).groups for text in (one, one + later, later + one, one + line.format(10, 5))] == [1, 2, 2, 1]
-
-
-def test_lines_that_say_nothing_are_passed_over(monkeypatch):
-    read = []
-    monkeypatch.setattr(LogReader, "_events", lambda _reader, line: read.append(line) or ())
-    events_of("{'loss': 0.1}\r 10%|█   | 1/10\n[sft] W0731 [0]: up\n" * 3 + "a [INFO]: b\n\x1b[1mCompiler\x1b[0m\n")
-    assert read == ["a [INFO]: b", "Compiler"]
 
 
 def test_extracted_graphs_wait_for_a_compile_unless_npc_has_been_there():

@@ -1,13 +1,11 @@
 """Modules out of a compiler cache dir: only what is finished and whole, beside strangers' processes."""
 
-import hashlib
 import os
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.compilers.neuron import fit
 from cachekit.compilers.neuron.entries import STATES, scan
 from cachekit.compilers.neuron.modules import collect, restore
 from tests.compilers.neuron.neuron_trees import (  # noqa: F401 - fixtures
@@ -27,23 +25,6 @@ from tests.compilers.neuron.neuron_trees import (  # noqa: F401 - fixtures
     tree,
     workspace,
 )
-from tests.support.places import real_dir
-
-
-@pytest.mark.feature("S4")
-def test_finished_modules_are_taken_verbatim(root, workspace):
-    folder = make(root)
-    (folder / "wrapped_neff.hlo").write_bytes(b"beside")
-    found = taken(root, workspace)
-    (module,) = found.harvest.modules
-    assert module.name == f"{COMPILER}/{module_name(0)}"
-    assert {file.path: found.harvest.files[file.sha256].read_bytes() for file in module.files} == {
-        path.name: path.read_bytes() for path in folder.iterdir()
-    }
-    for file in module.files:
-        raw = found.harvest.files[file.sha256].read_bytes()
-        assert (len(raw), hashlib.sha256(raw).hexdigest()) == (file.size, file.sha256)
-    assert found.left == ()
 
 
 @pytest.mark.feature("F6")
@@ -105,23 +86,6 @@ def test_a_full_workspace_is_an_error_and_no_skip(root, workspace):
     workspace.rmdir()
     with pytest.raises(OSError):
         collect(entries, workspace, check)
-
-
-def test_seconds_go_into_the_module(root, workspace):
-    make(root)
-    name = f"{COMPILER}/{module_name(0)}"
-    assert collect(scan(root).entries, workspace, check, {name: 12.5}).harvest.modules[0].seconds == 12.5
-
-
-def test_real_neffs_are_taken(root, workspace):
-    neffs = sorted(real_dir("neff").glob("*.neff"))
-    for seed, path in enumerate(neffs):
-        make_real(root, path, seed)
-    broken = make_real(root, neffs[0], 99)
-    (broken / "model.neff").write_bytes(neffs[0].read_bytes()[:-512])
-    found = taken(root, workspace, fit.check)
-    assert len(found.harvest.modules) == len(neffs)
-    assert [item.path for item in found.left] == [broken]
 
 
 @pytest.mark.feature("S4")

@@ -25,25 +25,6 @@ def packed(source, workspace, version="2.27"):
     return pack(source, native.contents(source), native.directory(version), workspace)
 
 
-def test_native_out_and_back_is_the_same(tmp_path, workspace):
-    source = tmp_path / "source"
-    names = grow(source)
-    (source / "locks").mkdir()
-    (source / "locks" / "x.lock").touch()
-    (source / "ab.neff.tmp").touch()
-    (source / ".hidden.neff").touch()
-    (source / "link.neff").symlink_to("/etc/passwd")
-    assert native.contents(source) == names
-    harvest = packed(source, workspace, "2.27.5334.0+abc")
-    (module,) = harvest.modules
-    assert module.name.startswith("torchneuron-2.27.5334.0+abc/")
-    target = tmp_path / "target"
-    written = native.restore(module, *harvest.files.values(), target, "2.27.5334.0+abc", check=check)
-    assert tree(target) == {name: (source / name).read_bytes() for name in names}
-    assert written == sum(map(len, tree(target).values()))
-    assert native.restore(module, *harvest.files.values(), target, "2.27.5334.0+abc") == 0
-
-
 def test_native_keeps_what_is_there(tmp_path, workspace):
     source, target = tmp_path / "source", tmp_path / "target"
     name = min(grow(source))

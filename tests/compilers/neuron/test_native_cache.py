@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pwd
 from pathlib import Path
 
 import pytest
@@ -179,15 +178,3 @@ def test_doctor_knows_which_entries_of_vllms_own_cache_are_finished(tmp_path, mo
     os.system(problem["run"])
     assert not entry.exists()
     assert [one.marked for one in vllm.entries(folder)] == [False, True]
-
-
-@pytest.mark.parametrize("root", ["", "~nobodyhere/x"])
-def test_vllms_cache_in_a_home_that_the_machine_does_not_know_is_none(monkeypatch, root):
-    def unknown(_):
-        raise KeyError
-
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    monkeypatch.delenv("HOME")
-    monkeypatch.setenv("VLLM_CACHE_ROOT", root)
-    monkeypatch.delenv("NEURON_LIBTORCH_CACHE_ROOT", raising=False)
-    assert vllm.folders() == []

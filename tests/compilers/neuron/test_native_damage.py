@@ -19,7 +19,6 @@ from cachekit.compilers import registry
 from cachekit.compilers.adapter import Judged
 from cachekit.compilers.imported import record_of
 from cachekit.compilers.neuron import native
-from cachekit.compilers.neuron.neff import read
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
@@ -27,7 +26,6 @@ from cachekit.store.record import File, Module
 from cachekit.verbs.pull import pull_modules
 from cachekit.verbs.verify import verify
 from tests.compilers.neuron.neuron_files import make_neff, pack_neff, tar_of
-from tests.support.places import real_dir
 from tests.support.standins import Watched
 
 VERSION = "2.28.7631.0"
@@ -163,18 +161,6 @@ def test_memory_does_not_grow_with_an_archive_or_what_it_says(examined, tmp_path
 
 
 # Real ones
-
-
-@pytest.mark.feature("S6")
-def test_real_graphs_are_whole_in_an_archive_and_their_damage_is_found(examined):
-    paths = sorted(real_dir("neff").glob("*.neff"))
-    assert len(paths) >= 2
-    for path in paths:
-        raw, folder = path.read_bytes(), native.directory(read(path, leaks=False).compiler.partition("+")[0])
-        assert examined(packed({GOOD: raw}), folder) == Judged(), path
-        assert "is not the one in its header" in examined(packed({GOOD: flipped(raw)}), folder).harm, path
-        assert "cut short" in examined(packed({GOOD: raw[:-1]}), folder).harm, path
-        assert "it was compiled by" in examined(packed({GOOD: raw}), FOLDER).harm, path
 
 
 # verify, pull

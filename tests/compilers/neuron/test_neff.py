@@ -105,28 +105,6 @@ def test_what_real_neffs_leak():
     assert all(leaks.complete for leaks in found.values())
 
 
-@pytest.mark.feature("F6")
-@pytest.mark.parametrize("seed", range(2))
-def test_a_flipped_bit_in_a_real_neff_is_found(seed, write):
-    draw = random.Random(seed)
-    for path in real_neffs():
-        content = path.read_bytes()
-        for _ in range(25):
-            at = draw.choice([draw.randrange(24), draw.randrange(172, 188), draw.randrange(1024, len(content))])
-            assert check(write(flipped(content, at, draw.randrange(8)))), (path.name, at)
-
-
-@pytest.mark.feature("F6")
-@pytest.mark.parametrize("seed", range(2))
-def test_a_real_neff_cut_or_lengthened_anywhere_is_found(seed, write):
-    draw = random.Random(seed)
-    for path in real_neffs():
-        content = path.read_bytes()
-        for length in [0, 1, 1023, 1024, 1025, len(content) - 1, *draw.sample(range(len(content)), 20)]:
-            assert check(write(content[:length])), (path.name, length)
-        assert "too long" in check(write(content + bytes(draw.randrange(1, 20_000))))
-
-
 # Made files
 
 

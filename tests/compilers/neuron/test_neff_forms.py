@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import json
 import tarfile
 
 import pytest
@@ -63,31 +62,6 @@ def test_targets_that_nobody_knows_pass_through(write, target, chip):
 def test_inputs_and_outputs_come_from_what_there_is(write, without, inputs, outputs):
     neff = read(write(make_neff(without=without)))
     assert (tensors(neff.inputs), tensors(neff.outputs)) == (inputs, outputs)
-
-
-def test_several_outputs_of_one_node(write):
-    document = {
-        "nodes": [
-            {"op": "null", "name": "a", "output_names": ["a"]},
-            {"op": "tvm_op", "name": "sg", "output_names": ["p", "q"]},
-        ],
-        "arg_nodes": [0],
-        "heads": [[1, 0, 0], [1, 1, 0]],
-        "attrs": {"shape": ["list_shape", [[1], [2], [3, 4]]], "dltype": ["list_str", ["int32", "float16", F32]]},
-        "node_row_ptr": [0, 1, 3],
-    }
-    neff = read(write(make_neff(extra={"neff.json": json.dumps(document).encode()}, without=["sg00/def.json"])))
-    assert tensors(neff.inputs) == {"a": ("int32", (1,), None)}
-    assert tensors(neff.outputs) == {"p": ("float16", (2,), None), "q": (F32, (3, 4), None)}
-
-
-def test_ranks_and_features_of_all_subgraphs(write):
-    one = {"#rank_world_size": 2, "neff_features": ["neff_feature_vnc"]}
-    two = {"#rank_world_size": 32, "neff_features": ["collective_has_offset"]}
-    neff = read(
-        write(make_neff(extra={"sg00/def.json": json.dumps(one).encode(), "sg01/def.json": json.dumps(two).encode()}))
-    )
-    assert (neff.ranks, neff.features) == (32, ("collective_has_offset", "vnc"))
 
 
 def test_several_gzip_streams_and_padding_of_any_kind(write):
@@ -195,10 +169,3 @@ def test_hosts_names_and_order(write):
     assert [leak.path for leak in leaks.paths[:2]] == ["/Users/zoe/b.py", "/tmp/job/a.py"]
     assert leaks.paths[2].path == "cache/MODULE_1+00000000/x_ip-10-0-0-7.neff"
     assert (len(leaks.paths), leaks.count) == (SHOWN, 43)
-
-
-def test_leaks_can_be_left_out(write):
-    neff = read(write(make_neff(name="/home/ann/model.neff")), leaks=False)
-    assert not neff.leaks
-    assert not neff.leaks.complete
-    assert tensors(neff.inputs) == {"x": (F32, (4, 8), 128)}

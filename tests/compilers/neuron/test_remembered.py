@@ -45,16 +45,6 @@ def test_a_newer_failure_is_not_forgotten(tmp_path):
     assert (folder / "model.log").read_text() == "another failure"
 
 
-def test_of_a_huge_log_both_ends_are_read(tmp_path):
-    folder = make(tmp_path, "failed")
-    (folder / "model.log").write_text("odd\n" + "noise\n" * 200_000 + "[ERROR] last\n")
-    (found,) = by_neuron(scan(tmp_path).entries)
-    assert (found.failure.kind.name, found.failure.message) == ("unknown", "[ERROR] last")
-    (folder / "model.log").write_text("[ERROR] first\n" + "noise\n" * 200_000)
-    (found,) = by_neuron(scan(tmp_path).entries)
-    assert found.failure.message == "[ERROR] first"
-
-
 # By cachekit
 
 OOM = classify("[ERROR] [NCC_EOOM002] too large")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from cachekit.compilers import select
-from cachekit.compilers.neuron import devices, doctor, facts, host, install, installed, presence
-from cachekit.compilers.registry import adapter
+from cachekit.compilers.neuron import devices, facts, host, install, installed, presence
 from cachekit.errors import CompilerUnavailableError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
@@ -237,23 +235,6 @@ def test_doctor_says_of_the_other_stack_what_plan_says(recipe, command, monkeypa
     assert (found["said"], found["repair"]) == (f"{error['message']}; {error['cause']}", error["hint"])
 
 
-def test_the_contract_of_neuron_offers_no_other_compiler(machine):
-    (machine / "neuron0").touch()
-    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
-        adapter("neuron").assumed()
-    assert raised.value.hint == install.way("").run
-
-
-@pytest.mark.parametrize("name, there", [("NEURON_MODULE_OPTIONS", False), (facts.CC_FLAGS, True)])
-def test_a_variable_of_another_program_is_nothing_of_neuron(monkeypatch, tmp_path, name, there):
-    monkeypatch.setenv(facts.CACHE_URL, "")
-    monkeypatch.setenv(name, "-nogui")
-    monkeypatch.setattr(doctor, "resolve", lambda: SimpleNamespace(folder=None))
-    monkeypatch.setattr(doctor, "resolve_native", lambda: SimpleNamespace(folder=None))
-    monkeypatch.setattr(installed, "versions", dict)
-    assert doctor.concerned() == there
-
-
 @pytest.mark.parametrize(
     "maker, number, chip",
     [("0x1d0f", "0x7364", "trn2"), ("0x1d0f", "0x7564", "trn3"), ("0x1d0f", "0x8061", ""), ("0x10de", "0x7364", "")],
@@ -270,17 +251,6 @@ def test_devices_on_the_bus_are_seen_without_the_driver(machine, tmp_path, maker
         select("auto")
     assert install.way(chip).run in raised.value.hint
     assert "Neuron's driver is not loaded" in the_problem("neuron-devices")["said"]
-
-
-@pytest.mark.parametrize("compiler", ["neuron", "neuron-native"])
-def test_who_names_the_compiler_reads_the_same_words(machine, compiler):
-    (machine / "neuron0").touch()
-    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as auto:
-        select("auto")
-    with pytest.raises(CompilerUnavailableError) as named:
-        assert select("auto", compiler).machine
-    assert named.value.message == auto.value.message
-    assert (named.value.cause, named.value.hint) == (auto.value.cause, auto.value.hint) or compiler == "neuron-native"
 
 
 def test_nothing_is_planned_with_a_release_that_nothing_trains_with(command, recipe):
