@@ -27,6 +27,7 @@ CROWD = (
     24  # commits: where the last ones came at the pace of the quota, signs of life would leave none for what is made
 )
 CROWD_SECONDS = CROWD * 3600 / 128
+MOST_SIGNS = 18  # of these, which leave 32 commits an hour for what is made
 ANSWER_SECONDS = 300.0  # within which a holder that gives no signs in a crowd answers who asks for them
 _SIGN = "renews"
 
@@ -74,7 +75,7 @@ class WantedLease(Struct, frozen=True):
             return usual
         if len(last) < CROWD or last[0].at - last[-1].at >= CROWD_SECONDS:
             return usual
-        if 2 * sum(f": {_SIGN} the lease of " in change.title for change in last) > CROWD:
+        if sum(f": {_SIGN} the lease of " in change.title for change in last) > MOST_SIGNS:
             return {"seconds": self.crowded, "answers": 0.0}
         return usual if asked else {"seconds": self.crowded, "answers": ANSWER_SECONDS}
 
