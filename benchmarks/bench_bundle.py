@@ -18,13 +18,12 @@ from measure import process, ratio, seconds
 from msgspec import structs
 
 from cachekit import config
-from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.events import Journal
 from cachekit.key.canonical import key_of
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Provenance, Record
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.export import export_bundle
+from cachekit.verbs.imports import import_bundle
 from cachekit.verbs.session import Session
 
 REPEATS = 3
@@ -35,7 +34,7 @@ COMPILER = "neuronxcc-2.26.6360.0+6f180f47"
 def session(home: Path) -> Session:
     journal = Journal(None, "bench")
     settings = structs.replace(config.load({"home": home}, environ={}, cwd=home.parent), trust_all=True)
-    return Session(settings, journal, Store(home, journal), Inductor())
+    return Session(settings, journal, Store(home, journal))
 
 
 def fill(store: Store) -> Record:

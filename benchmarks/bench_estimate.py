@@ -67,7 +67,7 @@ def replayed(column: int) -> list[float]:
         one = variation(name, changes)
         hard, taken = dict(one.ingredients.hard), seconds[column] - STARTING * column
         known.sort(key=lambda other: distance(difference(other.hard, hard)))
-        found = expected(one.fingerprint.directory, one.model_type, hard, known, one.growth)
+        found = expected(one.fingerprint.directory, one.model_type, hard, known, one.compiler.growth)
         if found is not None:
             errors.append(100 * abs(found.seconds / taken - 1))
             print(

@@ -40,7 +40,7 @@ def make_tree(root: Path, megabytes: int, files: int) -> None:
 
 def publish(session: Session, prepared: Prepared, tree: Path) -> None:
     with session.store.workspace() as workspace:
-        harvest = session.compiler.harvest(tree, frozenset(), prepared.fingerprint, workspace)
+        harvest = prepared.compiler.harvest(tree, frozenset(), prepared.fingerprint, workspace)
         assert harvest is not None
         record = Record(
             key=prepared.key,
@@ -60,11 +60,11 @@ def publish(session: Session, prepared: Prepared, tree: Path) -> None:
 
 def run_once(session: Session, recipe: Path) -> None:
     """All that `cachekit train` does around the worker when everything hits."""
-    prepared = prepare(load(recipe), session.compiler)
+    prepared = prepare(load(recipe), Inductor())
     planned = plan(prepared, session.store)
     assert planned.record is not None
-    with session.cache_dir(prepared.key, planned.record) as cache_dir:
-        assert not session.compiler.contents(cache_dir.tree) - cache_dir.before
+    with session.cache_dir(prepared, planned.record) as cache_dir:
+        assert not prepared.compiler.contents(cache_dir.tree) - cache_dir.before
 
 
 def measure(megabytes: int, files: int) -> tuple[list[float], list[float]]:
@@ -72,9 +72,9 @@ def measure(megabytes: int, files: int) -> tuple[list[float], list[float]]:
         home, tree = Path(folder, "home"), Path(folder, "tree")
         journal = Journal(None, "bench")
         settings = config.load({"home": home})
-        session = Session(settings, journal, Store(home, journal), Inductor())
+        session = Session(settings, journal, Store(home, journal))
         make_tree(tree, megabytes, files)
-        publish(session, prepare(load(RECIPE), session.compiler), tree)
+        publish(session, prepare(load(RECIPE), Inductor()), tree)
         target = Path(folder, "copy")
 
         def copy() -> None:

@@ -223,7 +223,7 @@ def ask_why(member: Watched) -> None:
 def cover(member: Watched) -> None:
     """What there is of many recipes, of which none is there."""
     made = {str(number): member.prepare(recipe(number)) for number in range(1, 41)}
-    wanted = [(name, lambda one=one: (member.session.compiler, one)) for name, one in made.items()]
+    wanted = [(name, lambda one=one: one) for name, one in made.items()]
     coverage_of_all(member.session, wanted, skip=False)
 
 

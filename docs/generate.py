@@ -47,7 +47,7 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 def verbs() -> str:
     """Every verb with its options, as its parser has them."""
-    from cachekit.cli.verbs import VERBS, Commands
+    from cachekit.cli.app import VERBS, Commands
 
     commands = Commands()
     lines = [

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from cachekit import redact
-from cachekit.redact.stream import Stream
+from cachekit.redact import Stream
 
 KEY, PASSWORD = "hf_" + "aBcDeF" * 6, "S3cretHush99"
 

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from cachekit import redact
 from cachekit.key.hashed import hashed, is_hashed
-from cachekit.redact import forms
+from cachekit.redact import Stream, forms
 from cachekit.redact.names import is_secret, names_secret, secrets_of
-from cachekit.redact.stream import Stream
 from cachekit.store.layout import Place
 from tests.support.planted_secrets import FORMS, PLAIN_NAMES, PLAIN_WORDS, SECRET_NAMES, VALUES
 
@@ -199,7 +198,10 @@ def test_no_form_is_shorter_than_what_is_looked_at():
 @pytest.mark.feature("T7")
 @pytest.mark.parametrize(
     "text",
-    ["config:{}@node7", "--api_tokens={}", "--tokens={}", "--IMAGE_TOKENS={}", "ann:{}@db", "--tokens=/{}/aB3dE5gH"],
+    [
+        *("config:{}@node7", "--api_tokens={}", "--tokens={}", "--IMAGE_TOKENS={}", "ann:{}@db"),
+        *("--tokens=/{}/aB3dE5gH", "--tokens data/{}+/=", "--instance_token {}"),
+    ],
 )
 def test_a_value_that_looks_drawn_by_lot_is_hidden_beside_the_plain_ones(text):
     value = "kQ3hunter2xLongA1"
@@ -224,6 +226,8 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
         "entra\u00eenement: \u00e9poque 3, perte = 0.25 \u2026 90%|\u2588\u2588\u258f| 12/13",
         "loss:0.25 epoch:3 step:1e5",
         "--overrides={lr: 1e-4, optim: adamw8bit}",
+        "--train_tokens data/FineWeb10BT/train01 --eval_tokens FineWeb10BT/val_000001.bin",
+        "--prompt_tokens Soft20Prompt8Tokens --instance_token Sks9Person2024",
     ],
 )
 def test_ordinary_words_with_such_forms_pass(words):

@@ -19,11 +19,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachekit.api.fleets import Fleets
-from cachekit.api.names import environment_warnings, is_bundle, is_file, is_record, schema
+from cachekit.api.functions import (
+    check_recipes,
+    environment_warnings,
+    is_bundle,
+    is_file,
+    is_record,
+    names,
+    neffs,
+    new_recipe,
+    recipe_schema,
+    schema,
+    zoo_entry,
+    zoo_rows,
+)
 from cachekit.api.opened import AnyEntry, AnyRecipe, Progress, load_recipe
 from cachekit.api.sharing import Sharing
 from cachekit.api.upkeep import Upkeep
-from cachekit.api.zoo import check_recipes, names, neffs, new_recipe, recipe_schema, zoo_entry, zoo_rows
 from cachekit.recipe.variant import Variant
 from cachekit.verbs.entry import check_contradiction
 

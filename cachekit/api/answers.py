@@ -19,34 +19,28 @@ from cachekit.store.gc import Collected, GoneRecord
 from cachekit.store.index_rows import Listed
 from cachekit.store.leaks import Leaks
 from cachekit.store.verify import Problem, Verified
-from cachekit.trust.builder import Builder, CiRun
+from cachekit.trust.statement import Builder, CiRun
 from cachekit.verbs.check_build import CheckedBuild
 from cachekit.verbs.coverage import Coverage, CoverageOfAll
 from cachekit.verbs.doctor import Diagnosis
-from cachekit.verbs.export_bundle import Bundled
-from cachekit.verbs.export_cache import Exported
+from cachekit.verbs.export import Bundled, Exported
 from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState, UnitOutcome
-from cachekit.verbs.forecast import Forecast, Row, Totals
+from cachekit.verbs.forecast import Forecast, Row, Totals, WarmedAll
 from cachekit.verbs.hub import RemoteContents, RemoteRecord, Used
-from cachekit.verbs.import_bundle import Unbundled
-from cachekit.verbs.import_cache import Imported
-from cachekit.verbs.inspect import Source, StoredRecord, Vouched
+from cachekit.verbs.imports import Imported, Unbundled
 from cachekit.verbs.lock import CheckedLock, LockedRecipe, LockFile
-from cachekit.verbs.pins import Pinned
 from cachekit.verbs.planned import Planned, Unanswered, Warmed
 from cachekit.verbs.prove import Contract
 from cachekit.verbs.pull import Outcome, Pulls
 from cachekit.verbs.push import Pushes
-from cachekit.verbs.remove import Deleted
+from cachekit.verbs.records import Deleted, Pinned, Source, StoredRecord, Vouched
 from cachekit.verbs.run import Ran
 from cachekit.verbs.stats import CheckedStats, Figures, Part, Rate, Stats
 from cachekit.verbs.train import Trained
 from cachekit.verbs.trust_records import CheckedRemote, JudgedRecord, SignedRecord
 from cachekit.verbs.trust_settings import AskedOf, ChangedTrust, NamedSigner, Signers, SigningKey
-from cachekit.verbs.warm_matrix import WarmedAll
 from cachekit.verbs.why import Compared, Why
-from cachekit.verbs.why_log import LogWhy
-from cachekit.verbs.why_run import RunWhy
+from cachekit.verbs.why_run import LogWhy, RunWhy
 from cachekit.verbs.zoo import (
     InstanceRow,
     ModelRow,
@@ -57,8 +51,7 @@ from cachekit.verbs.zoo import (
     ZooExpected,
     ZooModel,
 )
-from cachekit.verbs.zoo_check import Checked
-from cachekit.verbs.zoo_new import NewRecipe
+from cachekit.verbs.zoo_check import Checked, NewRecipe
 
 __all__ = [
     "AskedOf", "Builder", "Bundled", "CachePlace", "Change", "ChangedTrust", "Checked", "CheckedBuild",

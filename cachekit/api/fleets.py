@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit import redact
+from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
 from cachekit.errors import SecretError, UsageError
@@ -167,7 +166,7 @@ class Fleets(Runs):
                 f"{entry.name} would carry a secret to an engine, which shows commands to others",
                 hint="put it into a variable of the machines' environment, or into a file that they can read",
             )
-        return (sys.executable, "-m", "cachekit", "warm", *words, "--format", "json")
+        return (*start.COMMAND, "cachekit", "warm", *words, "--format", "json")
 
 
 def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) -> list[MatrixEntry]:

@@ -73,25 +73,23 @@ class Opened:
     @contextmanager
     def session(
         self,
-        recipe: Recipe | None = None,
         *,
         verb: str = "",
-        preferred: str = "",
+        config: Config | None = None,
     ) -> Iterator[Session]:
-        """The store, the remotes, the compiler and the journal, for calling `cachekit.verbs` oneself.
+        """The store, the remotes and the journal, for calling `cachekit.verbs` oneself.
 
         Args:
-            recipe: Chooses the compiler, where the settings leave it open.
             verb: What is done. `warm`, `train`, `run`, `import`, `pull`, `push`, `gc`, `rm` and `verify` leave a
                 journal in the store.
-            preferred: The compiler where there is no recipe, and the settings leave it open.
+            config: The settings, where they were read already.
 
         Raises:
             UsageError: A setting cannot be used.
-            CompilerUnavailableError: The compiler is not on this machine.
             StoreError: The store's place is taken by something else.
         """
-        with self._open(recipe, verb=verb, preferred=preferred) as opened:
+        settings = config or self._config()
+        with opening.open_session(settings, verb, offline=self.offline, follow=self.progress) as opened:
             yield opened
 
     def open_store(self) -> Store:
@@ -105,31 +103,6 @@ class Opened:
     def settings(self) -> tuple[Setting, ...]:
         """Every setting, with its value and where it came from. `cachekit config`."""
         return tuple(self._mending().settings)
-
-    @contextmanager
-    def _open(
-        self,
-        recipe: Recipe | None,
-        *,
-        verb: str = "",
-        preferred: str = "",
-        toolchain: str | None = None,
-        instance: str | None = None,
-        config: Config | None = None,
-    ) -> Iterator[Session]:
-        """A session, of a machine that was worked out already, with settings that were read already, or these."""
-        with opening.open_session(
-            config or self._config(),
-            recipe,
-            verb,
-            compiler=preferred,
-            offline=self.offline,
-            toolchain=toolchain,
-            instance=instance,
-            node=self._node(),
-            follow=self._follow,
-        ) as opened:
-            yield opened
 
     def _config(self, **said: Any) -> Config:
         """The settings, with what this cache says, and what a verb is told of others by their names."""
@@ -157,12 +130,6 @@ class Opened:
 
         return Node(self.node_rank, self.master_addr, self.master_port)
 
-    @contextmanager
-    def _follow(self, journal: Journal) -> Iterator[None]:
-        if self.progress is not None:
-            journal.listen(self.progress)
-        yield
-
     def _journal(self, verb: str) -> Journal:
         """A journal that is only listened to."""
         from cachekit.events import Journal
@@ -172,12 +139,12 @@ class Opened:
             journal.listen(self.progress)
         return journal
 
-    def _elsewhere(self) -> Elsewhere:
-        """The machine that is meant, if not this one."""
+    def _elsewhere(self, config: Config | None = None) -> Elsewhere:
+        """The machine that is meant, if not this one; with settings that were read already, or these."""
         from cachekit.compilers.elsewhere import Elsewhere
 
-        setting = self._config().compiler
-        return Elsewhere(self.toolchain or "", self.target or "", self.instance or "", setting)
+        said = [one or "" for one in (self.toolchain, self.target, self.instance)]
+        return Elsewhere(config or self._config(), *said, node=self._node())
 
     def _variant(self, recipe: AnyRecipe) -> Variant:
         """A recipe with the number of nodes that this cache says."""
@@ -220,17 +187,17 @@ class Opened:
                 f"this machine's number is {self.node_rank}, and {loaded.name} trains on {count(nodes, 'machine')}",
                 hint="--nnodes N, or parallel.nodes in the recipe, says how many train together; --node-rank is from 0",
             )
-        there = self.toolchain or self.target or self.instance
-        instance = self._elsewhere().machine(loaded, guess=guess) if there else None
-        with self._open(loaded, verb=verb, toolchain=self.toolchain, instance=instance) as opened:
+        config = self._config()
+        compiler = self._elsewhere(config).select(loaded, guess=guess)  # where there is none, nothing has begun
+        with self.session(verb=verb, config=config) as opened:
             source = self._source(recipe, machine=machine)
-            yield opened, prepare(loaded, opened.compiler, source, salt=opened.config.trust.salt)
+            yield opened, prepare(loaded, compiler, source, salt=opened.config.trust.salt)
 
     def _named(self, entry: AnyEntry) -> naming.Named:
         """The key that somebody means, or its first digits; a recipe's on the machine that is meant."""
         if isinstance(entry, Record):
             return naming.Named(entry.key, entry.recipe)
-        return naming.named(self._variant(entry), self._elsewhere(), self._config().trust.salt)
+        return naming.named(self._variant(entry), self._elsewhere())
 
 
 def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:

@@ -15,7 +15,6 @@ from cachekit.store.record import Record
 from cachekit.verbs import session as opening
 
 if TYPE_CHECKING:
-    from cachekit.compilers import Compiler
     from cachekit.compilers.elsewhere import Elsewhere
     from cachekit.compilers.prepare import Prepared
     from cachekit.recipe.price import Prices
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.session import Session
     from cachekit.verbs.stats import CheckedStats, Stats
     from cachekit.verbs.why import Compared, Side, Why
-    from cachekit.verbs.why_log import LogWhy
-    from cachekit.verbs.why_run import RunWhy
+    from cachekit.verbs.why_run import LogWhy, RunWhy
 
 
 class Questions(Opened):
@@ -69,22 +67,23 @@ class Questions(Opened):
 
         One that cannot be planned stops no other: the answer's `error()` tells of it.
         """
-        from cachekit.compilers.prepare import again, prepare
+        from cachekit.compilers.prepare import again
         from cachekit.data.shapes import check_data
         from cachekit.verbs.forecast import forecast
 
-        where, priced, salt = self._elsewhere(), prices(price), self._config().trust.salt
+        config = self._config()
+        where, priced = self._elsewhere(config), prices(price)
 
         def prepared(recipe: AnyRecipe) -> Prepared:
             loaded = self._variant(recipe).load()
             check_data(loaded, absent_ok=True)
-            return prepare(loaded, where.select(loaded, guess=True), self._source(recipe), salt=salt)
+            return where.prepare(loaded, self._source(recipe), guess=True)
 
         def before(now: Prepared) -> list[Prepared]:
             return [again(now, other) for other in where.other_toolchains(now.recipe)]
 
         wanted = [(_name(one), partial(prepared, one)) for one in recipes]
-        with self.session(verb="plan") as opened:
+        with self.session(verb="plan", config=config) as opened:
             return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
 
     def why(self, recipe: AnyRecipe) -> Why:
@@ -127,11 +126,10 @@ class Questions(Opened):
         from cachekit.verbs.why import compare
 
         with self.session(verb="why") as opened:
-            before = self._side(opened, old, Elsewhere(compiler=opened.config.compiler))
-            return compare(before, self._side(opened, new, self._elsewhere()))
+            before = self._side(opened, old, Elsewhere(opened.config))
+            return compare(before, self._side(opened, new, self._elsewhere(opened.config)))
 
     def _side(self, session: Session, one: AnyEntry, where: Elsewhere) -> Side:
-        from cachekit.compilers.prepare import prepare
         from cachekit.verbs import why as sides
 
         if isinstance(one, Record):
@@ -143,8 +141,7 @@ class Questions(Opened):
             return sides.of_key(session, named.name)
         loaded = named.load()
         machine = {"--toolchain": where.toolchain, "--target": where.target, "--instance": where.instance}
-        salt = session.config.trust.salt
-        return sides.of_recipe(prepare(loaded, where.select(loaded), named.typed(machine), salt=salt))
+        return sides.of_recipe(where.prepare(loaded, named.typed(machine)))
 
     def why_log(self, path: str | Path) -> LogWhy:
         """What a log tells of a run, whoever started it: hits, compiles, failures, time lost. `cachekit why --log`.
@@ -156,7 +153,7 @@ class Questions(Opened):
             UsageError: It cannot be read, or no compiler knows its words.
         """
         from cachekit.disk import named
-        from cachekit.verbs.why_log import why_log
+        from cachekit.verbs.why_run import why_log
 
         return why_log(Path("-") if str(path) == "-" else named(path), self._journal(""))
 
@@ -193,17 +190,15 @@ class Questions(Opened):
             recipes: The recipes.
             skip: One that cannot be used here is a row of its own, and does not hide the others.
         """
-        from cachekit.compilers.prepare import prepare
         from cachekit.verbs.coverage import coverage_of_all
 
-        where, salt = self._elsewhere(), self._config().trust.salt
+        config = self._config()
+        where = self._elsewhere(config)
 
-        def prepared(recipe: AnyRecipe) -> tuple[Compiler, Prepared]:
-            loaded = self._variant(recipe).load()
-            compiler = where.select(loaded, guess=len(recipes) > 1)
-            return compiler, prepare(loaded, compiler, self._source(recipe), salt=salt)
+        def prepared(recipe: AnyRecipe) -> Prepared:
+            return where.prepare(self._variant(recipe).load(), self._source(recipe), guess=len(recipes) > 1)
 
-        with self.session(verb="coverage") as opened:
+        with self.session(verb="coverage", config=config) as opened:
             return coverage_of_all(opened, [(_name(one), partial(prepared, one)) for one in recipes], skip=skip)
 
     def stats(

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from cachekit.store.notes import Last
     from cachekit.verbs.attach import Attachment
     from cachekit.verbs.check_build import CheckedBuild
+    from cachekit.verbs.forecast import WarmedAll
     from cachekit.verbs.planned import Planned, Warmed
     from cachekit.verbs.run import Ran
     from cachekit.verbs.session import Session
     from cachekit.verbs.train import Trained
-    from cachekit.verbs.warm_matrix import WarmedAll
 
 
 class Runs(Questions):
@@ -86,7 +86,7 @@ class Runs(Questions):
             What became of each; `error()` is what to raise where one failed.
         """
         from cachekit.recipe.matrix import MatrixEntry, read
-        from cachekit.verbs.warm_matrix import warm_matrix
+        from cachekit.verbs.forecast import warm_matrix
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         entries, words = read(Path(matrix)), Variant("", overrides).words
@@ -242,13 +242,16 @@ class Runs(Questions):
         place: Path | None,
     ) -> Iterator[tuple[Session, Prepared]]:
         """A command of somebody's own on this machine, with the session of a run that is about it."""
+        from cachekit.compilers import select
         from cachekit.compilers.command import compiler_of, prepare_command
 
-        with self.session(verb=verb, preferred=compiler_of(command, place)) as opened:
+        config = self._config()
+        compiler = select(compiler_of(command, place), config.compiler, node=self._node())
+        with self.session(verb=verb, config=config) as opened:
             salt = opened.config.trust.salt
             yield (
                 opened,
-                prepare_command(command, opened.compiler, declared=ingredients, soft=soft_args, cwd=place, salt=salt),
+                prepare_command(command, compiler, declared=ingredients, soft=soft_args, cwd=place, salt=salt),
             )
 
     def attach(
@@ -284,16 +287,19 @@ class Runs(Questions):
         """
         import atexit
 
+        from cachekit.compilers import select
         from cachekit.compilers.command import prepare_command
         from cachekit.verbs.attach import Attachment, this_command, world
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         command = this_command(name)
         declared = {**(ingredients or {}), **world()}
+        config = self._config()
+        compiler = select("auto", config.compiler, node=self._node())
         with ExitStack() as stack:
-            opened = stack.enter_context(self.session(verb="run", preferred="auto"))
+            opened = stack.enter_context(self.session(verb="run", config=config))
             prepared = prepare_command(
-                command, opened.compiler, declared=declared, soft=soft_args, salt=opened.config.trust.salt
+                command, compiler, declared=declared, soft=soft_args, salt=opened.config.trust.salt
             )
             attachment = Attachment(opened, prepared, command, stack, require_warm=require_warm, recache=recache)
             attachment.begin()

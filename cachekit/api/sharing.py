@@ -192,7 +192,7 @@ class Sharing(Opened):
         """
         from cachekit.verbs import trust_settings
 
-        with self._open(None, config=self._mending()) as opened:
+        with self.session(config=self._mending()) as opened:
             return trust_settings.listed(opened.config, trust_settings.modes(opened))
 
     def trust_revoke(self, *what: str, before: str = "", dry_run: bool = False) -> ChangedTrust:
@@ -211,7 +211,7 @@ class Sharing(Opened):
         """
         from cachekit.verbs.revoke import revoke
 
-        with self._open(None, config=self._mending()) as opened:
+        with self.session(config=self._mending()) as opened:
             return revoke(opened, what, Path.cwd(), before=before, dry_run=dry_run)
 
     def trust_sign(self, *records: str, dry_run: bool = False) -> list[SignedRecord]:
@@ -268,8 +268,9 @@ class Sharing(Opened):
         """
         from cachekit.verbs.lock import lock_recipes
 
-        where = self._elsewhere()
-        return lock_recipes(self._open, _lock_file(lock_file), _by_name(recipes), where, dry_run=dry_run)
+        with self.session() as opened:
+            where = self._elsewhere(opened.config)
+            return lock_recipes(opened, _lock_file(lock_file), _by_name(recipes), where, dry_run=dry_run)
 
     def check_lock(self, *recipes: str | Path, lock_file: str | Path | None = None) -> CheckedLock:
         """Whether recipes changed since they were locked. `cachekit store lock --check`.
@@ -288,7 +289,8 @@ class Sharing(Opened):
         from cachekit.verbs.lock import check_lock
 
         names = [one.name for one in _by_name(recipes)]
-        return check_lock(self._open, _lock_file(lock_file), names, compiler=self._config().compiler)
+        with self.session() as opened:
+            return check_lock(opened, _lock_file(lock_file), names)
 
     def pull_locked(self, *recipes: str | Path, lock_file: str | Path | None = None, dry_run: bool = False) -> Pulls:
         """Fetch exactly what a lock file says into the store. `cachekit pull --locked`.
@@ -311,7 +313,8 @@ class Sharing(Opened):
         from cachekit.verbs.lock import pull_lock
 
         names = [one.name for one in _by_name(recipes)]
-        return pull_lock(self._open, _lock_file(lock_file), names, dry_run=dry_run)
+        with self.session(verb="" if dry_run else "pull") as opened:
+            return pull_lock(opened, _lock_file(lock_file), names, dry_run=dry_run)
 
 
 def _by_name(recipes: Sequence[AnyRecipe]) -> list[Variant]:

@@ -14,13 +14,9 @@ if TYPE_CHECKING:
     from cachekit.store.gc import Collected
     from cachekit.store.index_rows import Listed
     from cachekit.store.verify import Verified
-    from cachekit.verbs.export_bundle import Bundled
-    from cachekit.verbs.export_cache import Exported
-    from cachekit.verbs.import_bundle import Unbundled
-    from cachekit.verbs.import_cache import Imported
-    from cachekit.verbs.inspect import StoredRecord
-    from cachekit.verbs.pins import Pinned
-    from cachekit.verbs.remove import Deleted
+    from cachekit.verbs.export import Bundled, Exported
+    from cachekit.verbs.imports import Imported, Unbundled
+    from cachekit.verbs.records import Deleted, Pinned, StoredRecord
     from cachekit.verbs.session import Session
 
 
@@ -38,7 +34,7 @@ class Upkeep(Opened):
         found, doubtful = store.listed(), store.doubtful()
         if doubtful:
             from cachekit.remotes.judging import Trust
-            from cachekit.verbs.inspect import told_of_strangers
+            from cachekit.verbs.records import told_of_strangers
 
             return told_of_strangers(store, found, doubtful, Trust(self._config().trust))
         return found
@@ -57,7 +53,7 @@ class Upkeep(Opened):
             UnknownNameError: No key begins like that, or several do.
         """
         from cachekit.remotes.judging import Trust
-        from cachekit.verbs.inspect import show
+        from cachekit.verbs.records import show
 
         return show(self.open_store(), key, Trust(self._config().trust))
 
@@ -132,7 +128,7 @@ class Upkeep(Opened):
             UsageError: A record is pinned, or in use. Nothing was removed.
             StoreError: The store cannot be written.
         """
-        from cachekit.verbs.remove import remove
+        from cachekit.verbs.records import remove
 
         with self.session(verb="" if dry_run else "rm") as opened:
             return remove(opened, [self._named(entry).key for entry in entries], force=force, dry_run=dry_run)
@@ -150,7 +146,7 @@ class Upkeep(Opened):
             UnknownNameError: Digits fit no record, or several.
             StoreError: The store cannot be written.
         """
-        from cachekit.verbs.pins import pin
+        from cachekit.verbs.records import pin
 
         return pin(self.open_store(), [self._named(entry) for entry in entries], dry_run=dry_run)
 
@@ -165,13 +161,13 @@ class Upkeep(Opened):
             UnknownNameError: Digits fit no pin, or several.
             StoreError: The store cannot be written.
         """
-        from cachekit.verbs.pins import unpin
+        from cachekit.verbs.records import unpin
 
         return unpin(self.open_store(), [self._named(entry) for entry in entries], dry_run=dry_run)
 
     def pins(self) -> list[Pinned]:
         """Every pin, in the order of keys. `cachekit store pin --list`."""
-        from cachekit.verbs.pins import pins
+        from cachekit.verbs.records import pins
 
         return pins(self.open_store())
 
@@ -199,7 +195,7 @@ class Upkeep(Opened):
             UsageError: The file cannot be written, or something else lies there.
         """
         from cachekit.disk import local_folder
-        from cachekit.verbs.export_bundle import chosen, export_bundle
+        from cachekit.verbs.export import chosen, export_bundle
 
         with self._exporting(entries, all_of) as (opened, keys):
             records = chosen(opened.store, keys, all_of)
@@ -232,7 +228,7 @@ class Upkeep(Opened):
             UsageError: A record is not of Neuron's, or the folder cannot be written.
         """
         from cachekit.disk import local_folder
-        from cachekit.verbs.export_cache import export_cache
+        from cachekit.verbs.export import export_cache
 
         place = local_folder(folder)
         with self._exporting(entries, all_of) as (opened, keys):
@@ -242,7 +238,7 @@ class Upkeep(Opened):
     def _exporting(self, entries: Sequence[AnyEntry], all_of: str) -> Iterator[tuple[Session, list[str]]]:
         """A session, and the keys of what is to be exported, which is there where it is a recipe's."""
         from cachekit.errors import UsageError
-        from cachekit.verbs.export_bundle import check_warm
+        from cachekit.verbs.export import check_warm
 
         if entries and all_of:
             raise UsageError("both entries and all_of were given", hint="give one of them")
@@ -276,7 +272,7 @@ class Upkeep(Opened):
             StoreError: The store cannot be written, or has no room.
         """
         from cachekit.disk import local_folder
-        from cachekit.verbs.import_bundle import import_bundle, opened
+        from cachekit.verbs.imports import import_bundle, opened
 
         path = None if bundle is None else local_folder(bundle)
         with opened(path) as (source, name), self.session(verb="" if dry_run else "import") as session:
@@ -299,7 +295,7 @@ class Upkeep(Opened):
             StoreError: The store cannot be written.
         """
         from cachekit.disk import local_folder
-        from cachekit.verbs.import_cache import import_into
+        from cachekit.verbs.imports import import_into
 
         place = local_folder(folder)
         with self.session(verb="" if dry_run else "import") as opened:

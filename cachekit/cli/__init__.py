@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 from contextlib import suppress
-from gc import freeze, set_threshold  # by their names: `cachekit.cli.gc` is a verb, and takes the module's place
+from gc import freeze, set_threshold  # by their names: `cachekit.cli.upkeep` is a verb, and takes the module's place
 
 from cachekit.cli import stop
 

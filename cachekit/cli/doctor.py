@@ -1,4 +1,4 @@
-"""`cachekit doctor`: this machine, what is wrong with its set-up, and whether Neuron is what cachekit takes it for."""
+"""`cachekit doctor` and `config`: this machine, what is wrong with its set-up and its Neuron; and every setting."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+from msgspec import structs
 
 from cachekit.cli import out, stop
 from cachekit.cli.verb import Shown, verb
@@ -18,7 +19,8 @@ from cachekit.errors import UsageError
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import CachePlace, Contract, Diagnosis, Finding, Machine
+    from cachekit.api.answers import CachePlace, Contract, Diagnosis, Finding, Machine, Setting
+
 
 SHOWN = 12  # findings of one check, for people
 REPORT = "neuron-contract.json"
@@ -162,3 +164,36 @@ def contract_human(answer: Contract, *, whole: bool = False) -> list[str]:
 def _quiet_contract(answer: Contract) -> str:
     outcomes = [*answer.promises, *answer.assumptions]
     return "\n".join(one.name for one in outcomes if one.state == "differs")
+
+
+@verb("home", answers="list[Setting]")
+def config(cache: Cache) -> Shown:
+    """Print every setting with its value and its origin.
+
+    Precedence: flag > CACHEKIT_<NAME> > cachekit.toml (or [tool.cachekit]) > the user's config.toml > default.
+
+    Example:  cachekit config --format quiet
+    """
+    rows = [structs.replace(one, value=one.shown) for one in cache.settings()]
+    return Shown(rows, _settings, lambda found: "\n".join(f"{row.name}={_value(row.value)}" for row in found))
+
+
+def _settings(rows: list[Setting]) -> list[str]:
+    return out.table([[row.name, _value(row.value), row.origin] for row in rows], ["setting", "value", "from"])
+
+
+def _value(value: Any) -> str:
+    """A value as a variable would hold it."""
+    if isinstance(value, dict):
+        return ",".join(_entry(name, one) for name, one in value.items())
+    if value is None:
+        return "none"
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _entry(name: str, value: Any) -> str:
+    """What a table says under a name: of a remote its address, of trust the names of signers and what is revoked."""
+    if isinstance(value, dict) and "url" in value:
+        return f"{name}={value['url']}"
+    said = "|".join(value) if isinstance(value, dict) else _value(value)
+    return f"{name}={said}"

@@ -137,13 +137,12 @@ def prepare_command(
     return Prepared(
         recipe,
         command.name,
+        compiler,
         Shapes(),
         architecture,
         fingerprint,
         made,
         Place(fingerprint.directory, COMMAND, made.key),
-        compiler.foreign,
-        compiler.growth,
     )
 
 

@@ -1,10 +1,12 @@
-"""Which machine a plan is for, if not this one: an instance, a target or only a toolchain was named."""
+"""Which machine a recipe is meant for: this one, or another if an instance, a target or only a toolchain was named."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
-from cachekit.compilers import Compiler, registry, select
+from cachekit.compilers import Compiler, Node, registry, select
+from cachekit.compilers.prepare import Prepared, prepare
+from cachekit.config import Config
 from cachekit.errors import UsageError
 from cachekit.recipe import Recipe, zoo
 
@@ -13,19 +15,22 @@ class Elsewhere:
     """What the user said about another machine; if all is empty, this machine is meant.
 
     Args:
+        config: Settings: which compiler, and the salt of keys.
         toolchain: A release of the SDK.
         target: The compiler's name for a chip: `trn1`.
         instance: A machine type.
-        compiler: The setting.
+        node: This machine's place, where several train together.
 
     Raises:
         UsageError: No machine has the target, or the target and the instance do not go together.
         UnknownNameError: The registry has no such toolchain or instance.
     """
 
-    def __init__(self, toolchain: str = "", target: str = "", instance: str = "", compiler: str = "auto") -> None:
+    def __init__(
+        self, config: Config, toolchain: str = "", target: str = "", instance: str = "", *, node: Node | None = None
+    ) -> None:
         self.toolchain, self.target, self.instance = toolchain, target, instance
-        self.compiler = compiler
+        self._compiler, self._salt, self._node = config.compiler, config.trust.salt, node
         if self:
             self._check()
 
@@ -83,7 +88,15 @@ class Elsewhere:
             CachekitError: As `machine` and `compilers.select`.
         """
         machine = self.machine(recipe, guess=guess) if self else ""
-        return select(recipe.compiler.name, self.compiler, toolchain=self.toolchain, instance=machine)
+        return select(recipe.compiler.name, self._compiler, toolchain=self.toolchain, instance=machine, node=self._node)
+
+    def prepare(self, recipe: Recipe, source: str = "", *, guess: bool = False) -> Prepared:
+        """A recipe, and what follows from it for its compiler on that machine; see `prepare.prepare`.
+
+        Raises:
+            CachekitError: As `select` and `prepare.prepare`.
+        """
+        return prepare(recipe, self.select(recipe, guess=guess), source, salt=self._salt)
 
     def other_toolchains(self, recipe: Recipe) -> list[Compiler]:
         """The compilers of the same machine in the registry's other toolchains, the newest first."""
@@ -91,14 +104,14 @@ class Elsewhere:
         if not machine:
             return []
         fits, releases = zoo.instances()[machine].target, zoo.toolchains()
-        said = self.compiler if self.compiler != "auto" else recipe.compiler.name
+        said = self._compiler if self._compiler != "auto" else recipe.compiler.name
         # If no compiler was named, each has its own. Nothing was ever made under the key of one that is open.
         able = zoo.toolchains_for(fits, "" if said == "auto" else said)
         fitting = [name for name in able if not releases[name].open]
         own = [name for name in fitting if said != "auto" or releases[name].compiler == "neuron"]
         wanted = self.toolchain or (own[-1] if own else "")  # as `host.named` has it
         return [
-            select(recipe.compiler.name, self.compiler, toolchain=name, instance=machine)
+            select(recipe.compiler.name, self._compiler, toolchain=name, instance=machine)
             for name in reversed(fitting)
             if name != wanted
         ]

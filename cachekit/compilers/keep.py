@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from cachekit import __version__
 from cachekit.compilers.cachedir import CacheDir
-from cachekit.compilers.port import Compiler, Harvest, Observed
+from cachekit.compilers.port import Harvest, Observed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, StoreError
 from cachekit.events import bypass
@@ -133,7 +133,6 @@ class Keeping(Struct, frozen=True):
 
     Attributes:
         store: Keeps what compiled.
-        compiler: The run's compiler.
         prepared: The key.
         record: The key's record, if there is one.
         cache_dir: The run's compiler cache dir.
@@ -143,7 +142,6 @@ class Keeping(Struct, frozen=True):
     """
 
     store: Store
-    compiler: Compiler
     prepared: Prepared
     record: Record | None
     cache_dir: CacheDir
@@ -162,9 +160,9 @@ class Keeping(Struct, frozen=True):
                 # Only what the run used beyond the record: the store has the rest, which may be gigabytes. And what a
                 # stopped compile has left is not a module.
                 had = {module.name for module in self.record.modules} if self.record else set()
-                whole = self.compiler.contents(self.cache_dir.tree)
+                whole = self.prepared.compiler.contents(self.cache_dir.tree)
                 wanted = structs.replace(seen, modules=(seen.modules & whole) - had) if seen.modules else seen
-                harvest = self.compiler.harvest(
+                harvest = self.prepared.compiler.harvest(
                     self.cache_dir.tree, self.cache_dir.before, self.prepared.fingerprint, workspace, wanted
                 )
                 return self._publish(harvest, seen), ""

@@ -7,7 +7,6 @@ from msgspec import Struct, structs
 from cachekit.compilers import Compiler
 from cachekit.data.shapes import shapes_of
 from cachekit.key.canonical import Ingredients
-from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe, architecture, ingredients
 from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.ingredients import Fingerprint, Shapes
@@ -22,25 +21,22 @@ def salted(made: Ingredients, salt: str) -> Ingredients:
 
 
 class Prepared(Struct, frozen=True):
-    """A recipe, and what follows from it on this machine.
+    """A recipe, and what follows from it for a compiler on a machine.
 
     Attributes:
         source: The recipe as the user named it, for messages.
         shapes: What the rows add to the graphs: classes and choices.
         place: Where its record lies, here and on remotes.
-        foreign: See `Compiler.foreign`.
-        growth: See `Compiler.growth`.
     """
 
     recipe: Recipe
     source: str
+    compiler: Compiler
     shapes: Shapes
     architecture: Architecture
     fingerprint: Fingerprint
     ingredients: Ingredients
     place: Place
-    foreign: tuple[str, ...]
-    growth: Growth
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -92,4 +88,4 @@ def _made(
     fingerprint = compiler.fingerprint(recipe)
     made = salted(ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe)), salt)
     place = Place(fingerprint.directory, found.model_type, made.key)
-    return Prepared(recipe, source, shapes, found, fingerprint, made, place, compiler.foreign, compiler.growth)
+    return Prepared(recipe, source, compiler, shapes, found, fingerprint, made, place)

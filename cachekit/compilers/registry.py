@@ -72,6 +72,18 @@ def every() -> Iterator[Adapter]:
     return (adapter(one.name) for one in ADAPTERS)
 
 
+def check_name(name: str) -> None:
+    """See that a compiler is called that, be it here or not.
+
+    Raises:
+        UnknownNameError: None is.
+    """
+    if name not in {"auto", *NAMES}:
+        raise UnknownNameError(
+            f"there is no compiler named {name!r}", hint=f"known compilers: auto, {', '.join(NAMES)}"
+        )
+
+
 def select(
     recipe_says: str | None,
     settings_say: str = "auto",
@@ -97,10 +109,7 @@ def select(
             machine has a device without the packages for it.
     """
     name = settings_say if settings_say != "auto" else recipe_says or "auto"
-    if name not in {"auto", *NAMES}:
-        raise UnknownNameError(
-            f"there is no compiler named {name!r}", hint=f"known compilers: auto, {', '.join(NAMES)}"
-        )
+    check_name(name)
     if toolchain or instance:
         if name == "auto":
             from cachekit.recipe import zoo

@@ -98,12 +98,15 @@ def preview(recipe: Recipe) -> Preview | None:
     train = heads.get("train", [])
     have = list(train[0]) if train else []
     read = [column for column in tasks.read_columns(recipe) if column in have]
+    said: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     odd = []
     try:
-        labels.update(_labels(recipe, train) if _classed(recipe, columns) else ())
+        said.update(_labels(recipe, train) if _classed(recipe, columns) else ())
     except DataError as error:
         odd.append(error.said)
+    for label, number in said.items():  # thousands of rows have few labels
+        labels[one_line(label) or "(none)"] += number
     doubts = [*odd, *_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
     return Preview(
         splits=tuple(splits),
@@ -147,7 +150,7 @@ def _labels(recipe: Recipe, train: Sequence[rows.Row]) -> Iterator[str]:
         value = row.get(column)
         several = recipe.task == "multi-label-classification"
         for one in label_list(value, f"row {number}") if several else [value]:
-            yield "(none)" if one is None or one == "" else one_line(str(one))
+            yield "" if one is None else str(one)
 
 
 def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:

@@ -79,14 +79,18 @@ def create(layout: Layout, **fields: Any) -> Fleet:
         private.private_folder(folder)
         files.replace(folder / NOTE, msgspec.json.encode(fleet), mode=private.FILE)
     except OSError as error:
-        raise StoreError("the fleet cannot be noted in the store", cause=cause_of(error), hint="--home DIR") from error
+        raise StoreError(
+            "the fleet cannot be noted in the store",
+            cause=f"{cause_of(error)}; what a fleet runs stands there" if _open(layout) else cause_of(error),
+            hint="--home DIR, with a folder of your own that the machines share",
+        ) from error
     return fleet
 
 
 def retire(layout: Layout, days: int) -> None:
     """Remove the fleets of which nothing was noted for so many days. Never fails a run."""
     oldest = time.time() - days * 86_400
-    for found in files.entries(layout.fleets):
+    for found in _folders(layout):
         notes = [one.stat(follow_symlinks=False).st_mtime for one in files.entries(found.path)]
         if notes and max(notes) < oldest:
             shutil.rmtree(found.path, ignore_errors=True)
@@ -94,10 +98,20 @@ def retire(layout: Layout, days: int) -> None:
 
 def every(layout: Layout) -> Iterator[Fleet]:
     """This user's fleets, newest first."""
-    for found in sorted(files.entries(layout.fleets), key=lambda one: one.name, reverse=True):
+    for found in sorted(_folders(layout), key=lambda one: one.name, reverse=True):
         fleet = files.noted(Path(found.path, NOTE), Fleet)
         if fleet is not None and fleet.folder == found.path:
             yield fleet
+
+
+def _folders(layout: Layout) -> list[os.DirEntry[str]]:
+    """The folders of this user's fleets; none where others could have put them there, or a link to elsewhere."""
+    return [] if _open(layout) else [found for found in files.entries(layout.fleets) if not found.is_symlink()]
+
+
+def _open(layout: Layout) -> bool:
+    """Whether others can change what is noted of fleets: what runs, and which process to end."""
+    return private.obstacle(layout.fleets / NOTE) is not None
 
 
 def one(layout: Layout, beginning: str) -> Fleet:

@@ -1,6 +1,6 @@
 """This machine as an engine: so many commands at once, and no more than its memory bears.
 
-A process of its own starts the commands, so that they outlive who submitted them: `python -m cachekit.executors.local
+A process of its own starts the commands, so that they outlive who submitted them: `start.py cachekit.executors.local
 FOLDER N`. If it is killed, its commands end, too.
 """
 
@@ -20,7 +20,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
-from cachekit import files, private, process
+from cachekit import files, private, process, start
 from cachekit.errors import EngineError, UsageError
 from cachekit.executors import unit
 from cachekit.executors.port import Fleet, Seen
@@ -55,7 +55,7 @@ class _Local:
         return "\n".join(shlex.join(one.argv) for one in fleet.units)
 
     def submit(self, fleet: Fleet) -> None:
-        command = [sys.executable, "-m", "cachekit.executors.local", fleet.folder, str(fleet.jobs)]
+        command = [*start.COMMAND, "cachekit.executors.local", fleet.folder, str(fleet.jobs)]
         log = fleet.path / "local.log"
         try:
             with open(log, "wb", opener=private.opened) as told:

@@ -32,9 +32,10 @@ _NO_SECRETS = _words("PWD OLDPWD XDG_SESSION_ID TERM_SESSION_ID ITERM_SESSION_ID
 # are of services, too: as variables always, else where the value looks random, as no word of a tokenizer does.
 _SERVICES = _words("bot system trigger user")
 _PLAIN_TOKENS = _words("""
-    audio beg begin blank bos boi bot class cls decoder delimiter doc document end eoi eos eot fim first go human image
-    img instruction last line mask middle new next pad per pool prefix query response sep separator soft sos space
-    special start stop suffix system tag text think tool trigger unk user video word
+    audio beg begin blank boi bos bot class cls concept decoder delimiter doc document end eoi eos eot fim first go
+    human image img initializer instance instruction last line mask middle modifier new next pad per placeholder
+    pool prefix query response sep separator soft sos space special start stop suffix system tag text think tool
+    train trigger unk user video word
 """)
 _PLAIN_KEYS = _words("""
     answer answers audio batch best cache candidate caption checkpoint checkpoints choice chosen code column compile
@@ -64,6 +65,10 @@ _PAIRS = {
 }  # fmt: skip
 # The values of tokens that are most often a tokenizer's.
 _DRAWN = r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w+/=~.:-]{10,}|(?=.*\d)(?=.*[a-z])[a-z\d]{16,}"
+# What looks like that, and is words with numbers, or a relative path; so is one random text of 16 characters in 1,000.
+_WORDS_OR_PATH = (
+    r"(?=.*[A-Z])(?:(?:[A-Z]?[a-z]{2,}(?![a-z])\d{0,4}[._/-]?)+|[a-z][a-z_-]{2,}/[\w./-]+|[\w./-]+\.[a-z][a-z\d]{1,6})"
+)
 # Values that say nothing: words for yes, no and nothing, numbers, places that wait for a value, a tokenizer's words.
 _IDLE = (
     r"(?i)|true|false|yes|no|on|off|none|null|bearer|basic|-?[\d.]+|\*+|\.{3}|…|<[\w .:-]*>?|<.*>|\[[A-Z_]*\]?"
@@ -128,7 +133,7 @@ def is_secret(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     if not names_secret(name):
-        drawn = re.fullmatch(_DRAWN, value) and not re.fullmatch(f"{_PATH}|{_PLAIN_ADDRESS}", value)
+        drawn = re.fullmatch(_DRAWN, value) and not re.fullmatch(f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}", value)
         return bool(drawn) and names_tokens(name)
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 

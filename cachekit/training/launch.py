@@ -22,8 +22,8 @@ from cachekit import config_trust, private, redact, start
 from cachekit.compilers.port import Sink, Watch
 from cachekit.errors import InterruptedRunError, TrainingError, from_code
 from cachekit.process import die_with
+from cachekit.redact import Stream
 from cachekit.redact.names import secrets_of
-from cachekit.redact.stream import Stream
 from cachekit.text import cause_of
 from cachekit.training.checkpoints import checkpoints
 from cachekit.training.job import Job, Result

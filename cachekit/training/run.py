@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from cachekit.compilers import Compiler, Observed, Run
+from cachekit.compilers import Observed, Run
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, CompileError, TrainingError
@@ -27,7 +27,6 @@ LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADD
 
 def run_job(
     launcher: ProcessLauncher,
-    compiler: Compiler,
     prepared: Prepared,
     cache_dir: CacheDir,
     mode: Literal["trial", "train"],
@@ -43,7 +42,6 @@ def run_job(
 
     Args:
         launcher: Starts the worker.
-        compiler: The recipe's.
         prepared: The recipe.
         cache_dir: The compiler cache dir.
         mode: Of the job.
@@ -62,7 +60,7 @@ def run_job(
         CompileError: The trial left something uncompiled.
         CachekitError: The worker failed.
     """
-    recipe = prepared.recipe
+    recipe, compiler = prepared.recipe, prepared.compiler
     folder = model_folder.of(recipe)
     weights = str(folder) if folder else recipe.model.id or ""
     job = Job(

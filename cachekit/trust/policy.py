@@ -22,8 +22,8 @@ from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError
-from cachekit.trust.keys import PublicKey, public_key
 from cachekit.trust.signer import holds, key_of
+from cachekit.trust.sshsig import PublicKey, public_key
 from cachekit.trust.statement import CHECKS, PAYLOAD_TYPE, StatedReuse, Statement, is_about, moment, read_statement
 from cachekit.values import by_value
 

@@ -11,10 +11,8 @@ files (a line that it cannot read, an empty list) decides nothing.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -32,7 +30,8 @@ from cachekit.errors import UsageError
 from cachekit.text import cause_of
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import MalformedError
-from cachekit.trust.keys import ED25519, LARGEST_FILE, PublicKey, key_of_blob, public_key
+from cachekit.trust.sshsig import ED25519, LARGEST_FILE, PublicKey, key_inside, public_key
+from cachekit.whose import open_judged
 
 if TYPE_CHECKING:
     import subprocess
@@ -44,7 +43,6 @@ _NO_SUCH_OPTION = b"unknown option"  # what ssh-keygen before 8.1 says of -Y
 _NO_USER = b"No user exists for uid"  # what it says before anything else to a user without a name [ssh-keygen.c, main]
 _DOES_NOT_HOLD = b"Could not verify signature"  # its verdict, on its output; other failures have the same exit code
 _NAME = 'pip install "cachekit-neuron[sign]", or give this user a line in /etc/passwd'
-_OPENSSH = b"openssh-key-v1\0"  # how the inside of a private key file begins [PROTOCOL.key]
 _HELD: set[bytes] = set()  # signatures that held; one that did not is asked again
 
 
@@ -75,7 +73,7 @@ def signer_of(setting: str) -> Signer:
     key, path = key_of(setting), _path(setting)
     try:
         if path is not None:
-            _guarded(path)
+            _read(path, closed=True)
     except OSError as error:
         raise _refused(setting, cause_of(error), f"chmod 600 {path}") from error
     return _Keyed(key, setting)
@@ -89,12 +87,12 @@ def key_of(setting: str) -> PublicKey:
     """
     try:
         path = _path(setting)
-        text = setting if path is None else files.read(path, LARGEST_FILE).decode("ascii")
+        text = setting if path is None else _read(path).decode("ascii")
         if "PRIVATE KEY-----" not in text:
             return public_key(text)
-        found = _inside(text)
+        found = key_inside(text)
         if found is None and path is not None:  # an old format, which hides it
-            found = public_key(files.read(f"{path}.pub", LARGEST_FILE).decode("ascii"))
+            found = public_key(_read(Path(f"{path}.pub")).decode("ascii"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
@@ -361,40 +359,32 @@ def _path(setting: str) -> Path | None:
 
 
 def _private(path: Path) -> bytes:
-    text = _guarded(path)
+    text = _read(path, closed=True)
     if b"PRIVATE KEY-----" not in text:
         raise ValueError("this is a public key, whose private one an agent has")
     return text
 
 
-def _guarded(path: Path) -> bytes:
-    """What the file of a key says: others may not read a private one, and ssh-keygen asks the same."""
-    with files.opened(path) as source:
-        mode = os.fstat(source.fileno()).st_mode
-        text = source.read(LARGEST_FILE)
-        if b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
-        return text
+def _read(path: Path, *, closed: bool = False) -> bytes:
+    """What the file of a key says. What that key signs is believed as this user's: nobody else may put one there.
 
-
-def _inside(text: str) -> PublicKey | None:
-    """The public half inside of a private key in OpenSSH's own format, where it is not encrypted [PROTOCOL.key].
-
-    Returns:
-        The key; None where the format is another.
-
-    Raises:
-        ValueError: It is damaged.
+    Args:
+        path: The file.
+        closed: Others may not read a private key in it, either: ssh-keygen asks the same.
     """
-    found = re.search(r"-----BEGIN OPENSSH PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END", text)
-    raw = base64.b64decode(found[1]) if found else b""
-    if not raw.startswith(_OPENSSH):
-        return None
-    at = len(_OPENSSH)
-    for _ in range(3):  # the cipher, the function that makes its key, and its options
-        at += 4 + int.from_bytes(raw[at : at + 4], "big")
-    at += 4  # how many keys: always one
-    return key_of_blob(raw[at + 4 : at + 4 + int.from_bytes(raw[at : at + 4], "big")])
+
+    def judged(name: Path | str, flags: int) -> int:
+        handle, found = open_judged(Path(name), flags)
+        if found.whose != "own":
+            os.close(handle)
+            raise PermissionError(f"somebody else can put another key there: {found.why}")
+        return handle
+
+    with files.opened(path, opener=judged) as source:
+        text, mode = source.read(LARGEST_FILE), os.fstat(source.fileno()).st_mode
+    if closed and b"PRIVATE KEY-----" in text and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise PermissionError(f"others can read it (mode {stat.S_IMODE(mode):o})")
+    return text
 
 
 def _unmade(

@@ -1,1 +1,1 @@
-"""Use cases, one a module. Each takes its collaborators as arguments; the command line builds them once."""
+"""The verbs: one use case a module. What a verb takes and raises is said at its method of `api.Cache`."""

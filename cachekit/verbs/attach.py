@@ -71,13 +71,13 @@ class Attachment:
     ) -> None:
         self._session, self._prepared, self._command = session, prepared, command
         self._strict, self._replaces = require_warm, recache
-        if not session.compiler.guest:
+        if not prepared.compiler.guest:
             raise UsageError(
-                f"{session.compiler.name} cannot attach to a process that is already running",
+                f"{prepared.compiler.name} cannot attach to a process that is already running",
                 cause="it reads where its cache is before the process can set it",
                 hint="cachekit run -- python train.py gives the cache to a command from outside",
             )
-        self._guest: Guest = import_module(session.compiler.guest)
+        self._guest: Guest = import_module(prepared.compiler.guest)
         self._stack, self._pid, self._start = stack, os.getpid(), time.monotonic()
         self._state: Literal["attached", "late", "attended", "failed"] = "attached"
         self._problem = ""
@@ -135,7 +135,7 @@ class Attachment:
 
     def _restore(self, planned: Plan) -> None:
         self._fetched = planned.found is not None
-        compiler, recipe = self._session.compiler, self._prepared.recipe
+        compiler, recipe = self._prepared.compiler, self._prepared.recipe
         cache_dir, record, seed = self._stack.enter_context(
             entered(self._session, planned, require_warm=self._strict, recache=self._replaces)
         )
@@ -200,7 +200,7 @@ class Attachment:
     def _new(self) -> frozenset[str]:
         if self._cache_dir is None:
             return frozenset()
-        return self._session.compiler.contents(self._cache_dir.tree) - self._cache_dir.before
+        return self._prepared.compiler.contents(self._cache_dir.tree) - self._cache_dir.before
 
     def check(self) -> None:
         """Stop where something compiled that should not.
@@ -232,12 +232,12 @@ class Attachment:
         if not new and self._kept and not finishes:
             return self.report
         mark = time.monotonic()
-        self._built += self._session.compiler.binaries(new)
+        self._built += self._prepared.compiler.binaries(new)
         seen = self._seen()
         fresh = structs.replace(seen, compile_seconds=round(seen.compile_seconds - self._seconds_kept, 3))
         session, replaces = self._session, self._replaces and not self._kept
         keeping = Keeping(
-            session.store, session.compiler, self._prepared, self._record, cache_dir, self._seed, replaces=replaces,
+            session.store, self._prepared, self._record, cache_dir, self._seed, replaces=replaces,
             marks=command_marks(seen, finished=self._finished),
         )  # fmt: skip
         self._record, self._problem = session.keep(keeping, fresh, fetched=self._fetched)

@@ -63,12 +63,10 @@ class CheckedBuild(Answer, frozen=True, kw_only=True):
 
 
 def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
-    """Compile a recipe although it is warm, and compare; nothing is kept of it.
+    """Compile a recipe although it is warm, and compare; nothing is kept of it. See `Cache.check_build`.
 
     Raises:
-        MissError: There is no record to compare with; or RemoteError and its like: it could not be fetched.
-        IntegrityError: The record's bytes are not those that it names.
-        CachekitError: The trial failed; see `run_job`.
+        RemoteError, AuthError: There is a record, and it could not be fetched.
     """
     start = time.monotonic()
     check_data(prepared.recipe)
@@ -77,14 +75,11 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     record = fetch_planned(session, planned)
     if record is None:
         raise miss_error(unfetched(planned, session.remotes) if planned.hit else planned)
-    compiler = session.compiler
     made = maker_of(record)
     session.journal.emit("build.start", key=prepared.key, **asdict(made))
-    with session.cache_dir(prepared.key, record) as old, session.cache_dir(prepared.key, None) as new:
-        _, seen = run_job(
-            session.launcher(), compiler, prepared, new, "trial", store=session.store, log=session.log, found=False
-        )
-        compared = compiler.compare(old.tree, new.tree)
+    with session.cache_dir(prepared, record) as old, session.cache_dir(prepared, None) as new:
+        _, seen = run_job(session.launcher(), prepared, new, "trial", store=session.store, log=session.log, found=False)
+        compared = prepared.compiler.compare(old.tree, new.tree)
     done = CheckedBuild(
         recipe=prepared.recipe.name,
         source=prepared.source,

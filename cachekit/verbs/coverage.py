@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from cachekit.compilers import Compiler, Failed
+from cachekit.compilers import Failed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError, from_code
 from cachekit.remotes.judging import HINT
@@ -118,7 +118,7 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
     for one in asked:
         for name in _there(one, prepared.key, notes):
             where[name].append(one.remote.name)
-    here, failures = _on_host(session, prepared, wanted, notes)
+    here, failures = _on_host(prepared, wanted, notes)
     for name in here & wanted.keys():
         where[name].append(CACHE_DIR)
     units = [_unit(name, tuple(where[name]), size, failures.get(name)) for name, size in sorted(wanted.items())]
@@ -204,7 +204,7 @@ class CoverageOfAll(Answer, frozen=True):
 
 def coverage_of_all(
     session: Session,
-    wanted: Sequence[tuple[str, Callable[[], tuple[Compiler, Prepared]]]],
+    wanted: Sequence[tuple[str, Callable[[], Prepared]]],
     *,
     skip: bool,
 ) -> CoverageOfAll:
@@ -212,10 +212,10 @@ def coverage_of_all(
 
     Args:
         session: Collaborators.
-        wanted: Each with its name, and what prepares it for its compiler.
+        wanted: Each with its name, and what prepares it.
         skip: One that cannot be used here, another compiler's, say, does not hide the others.
     """
-    made: list[tuple[str, tuple[Compiler, Prepared] | CachekitError]] = []
+    made: list[tuple[str, Prepared | CachekitError]] = []
     for name, prepare in wanted:
         try:
             made.append((name, prepare()))
@@ -223,14 +223,13 @@ def coverage_of_all(
             if not skip:
                 raise
             made.append((name, error))
-    asked = _ask(session, [one[1].place for _, one in made if isinstance(one, tuple)])
+    asked = _ask(session, [one.place for _, one in made if isinstance(one, Prepared)])
     found = []
     for name, one in made:
         try:
             if isinstance(one, CachekitError):
                 raise one
-            compiler, prepared = one
-            found.append(_coverage(structs.replace(session, compiler=compiler), prepared, asked))
+            found.append(_coverage(session, one, asked))
         except CachekitError as error:
             if not skip:
                 raise
@@ -351,16 +350,16 @@ def _there(asked: _Asked, key: str, notes: list[str]) -> list[str]:
 
 
 def _on_host(
-    session: Session, prepared: Prepared, wanted: Mapping[str, int | None], notes: list[str]
+    prepared: Prepared, wanted: Mapping[str, int | None], notes: list[str]
 ) -> tuple[frozenset[str], Mapping[str, Failed]]:
     """What the compiler's own folder has, and what is known there of failures."""
     if prepared.fingerprint.elsewhere or not wanted:
         return frozenset(), {}
     try:
-        root = session.compiler.cache_dir(prepared.recipe)
+        root = prepared.compiler.cache_dir(prepared.recipe)
         if root is None:
             return frozenset(), {}
-        return session.compiler.contents(root), session.compiler.failed(root, wanted)
+        return prepared.compiler.contents(root), prepared.compiler.failed(root, wanted)
     except (UsageError, OSError) as error:
         notes.append(f"the compiler's own folder could not be looked at: {error}")
         return frozenset(), {}

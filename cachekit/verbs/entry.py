@@ -47,19 +47,16 @@ class Named(Struct, frozen=True):
     recipe: str = ""
 
 
-def named(variant: Variant, machine: Elsewhere, salt: str) -> Named:
+def named(variant: Variant, machine: Elsewhere) -> Named:
     """The key of a recipe; a name that is not a recipe's is taken for the beginning of a key.
 
     Args:
         variant: The recipe, or the key.
         machine: Which the recipe's key is for.
-        salt: Of the settings.
 
     Raises:
         UnknownNameError: It is neither.
     """
-    from cachekit.compilers.prepare import prepare
-
     name = variant.name
     try:
         if name:
@@ -76,7 +73,7 @@ def named(variant: Variant, machine: Elsewhere, salt: str) -> Named:
             error.message, cause="nor is it the beginning of a key, which has the digits 0-9 and a-f", hint=error.hint
         ) from None
     loaded = variant.load()
-    return Named(prepare(loaded, machine.select(loaded), salt=salt).key, name or loaded.name)
+    return Named(machine.prepare(loaded).key, name or loaded.name)
 
 
 def is_key(name: str) -> bool:

@@ -292,11 +292,7 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
 
 
 def state(fleet: Fleet, engine: Engine | None = None) -> FleetState:
-    """What became of a fleet so far.
-
-    Raises:
-        EngineError: The engine does not answer.
-    """
+    """What became of a fleet so far; see `Cache.fleet_show`."""
     found = fleets.states(fleet, engine or registry.engine(fleet.engine))
     units = tuple(_outcome(fleet, one) for one in found)
     return FleetState(
@@ -337,20 +333,12 @@ def listed(layout: Layout) -> tuple[FleetRow, ...]:
 
 
 def cancel(fleet: Fleet) -> None:
-    """End what runs of a fleet, and what would have run.
-
-    Raises:
-        EngineError: The engine does not answer, or refuses.
-    """
+    """End what runs of a fleet, and what would have run."""
     fleets.cancel(fleet, registry.engine(fleet.engine))
 
 
 def logs(fleet: Fleet, number: int) -> FleetLog:
-    """What a command of a fleet printed.
-
-    Raises:
-        UsageError: The fleet has no such command.
-    """
+    """What a command of a fleet printed; see `Cache.fleet_logs`."""
     if number >= len(fleet.units):
         raise UsageError(
             f"{fleet.id} has no command {number}", hint=f"0 to {len(fleet.units) - 1}: cachekit fleet show {fleet.id}"

@@ -1,7 +1,8 @@
-"""Plan many recipes at once: what each would find and compile, what it all comes to, and what an upgrade makes cold."""
+"""Many recipes at once: plan all, and say what an upgrade makes cold; or warm one after the other."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from msgspec import Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError, UntrustedError
+from cachekit.recipe.matrix import MatrixEntry
 from cachekit.recipe.price import Price
 from cachekit.remotes.judging import HINT
 from cachekit.remotes.remotes import Remotes
@@ -17,7 +19,7 @@ from cachekit.store.record import File, Record
 from cachekit.text import count
 from cachekit.values import Answer
 from cachekit.verbs.plan import plans
-from cachekit.verbs.planned import Planned, planned, shortened, together, warm_it
+from cachekit.verbs.planned import Planned, Warmed, planned, shortened, together, warm_it
 
 
 class Before(Struct, frozen=True):
@@ -218,3 +220,87 @@ def _others(before: Callable[[Prepared], Sequence[Prepared]], prepared: Prepared
         raise
     except CachekitError:  # it is not a recipe for those toolchains
         return ()
+
+
+class EntryOutcome(Struct, frozen=True, kw_only=True):
+    """What became of an entry.
+
+    Attributes:
+        set: Its overrides.
+        status: `compiled`, `hit`, `failed`, or of a plan `miss`.
+        compiled: Graphs; None where only planned, or failed. So for `seconds`.
+        error: Why it failed.
+    """
+
+    name: str
+    recipe: str
+    set: tuple[str, ...]
+    status: str = "failed"
+    key: str | None = None
+    compiled: int | None = None
+    seconds: float | None = None
+    compile_seconds: float | None = None
+    error: CachekitError | None = None
+
+
+class WarmedAll(Answer, frozen=True):
+    """What became of a list: how many entries of each kind there are, and each.
+
+    Attributes:
+        dry_run: The entries were only planned.
+    """
+
+    dry_run: bool
+    compiled: int
+    hit: int
+    miss: int
+    failed: int
+    entries: tuple[EntryOutcome, ...]
+
+    def error(self) -> CachekitError | None:
+        """One error for all that failed, with the first one's code; None where nothing did."""
+        failed = [(entry.name, entry.error) for entry in self.entries if entry.error]
+        return together(failed, len(self.entries), "planned" if self.dry_run else "warmed")
+
+
+def warm_matrix(
+    entries: Iterable[MatrixEntry],
+    one: Callable[[MatrixEntry], Planned],
+    tell: Callable[[int, MatrixEntry], None],
+    *,
+    dry_run: bool,
+) -> WarmedAll:
+    """Warm one after the other.
+
+    Args:
+        entries: What to warm.
+        one: Warms an entry, or plans it.
+        tell: Is told before each, with its number from 1.
+        dry_run: See `WarmedAll`.
+    """
+    outcomes = []
+    for number, entry in enumerate(entries, 1):
+        tell(number, entry)
+        name, recipe, overrides = entry.name, entry.recipe, tuple(entry.overrides)
+        try:
+            done = one(entry)
+        except InterruptedRunError:
+            raise
+        except CachekitError as error:
+            outcomes.append(EntryOutcome(name=name, recipe=recipe, set=overrides, error=error))
+            continue
+        warmed = done if isinstance(done, Warmed) else None
+        outcomes.append(
+            EntryOutcome(
+                name=name,
+                recipe=recipe,
+                set=overrides,
+                status=done.status,
+                key=done.key,
+                compiled=warmed.compiled if warmed else None,
+                seconds=warmed.seconds if warmed else None,
+                compile_seconds=warmed.compile_seconds if warmed else done.expected_seconds,
+            )
+        )
+    counts = Counter(outcome.status for outcome in outcomes)
+    return WarmedAll(dry_run, counts["compiled"], counts["hit"], counts["miss"], counts["failed"], tuple(outcomes))

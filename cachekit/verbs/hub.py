@@ -189,15 +189,9 @@ def write_settings(path: Path, place: Repo, may: str) -> None:
 
 
 def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> list[RemoteContents]:
-    """What each remote holds that may be read.
-
-    Args:
-        session: Collaborators.
-        recipe: Only the records of this recipe.
-        compiled_with: Only those of this compiler: its name, or how its folder begins (`neuronxcc-2.26`).
+    """What each remote holds that may be read; see `Cache.remote_contents`.
 
     Raises:
-        RemoteError, AuthError: One cannot be asked.
         UsageError: The settings name a signer's key that is none.
     """
 

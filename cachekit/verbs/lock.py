@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +11,7 @@ from msgspec import Struct, structs
 from cachekit import redact
 from cachekit.compilers import registry
 from cachekit.compilers.elsewhere import Elsewhere
-from cachekit.compilers.prepare import Prepared, prepare
+from cachekit.compilers.prepare import Prepared
 from cachekit.errors import IntegrityError, MissError, SecretError
 from cachekit.key.canonical import difference
 from cachekit.key.words import Told, told
@@ -26,9 +25,6 @@ from cachekit.values import Answer
 from cachekit.verbs.plan import miss_error, plan
 from cachekit.verbs.pull import Outcome, Pulls, fetched
 from cachekit.verbs.session import Session, using_store
-
-# Opens the session of a run: for a recipe, with a verb and another machine's `toolchain` and `instance`.
-Opening = Callable[..., AbstractContextManager[Session]]
 
 
 class LockedRecipe(Struct, frozen=True):
@@ -143,33 +139,24 @@ class CheckedLock(Answer, frozen=True):
 
 
 def lock_recipes(
-    opening: Opening, path: Path, recipes: Sequence[Variant], where: Elsewhere, *, dry_run: bool = False
+    session: Session, path: Path, recipes: Sequence[Variant], where: Elsewhere, *, dry_run: bool = False
 ) -> LockFile:
-    """Write the exact artifacts of recipes into a file.
+    """Write the exact artifacts of recipes into a file; see `Cache.lock`.
 
-    Args:
-        opening: Opens a session.
-        path: The file; made if need be.
-        recipes: As they are named here; none means all that are in the file.
-        where: The machine that they are locked for. What this leaves open stays as the file says.
-        dry_run: Write nothing.
-
-    Raises:
-        MissError: A recipe is not warm. Nothing was written.
-        UsageError: The file cannot be read or written, or locks nothing yet.
-        RemoteError, AuthError: A remote could not be asked.
+    What `where` leaves open of the machine that they are locked for stays as the file says.
     """
     held = lock_file.read(path) if path.exists() else []
     variants = (Variant(in_file(one.name, path), tuple(one.words), one.tiny) for one in recipes)
     wanted = [(one, where) for one in dict.fromkeys(variants)]
     for entry in chosen(held, [], path) if not recipes else ():
         instance = where.instance or ("" if where.target else entry.instance)
-        same = Elsewhere(where.toolchain or entry.toolchain, where.target, instance, where.compiler)
+        same = Elsewhere(session.config, where.toolchain or entry.toolchain, where.target, instance)
         wanted.append((Variant(entry.recipe, entry.overrides, entry.tiny), same))
     fresh = []
     for variant, machine in wanted:
-        with _opened(opening, path, variant, machine) as (session, prepared, instance):
-            fresh.append(lock(session, prepared, variant, toolchain=machine.toolchain, instance=instance))
+        prepared = _prepared(path, variant, machine)
+        instance = machine.machine(prepared.recipe, guess=False)
+        fresh.append(lock(session, prepared, variant, toolchain=machine.toolchain, instance=instance))
     anew = {entry.name for entry in fresh}
     everything = [entry for entry in held if entry.name not in anew] + fresh
     changed = lock_file.text(everything) != (lock_file.text(held) if held else "")
@@ -178,55 +165,31 @@ def lock_recipes(
     return LockFile(path, changed, dry_run, tuple(map(_entry, fresh)), len(everything) - len(fresh))
 
 
-def check_lock(opening: Opening, path: Path, recipes: Sequence[str], *, compiler: str = "auto") -> CheckedLock:
-    """Compare entries of a lock file with their recipes as they are now; for the arguments see `lock_recipes`.
-
-    Raises:
-        UsageError: The file cannot be read, or locks nothing yet.
-        UnknownNameError: It does not lock one of these.
-    """
+def check_lock(session: Session, path: Path, recipes: Sequence[str]) -> CheckedLock:
+    """Compare entries of a lock file with their recipes as they are now; see `Cache.check_lock`."""
     held = lock_file.read(path) if path.exists() else []
     checked = []
     for entry in chosen(held, recipes, path):
         variant = Variant(entry.recipe, entry.overrides, entry.tiny)
-        where = Elsewhere(entry.toolchain, "", entry.instance, compiler)
-        with _opened(opening, path, variant, where) as (_, prepared, _):
-            checked.append(check(entry, prepared))
+        where = Elsewhere(session.config, entry.toolchain, "", entry.instance)
+        checked.append(check(entry, _prepared(path, variant, where)))
     return CheckedLock(path, tuple(checked))
 
 
-def pull_lock(opening: Opening, path: Path, recipes: Sequence[str], *, dry_run: bool = False) -> Pulls:
-    """Fetch exactly what a lock file says into the store; for the arguments see `lock_recipes`.
-
-    Returns:
-        What became of each: where one failed, the others were fetched all the same.
-
-    Raises:
-        UsageError: The file cannot be read, or locks nothing yet.
-        UnknownNameError: It does not lock one of these.
-        RemoteError, AuthError: What is locked may be on a remote that could not be asked.
-        StoreError: The store cannot be written.
-    """
+def pull_lock(session: Session, path: Path, recipes: Sequence[str], *, dry_run: bool = False) -> Pulls:
+    """Fetch exactly what a lock file says into the store; see `Cache.pull_locked`."""
     done: list[Outcome] = []
     for entry in chosen(lock_file.read(path), recipes, path):
-        with opening(None, verb="" if dry_run else "pull") as session:
-            try:
-                done.append(pull_locked(session, entry, dry_run=dry_run))
-            except IntegrityError as error:
-                done.append(Outcome(entry.recipe, "failed", entry.record.key, error=error))
+        try:
+            done.append(pull_locked(session, entry, dry_run=dry_run))
+        except IntegrityError as error:
+            done.append(Outcome(entry.recipe, "failed", entry.record.key, error=error))
     return Pulls(tuple(done))
 
 
-@contextmanager
-def _opened(
-    opening: Opening, path: Path, variant: Variant, where: Elsewhere
-) -> Iterator[tuple[Session, Prepared, str]]:
-    """With the type of another machine, as it goes into the file."""
+def _prepared(path: Path, variant: Variant, where: Elsewhere) -> Prepared:
     here = structs.replace(variant, recipe=from_here(variant.name, path))
-    loaded = here.load()
-    instance = where.machine(loaded, guess=False)
-    with opening(loaded, toolchain=where.toolchain, instance=instance) as session:
-        yield session, prepare(loaded, session.compiler, here.typed({}), salt=session.config.trust.salt), instance
+    return where.prepare(here.load(), here.typed({}))
 
 
 # One recipe

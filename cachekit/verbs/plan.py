@@ -196,7 +196,7 @@ def _at_stake(wanted: Sequence[Prepared], store: Store) -> float | None:
     known = []
     for one in wanted:
         around = store.around(one.ingredients.hard)
-        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.foreign), store, around, ()))
+        known.append(_expected(one, Wanted(one.place, one.ingredients.hard, one.compiler.foreign), store, around, ()))
     return sum(one.seconds for one in known if one) if any(known) else None
 
 
@@ -212,7 +212,7 @@ def _miss(
     place, hard = prepared.place, prepared.ingredients.hard
     refused = store.refusal.reason(place.key)
     here = [f"{LOCAL}: a record of this key is there, but it is {refused}"] if refused else []
-    wanted = Wanted(place, hard, prepared.foreign, reuse_bytes)
+    wanted = Wanted(place, hard, prepared.compiler.foreign, reuse_bytes)
     around = store.around(hard)
     found = search(wanted, store, remotes if everywhere or reuse_bytes else None, around=around)
     there = [found.nearest.known] if found.nearest and found.nearest.remote else []
@@ -259,7 +259,7 @@ def _expected(
         return one.key in judged or store.read(Place(one.directory, one.model_type, one.key)) is not None
 
     known = itertools.chain(here, there)
-    place, growth = wanted.place, prepared.growth
+    place, growth = wanted.place, prepared.compiler.growth
     if found := expected(place.directory, place.model_type, hard, known, growth, usable=usable):
         return found
     if place.model_type == COMMAND:  # nobody knows what a command trains

@@ -65,12 +65,7 @@ class Contract(Answer, frozen=True):
 def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Path | None = None) -> Contract:
     """Make the run, in a temporary folder that is gone afterwards; the user's own cache is never touched.
 
-    Args:
-        tell: Told what begins, as it may take minutes.
-        report: The file that gets the answer: after each step what is known by then.
-
-    Raises:
-        StoreError: The temporary folder cannot be used, or the report cannot be written.
+    `tell` is told what begins; see `Cache.neuron_contract`.
     """
     began = time.monotonic()
     installed = [check for adapter in every() for check in adapter.checks() if check.installed]

@@ -97,13 +97,7 @@ class Pulls(Answer, frozen=True):
 
 @using_store
 def pull_recipe(session: Session, prepared: Prepared, *, dry_run: bool = False) -> Outcome:
-    """Fetch a recipe's record into the store.
-
-    Raises:
-        RemoteError, AuthError: A remote has it, and it could not be fetched.
-        IntegrityError: What a remote has is not what its record says.
-        StoreError: The store cannot be written.
-    """
+    """Fetch a recipe's record into the store; see `Cache.pull`."""
     for remote in session.remotes.readable:
         remote.retry()
     planned = plan(prepared, session.store, session.remotes, anew=True)
@@ -163,13 +157,7 @@ class _Taken(Struct, frozen=True):
 
 @using_store
 def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run: bool = False) -> list[Outcome]:
-    """Fetch modules, each from the nearest remote that has it finished.
-
-    Args:
-        session: Collaborators.
-        names: Modules, as their compiler's own cache calls them.
-        folder: A compiler's folder: all its modules.
-        dry_run: Only say what would be fetched.
+    """Fetch modules, each from the nearest remote that has it finished; or all of a compiler's folder.
 
     Returns:
         One for each name; for the folder one for each remote that it was fetched from. One that is damaged or not

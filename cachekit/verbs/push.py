@@ -47,15 +47,9 @@ def chosen(session: Session, keys: Sequence[str], *, pending: bool) -> list[Reco
 def push_records(
     session: Session, records: Sequence[Record], *, public: bool, replaces: bool, dry_run: bool, recheck: bool = False
 ) -> list[Pushed]:
-    """Put records on every remote that may be written; see `push`.
+    """Put records on every remote that may be written; what a public one would reveal is told first.
 
-    Args:
-        session: Collaborators.
-        records: Of the store.
-        public: On a remote that anybody can read, too; what that tells is told first.
-        replaces: In the place of others of the same keys.
-        dry_run: Only say what would be sent.
-        recheck: Look at all files of records that are there already.
+    See `Cache.push`.
     """
     records = [record for record in records if session.store.keep(record)]
     tells: dict[str, tuple[str, ...]] = {}

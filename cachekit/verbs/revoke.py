@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from cachekit import config_files, config_trust, files
 from cachekit.errors import UsageError
-from cachekit.trust.keys import public_key
 from cachekit.trust.policy import policy_of
 from cachekit.trust.signer import key_of
+from cachekit.trust.sshsig import public_key
 from cachekit.verbs.entry import find, is_key
 from cachekit.verbs.trust_settings import ChangedTrust, check, settings_file, text_to_edit, user_file
 

@@ -102,19 +102,9 @@ def run(
     recache: bool = False,
     cwd: Path | None = None,
 ) -> Ran:
-    """Run a command; nothing that compiled in an earlier run of it compiles again.
-
-    Args:
-        session: Collaborators.
-        prepared: See `prepare_command`.
-        command: The command.
-        require_warm: Fail instead of compiling.
-        recache: Give it nothing, and keep what it compiles in place of what there was.
-        cwd: Its working directory.
+    """Run a command; nothing that compiled in an earlier run of it compiles again. See `Cache.run`.
 
     Raises:
-        MissError: Something would compile, or began to, under `require_warm`.
-        UsageError: There is no such program.
         StoreError: No compiler cache dir can be made.
     """
     start = time.monotonic()
@@ -126,7 +116,7 @@ def run(
     with entered(session, found, require_warm=require_warm, recache=recache) as (cache_dir, record, seed):
         given = record or seed
         reported = record is not None and bool(record.soft.get(REPORTED))
-        watch = session.compiler.watch(
+        watch = prepared.compiler.watch(
             Run(prepared.recipe, cache_dir.tree, "command", reported, require_warm, cache_dir.restored)
         )
         sink = partial(_tell, session, watch)
@@ -141,12 +131,10 @@ def run(
         mark = time.monotonic()
         session.journal.emit("command.end", code=code)
         seen = watch.observed()
-        built = session.compiler.binaries(session.compiler.contents(cache_dir.tree) - cache_dir.before)
+        built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
-        keeping = Keeping(
-            session.store, session.compiler, prepared, record, cache_dir, seed, replaces=recache, marks=marks
-        )
+        keeping = Keeping(session.store, prepared, record, cache_dir, seed, replaces=recache, marks=marks)
         kept, problem = session.keep(keeping, seen, fetched=fetched)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))

@@ -1,4 +1,4 @@
-"""What every verb works with: one bundle of collaborators, built once from the settings and a recipe.
+"""What every verb works with: one bundle of collaborators, built once from the settings.
 
 What a look at the store never asks (adapters, fetching, pushing, the trainer) is loaded when it is asked.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -27,7 +27,7 @@ from cachekit.errors import (
     StoreError,
     UsageError,
 )
-from cachekit.events import Journal, bypass, prune
+from cachekit.events import Journal, Listener, bypass, prune
 from cachekit.private import NotPrivateError, new_folder, private_folder
 from cachekit.remotes.remotes import Remotes, remotes_of
 from cachekit.store import Store
@@ -37,12 +37,11 @@ from cachekit.text import cause_of
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
-    from cachekit.compilers import Compiler, Node, Observed
+    from cachekit.compilers import Observed
     from cachekit.compilers.cachedir import CacheDir
     from cachekit.compilers.keep import Keeping
     from cachekit.compilers.prepare import Prepared
     from cachekit.config import Config
-    from cachekit.recipe import Recipe
     from cachekit.remotes.lease import Lease
     from cachekit.remotes.remote import Found
     from cachekit.store.record import Record
@@ -69,7 +68,6 @@ class Session(Struct, frozen=True):
         config: Settings.
         journal: Told what happens.
         store: The local store.
-        compiler: The compiler chosen for the recipe.
         remotes: The remotes.
         launcher: Gives what runs workers.
     """
@@ -77,7 +75,6 @@ class Session(Struct, frozen=True):
     config: Config
     journal: Journal
     store: Store
-    compiler: Compiler
     remotes: Remotes = field(default_factory=Remotes)
     launcher: Callable[[], ProcessLauncher] = process_launcher
 
@@ -161,13 +158,13 @@ class Session(Struct, frozen=True):
         return kept, ""
 
     def cache_dir(
-        self, key: str, record: Record | None, shared: Path | None = None, *, anew: Place | None = None
+        self, prepared: Prepared, record: Record | None, shared: Path | None = None, *, anew: Place | None = None
     ) -> AbstractContextManager[CacheDir]:
         """A compiler cache dir of this run, filled from a record; see `compilers.cachedir`."""
         from cachekit.compilers.cachedir import cache_dir
 
         base = self.config.compiler_cache_dir
-        return cache_dir(self.store, self.compiler, record, key=key, base=base, shared=shared, anew=anew)
+        return cache_dir(self.store, prepared.compiler, record, key=prepared.key, base=base, shared=shared, anew=anew)
 
     @contextmanager
     def filled(
@@ -188,19 +185,19 @@ class Session(Struct, frozen=True):
         """
         place = prepared.place if anew else None
         with ExitStack() as stack:
-            shared = self.own_root(prepared.recipe)
+            shared = self.own_root(prepared)
             try:
-                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared, anew=place))
+                cache_dir = stack.enter_context(self.cache_dir(prepared, record, shared, anew=place))
             except IntegrityError as error:
                 record = again(error)
-                cache_dir = stack.enter_context(self.cache_dir(prepared.key, record, shared, anew=place))
+                cache_dir = stack.enter_context(self.cache_dir(prepared, record, shared, anew=place))
             yield cache_dir, record
 
-    def own_root(self, recipe: Recipe) -> Path | None:
+    def own_root(self, prepared: Prepared) -> Path | None:
         """The compiler's own folder on this host, where a run must have that; see `compilers.cachedir`."""
         from cachekit.compilers.cachedir import own_root
 
-        return own_root(self.compiler, recipe, self.journal, self.config.trust.salt)
+        return own_root(prepared.compiler, prepared.recipe, self.journal, self.config.trust.salt)
 
     @property
     def log(self) -> Path:
@@ -247,39 +244,27 @@ def load_config(
 @contextmanager
 def open_session(
     config: Config,
-    recipe: Recipe | None,
     verb: str,
     *,
-    compiler: str = "",
     offline: bool = False,
-    toolchain: str | None = None,
-    instance: str | None = None,
-    node: Node | None = None,
-    follow: Callable[[Journal], AbstractContextManager[None]] | None = None,
+    follow: Listener | None = None,
 ) -> Iterator[Session]:
     """Build the collaborators of one run, once.
 
     Args:
         config: Settings.
-        recipe: Chooses the compiler, where the settings leave it open.
-        compiler: Chooses it where there is no recipe.
         verb: What is done: one of `WRITING` leaves a journal.
         offline: Open no connection; nor does a worker that is started meanwhile.
-        toolchain: With it, or an `instance`, for a machine that is not this one.
-        instance: Of the registry.
-        node: This machine's place, where several train together.
-        follow: Shows the journal's events to somebody for as long as the session lasts.
+        follow: Is told the journal's events.
 
     Raises:
-        UsageError: The remotes, or the compiler, cannot be made as named.
-        CompilerUnavailableError: The compiler is not on this machine.
+        UsageError: The remotes cannot be made as named, or no compiler is called as the settings say.
         StoreError: The store's place is taken by something else.
     """
-    from cachekit.compilers import select
+    from cachekit.compilers import registry
 
+    registry.check_name(config.compiler)
     with environment(OFFLINE if offline else {}):
-        wanted = recipe.compiler.name if recipe else compiler or None
-        chosen = select(wanted, config.compiler, toolchain=toolchain or "", instance=instance or "", node=node)
         layout = Layout(config.home)
         check_home(layout)
         # Looking leaves no trace: only runs that change something write a journal.
@@ -290,26 +275,27 @@ def open_session(
 
             retire(layout, config.keep_logs)
             prune(layout.logs, config.keep_logs, inside=layout.inside)
-        with follow(journal) if follow else nullcontext():
-            if config.trust_all:
-                journal.emit("trust.all")
+        if follow is not None:
+            journal.listen(follow)
+        if config.trust_all:
+            journal.emit("trust.all")
+        try:
+            remotes = remotes_of(config, journal, offline=offline)
+            store = Store(config.home, journal, remotes.trust.asked)
             try:
-                remotes = remotes_of(config, journal, offline=offline)
-                store = Store(config.home, journal, remotes.trust.asked)
-                try:
-                    yield Session(config, journal, store, chosen, remotes)
-                finally:
-                    remotes.tell_time()
-            except BaseException as error:
-                if isinstance(error, CompilerUnavailableError):
-                    bypass(journal, "compiler-not-keyed", error.message)
-                code = error.exit_code if isinstance(error, CachekitError) else 1
-                journal.emit("run.failed", error=type(error).__name__, message=str(error), exit_code=code)
-                raise
+                yield Session(config, journal, store, remotes)
             finally:
-                journal.close()
-                if journal.failure and not isinstance(sys.exc_info()[1], StoreError):  # which says so itself
-                    journal.show("journal.lost", reason=journal.failure)
+                remotes.tell_time()
+        except BaseException as error:
+            if isinstance(error, CompilerUnavailableError):
+                bypass(journal, "compiler-not-keyed", error.message)
+            code = error.exit_code if isinstance(error, CachekitError) else 1
+            journal.emit("run.failed", error=type(error).__name__, message=str(error), exit_code=code)
+            raise
+        finally:
+            journal.close()
+            if journal.failure and not isinstance(sys.exc_info()[1], StoreError):  # which says so itself
+                journal.show("journal.lost", reason=journal.failure)
 
 
 def store_at(home: Path, journal: Journal | None = None) -> Store:

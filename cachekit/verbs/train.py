@@ -100,19 +100,9 @@ def train(
     recache: bool = False,
     require_warm: bool = False,
 ) -> Trained:
-    """Run the fine-tune of a recipe; warm it first where it is not.
+    """Run the fine-tune of a recipe; warm it first where it is not. See `Cache.train`.
 
-    Args:
-        session: Collaborators.
-        prepared: The recipe.
-        output_dir: Where checkpoints and the model go.
-        resume: `auto` for the newest whole checkpoint there, or a checkpoint's path.
-        recache: Compile anew first.
-        require_warm: Fail instead of compiling.
-
-    Raises:
-        CachekitError: See `warm` and `run_job`. A result that could not be kept is told to the journal, and does not
-            fail a training that worked.
+    A result that could not be kept is told to the journal, and does not fail a training that worked.
     """
     start = time.monotonic()
     check_data(prepared.recipe)
@@ -152,7 +142,6 @@ def train(
         with session.until_notice():
             result, seen = run_job(
                 session.launcher(),
-                session.compiler,
                 prepared,
                 cache_dir,
                 "train",
@@ -213,12 +202,12 @@ def _add(
     session: Session, prepared: Prepared, record: Record, cache_dir: CacheDir, seen: Observed
 ) -> tuple[Record, int]:
     """Add what compiled in spite of the record; never fails the training, which has worked."""
-    built = session.compiler.binaries(session.compiler.contents(cache_dir.tree) - cache_dir.before)
+    built = prepared.compiler.binaries(prepared.compiler.contents(cache_dir.tree) - cache_dir.before)
     if not seen.compiled and not built:
         return record, 0
     when = seen.surprises
     session.journal.emit("train.compiled", graphs=seen.compiled, built=built, when=when, **beyond(seen, record))
-    keeping = Keeping(session.store, session.compiler, prepared, record, cache_dir)
+    keeping = Keeping(session.store, prepared, record, cache_dir)
     kept, problem = session.keep(keeping, seen, fetched=False)
     if not problem:
         unshared(session)

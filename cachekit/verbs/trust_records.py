@@ -91,19 +91,7 @@ class CheckedRemote(Answer, frozen=True):
 
 @using_store
 def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> list[SignedRecord]:
-    """Vouch for records of the store: sign them with this user's key; a push gives the signatures to others.
-
-    Args:
-        session: Collaborators.
-        names: Keys, or the first digits of each.
-        dry_run: Sign nothing.
-
-    Raises:
-        UsageError: No key signs, or it cannot be used or is revoked.
-        UnknownNameError: Digits fit no record, or several.
-        UntrustedError: A record may not be given to others.
-        StoreError: The store cannot be written.
-    """
+    """Sign records of the store with this user's key; a push gives the signatures to others. See `Cache.trust_sign`."""
     from cachekit.trust.statement import holding
     from cachekit.trust.statement import sign as signed
 
@@ -129,16 +117,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
 
 
 def check(session: Session, name: str) -> CheckedRemote:
-    """Which records of a remote would be used now, and why the others would not.
-
-    Args:
-        session: Collaborators.
-        name: Of a remote: its table's, or any address; the only one, where nothing is said.
-
-    Raises:
-        UsageError: No remote is called so, none or several may be read, or the address cannot be used.
-        RemoteError, AuthError: It cannot be asked.
-    """
+    """Which records of a remote would be used now, and why the others would not; see `Cache.trust_check`."""
     remote = _remote(session, name)
     remote.retry()
     demands, revision = remote.demands(), remote.revision()

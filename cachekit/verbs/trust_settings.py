@@ -16,9 +16,9 @@ from cachekit.disk import in_settings, named
 from cachekit.errors import UsageError
 from cachekit.process import user_name
 from cachekit.text import cause_of
-from cachekit.trust.keys import LARGEST_FILE, PublicKey, public_key
 from cachekit.trust.policy import policy_of
 from cachekit.trust.signer import key_of, make_key, signer_of
+from cachekit.trust.sshsig import LARGEST_FILE, PublicKey, public_key
 from cachekit.values import Answer
 
 if TYPE_CHECKING:

@@ -20,16 +20,7 @@ from cachekit.verbs.session import Session
 
 
 def verify(session: Session, *, quick: bool = False, repair: bool = False) -> Verified:
-    """Check records, blobs and compiled graphs, and repair what can be repaired.
-
-    Args:
-        session: Collaborators.
-        quick: Only look which files there are, and how large they are.
-        repair: Bring back what is bad from the remotes.
-
-    Raises:
-        StoreError: The store cannot be read; or written, to repair.
-    """
+    """Check records, blobs and compiled graphs, and repair what can be repaired; see `Cache.verify`."""
     examine = _graphs(session.store.layout)
     found = look(session.store, session.config.compiler_cache_dir, "there" if quick else "digest", examine)
     found = structs.replace(found, origins=_origins(session, found.records))

@@ -42,7 +42,7 @@ from cachekit.verbs.planned import Reused
 from cachekit.verbs.session import Session, using_store
 
 if TYPE_CHECKING:  # a hit needs none of these
-    from cachekit.compilers import Observed
+    from cachekit.compilers import Compiler, Observed
     from cachekit.compilers.cachedir import CacheDir
     from cachekit.remotes.lease import Lease
     from cachekit.remotes.remote import Found
@@ -85,20 +85,9 @@ def warm(
     require_warm: bool = False,
     planned: Plan | None = None,
 ) -> WarmRun:
-    """Make sure that the record of a recipe exists.
-
-    Args:
-        session: Collaborators.
-        prepared: The recipe.
-        recache: Compile although a record exists, and replace it.
-        require_warm: Fail instead of compiling.
-        planned: The plan, where the caller has it already.
+    """Make sure that the record of a recipe exists; see `Cache.warm`. `planned` is its plan, where that is made.
 
     Raises:
-        MissError: Something would compile, under `require_warm`.
-        WaitedTooLongError: Another process compiles the same key beyond the deadline.
-        CompileError: The trial compiled nothing that could be kept.
-        CachekitError: The trial failed; see `run_job`.
         StoreError: The result cannot be kept; found out before compiling, where possible.
     """
     start = time.monotonic()
@@ -168,7 +157,7 @@ def _lease(session: Session, prepared: Prepared) -> AbstractContextManager[Lease
 
 
 def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> WarmRun:
-    shared = session.own_root(prepared.recipe)
+    shared = session.own_root(prepared)
     begun = time.monotonic()
     # Who wants everything compiled anew reuses nothing.
     near = None if replaces else _fetched(session, planned)
@@ -212,7 +201,7 @@ def _try(
     from cachekit.training.run import run_job
 
     anew = prepared.place if replaces else None
-    with session.cache_dir(prepared.key, near.record if near else None, shared, anew=anew) as cache_dir:
+    with session.cache_dir(prepared, near.record if near else None, shared, anew=anew) as cache_dir:
         if near:
             session.journal.emit(
                 "reuse.restored",
@@ -226,7 +215,6 @@ def _try(
             )
         result, seen = run_job(
             session.launcher(),
-            session.compiler,
             prepared,
             cache_dir,
             "trial",
@@ -234,7 +222,7 @@ def _try(
             log=session.log,
             found=False,
         )
-        reused = _assess(session, near, cache_dir, seen) if near else None
+        reused = _assess(prepared.compiler, near, cache_dir, seen) if near else None
         note = None
         if near and reused:  # its graphs, and what they take when cold
             cold = round(seen.compile_seconds + spared(seen, near.record, cache_dir), 3)
@@ -267,7 +255,7 @@ def _fetched(session: Session, planned: Plan) -> Nearest | None:
     return structs.replace(near, record=record) if record is not None else None
 
 
-def _assess(session: Session, near: Nearest, cache_dir: CacheDir, seen: Observed) -> Reused | None:
+def _assess(compiler: Compiler, near: Nearest, cache_dir: CacheDir, seen: Observed) -> Reused | None:
     """What a run took over from what was restored; None where that is nothing."""
     kernels = 0
     if seen.modules:  # the compiler names what it used, also what lay there already
@@ -275,7 +263,7 @@ def _assess(session: Session, near: Nearest, cache_dir: CacheDir, seen: Observed
     else:
         graphs = seen.found
         used = cache_dir.before if seen.used is None else seen.used
-        files, kernels = len(used), session.compiler.binaries(used)
+        files, kernels = len(used), compiler.binaries(used)
         if seen.used is None and not graphs:
             return None
     if not files:
@@ -309,7 +297,7 @@ def _keep(
     used = cache_dir.before if reused and seen.used is None else seen.used or frozenset()
     with session.store.workspace() as workspace:
         try:
-            harvest = session.compiler.harvest(
+            harvest = prepared.compiler.harvest(
                 cache_dir.tree, cache_dir.before - used, prepared.fingerprint, workspace, seen
             )
             told = told_secrets(harvest, prepared)

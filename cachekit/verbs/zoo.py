@@ -340,7 +340,7 @@ def _compiling(loaded: Recipe, wanted: Filter) -> Iterator[ZooCompiling]:
             continue  # a GPU, to compare with
         made = prepare(loaded, registry.select(loaded.compiler.name, instance=instance))
         known = published.expected(
-            made.fingerprint.compiler, instance, made.model_type, made.ingredients.hard, made.growth
+            made.fingerprint.compiler, instance, made.model_type, made.ingredients.hard, made.compiler.growth
         )
         if known is not None:
             price = wanted.prices.of(instance)

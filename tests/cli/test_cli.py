@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import cachekit
-from cachekit.cli import progress, verbs
+from cachekit.cli import app as verbs
+from cachekit.cli import progress
 from cachekit.errors import EXIT_CODES, every_error
 from cachekit.recipe import zoo
 from cachekit.store.layout import Layout

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from cachekit.cli.verbs import VERBS
+from cachekit.cli.app import VERBS
 from cachekit.recipe import zoo
 from tests.support.cli_session import DEADLINE, environment, process, publish_record, small_record
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import socket
-import threading
 
-import huggingface_hub
 import pytest
 
 from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
@@ -209,34 +205,6 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
     assert message == "nobody knows whether a remote has tiny: no connection may be opened"
     assert cause == "hf://team/cache was not asked, and no other remote has it"
     assert "--offline" in hint
-
-
-@pytest.mark.parametrize(
-    ("address", "question"),
-    [("team/cache", "/api/models/team/cache/revision/main"), ("buckets/team/cache", "/api/buckets/team/cache")],
-)
-def test_a_hub_is_asked_for_nothing_else(join, address, question):
-    """The client would ask which agents there are, and wait for that answer as long as for the first one."""
-    if address.startswith("buckets/") and not hasattr(huggingface_hub.HfApi, "batch_bucket_files"):
-        pytest.skip(f"huggingface_hub {huggingface_hub.__version__} has no buckets")
-    ann = join("ann")
-    ann.variables |= {"HF_HUB_DISABLE_TELEMETRY": None, "CACHEKIT_PATIENCE_SECONDS": "1"}
-    asked = []
-
-    def serve():
-        with contextlib.suppress(OSError):
-            while True:
-                line = server.accept()[0]
-                asked.append(line.recv(1000).split(b" ")[1].decode())
-                line.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, daemon=True).start()
-        ann.variables["HF_ENDPOINT"] = f"http://127.0.0.1:{server.getsockname()[1]}"
-        answer = ann("plan", "tiny.yaml", "--cache", f"local:rw,hf://{address}:r")
-    assert "could not be asked" in answer.out
-    assert "going on without it" not in answer.err, "the answer has said it"
-    assert {path.partition("?")[0] for path in asked} == {question}
 
 
 @pytest.mark.feature("R5")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cachekit.cli.verbs import VERBS
+from cachekit.cli.app import VERBS
 from tests.support import command_words
 from tests.support.cli_session import golden, normal_help, process
 
@@ -138,7 +138,7 @@ def test_a_format_that_is_none_is_refused_before_anything_else(command, path):
 EACH_VERB = """
 import sys
 from cachekit.cli import main
-from cachekit.cli.verbs import VERBS, Commands
+from cachekit.cli.app import VERBS, Commands
 
 commands = Commands()
 assert all(commands[name] for name in VERBS)

@@ -276,6 +276,12 @@ def test_a_price_that_nobody_could_look_up_again_is_refused(name, value):
         msgspec.convert({**WHOLE, name: value}, zoo.QuotedPrice)
 
 
+@pytest.mark.parametrize("missing", WHOLE)
+def test_a_price_without_its_source_or_date_or_place_is_refused(missing):
+    with pytest.raises(msgspec.ValidationError, match=f"`{missing}`"):
+        msgspec.convert({name: value for name, value in WHOLE.items() if name != missing}, zoo.QuotedPrice)
+
+
 def test_a_name_of_two_models(command, copy):
     path = copy / "registry" / "models" / "FacebookAI--roberta-base.yaml"
     path.write_text(path.read_text().replace("- roberta-base", "- bert-base-uncased"))

@@ -6,11 +6,11 @@ PYTEST_DONT_REWRITE: its fixtures are for `pytest_plugins`.
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from cachekit import start
 from tests.support.standins import RECIPE_YAML, compiles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,7 @@ class Fleet:
     def begin(self, *arguments, **environment):
         """A command line in a process, which is not waited for."""
         return subprocess.Popen(
-            [sys.executable, "-m", "cachekit", *arguments],
+            [*start.COMMAND, "cachekit", *arguments],
             cwd=self.work, env={**self.environment, **environment}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

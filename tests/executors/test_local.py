@@ -31,6 +31,12 @@ def test_equal_keys_compile_once_and_begin_last(fleet):
     assert all(unit["code"] == 0 and unit["seconds"] > 0 and len(unit["key"]) == 64 for unit in done["units"])
 
 
+@pytest.mark.feature("T2")
+def test_nothing_is_imported_from_the_working_directory(fleet):
+    (fleet.work / "msgspec.py").write_text("raise SystemExit(9)")
+    assert fleet.warm(fleet.matrix([1]), "--on", "local")["counts"] == {"done": 1}
+
+
 def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
     planned = fleet.warm(fleet.matrix([1, 2, 1]), "--on", "local", "--jobs", "4", "--dry-run")
     assert planned["machines"] == 3
@@ -38,7 +44,7 @@ def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
     assert planned["order"][-1].endswith("=1"), "what finds another one's comes last"
     lines = planned["request"].splitlines()
     assert len(lines) == 3
-    assert all("-m cachekit warm toy.yaml --set training.per_device_train_batch_size=" in line for line in lines)
+    assert all("start.py cachekit warm toy.yaml --set training.per_device_train_batch_size=" in line for line in lines)
     assert fleet("fleet", "ls", "--format", "json")[0] == []
     assert not fleet.log.exists()
 
@@ -107,10 +113,11 @@ def test_commands_end_with_the_process_that_starts_them_and_are_lost(fleet):
 
 def test_a_command_that_uses_up_its_time_is_ended(tmp_path):
     layout = Layout(tmp_path)
-    fleet = _made(layout, [["sleep", "60"], ["true"], ["false"]], seconds=0.5)
-    ENGINE.submit(fleet)
-    _until(lambda: all(one.state in {"timed-out", "done", "failed"} for one in states(fleet, ENGINE)))
-    assert [one.state for one in states(fleet, ENGINE)] == ["timed-out", "done", "failed"]
+    short = _made(layout, [["sleep", "60"]], seconds=0.5)
+    long = _made(layout, [["true"], ["false"]], seconds=600)
+    for fleet, ends in ((short, ["timed-out"]), (long, ["done", "failed"])):
+        ENGINE.submit(fleet)
+        _until(lambda fleet=fleet, ends=ends: [one.state for one in states(fleet, ENGINE)] == ends)
 
 
 def test_a_command_begins_only_where_its_memory_fits(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import shlex
 import textwrap
 from pathlib import Path
 
-from cachekit.verbs.zoo_new import new_recipe
+from cachekit.verbs.zoo_check import new_recipe
 
 
 def called(line: str):

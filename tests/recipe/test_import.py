@@ -10,7 +10,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import load, load_text
 from cachekit.recipe.convert.tables import tables
 from cachekit.recipe.schema import Lora
-from cachekit.verbs.zoo_new import new_recipe
+from cachekit.verbs.zoo_check import new_recipe
 from tests.recipe.importing_cases import at, called, made, whats
 from tests.support.cli_session import the_error
 from tests.support.places import real_dir

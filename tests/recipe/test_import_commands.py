@@ -14,7 +14,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.convert import convert_command
 from cachekit.recipe.placeholder import has_placeholder
-from cachekit.verbs.zoo_new import new_recipe
+from cachekit.verbs.zoo_check import new_recipe
 from tests.recipe.importing_cases import called, made, whats
 
 CALL = "python run_glue.py --model_name_or_path bert-base-cased --task_name mrpc"

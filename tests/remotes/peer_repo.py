@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.verbs.import_cache import import_cache
+from cachekit.verbs.imports import import_cache
 from cachekit.verbs.pull import pull_modules
 from cachekit.verbs.push import chosen, push_records
 from tests.compilers.neuron.neuron_files import make_neff

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cachekit.errors import AuthError, BusyError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
+from cachekit.errors import AuthError, ConflictError, IntegrityError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.hub import BucketStorage
 from cachekit.remotes.port import ABSENT, Commit, Limits, Write
 from tests.remotes.storage_calls import QUIET, every_call, shown, upload_of, write
-from tests.remotes.storage_makers.bucket import BUCKET, bucket_hub, make_storage
+from tests.remotes.storage_makers.bucket import bucket_hub, make_storage
 
 RECORDS = "cachekit/v1/records/neuronxcc-2.26.6360.0+6f180f47/bert"
 DOCUMENT = f"{RECORDS}/aa.json"
@@ -62,6 +62,24 @@ def test_pages_of_a_listing_are_followed(hub, storage):
     assert list(storage.list("nothing", "")) == []
 
 
+@pytest.mark.feature("R3")
+def test_what_is_there_is_not_sent_again(hub, storage, tmp_path):
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(3 << 20))
+    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(50)] + [upload_of("m/empty", b""), upload_of("m/l", large)]
+    told: list[int] = []
+    storage.upload(files, "", told.append)
+    assert sum(told) == sum(file.size for file in files)
+    hub.log.clear()
+    make_storage(hub).upload(files, "", told.append)
+    assert asked(hub) == ["POST paths-info"]
+    assert len(hub.requests) == 1
+    for other in (b"01", b"1"):  # of another size, and of the same
+        with pytest.raises(ConflictError, match="m/0"):
+            storage.upload([upload_of("m/new", b"n"), upload_of("m/0", other)], "", QUIET)
+    assert storage.stat(["m/new"], "") == {}
+
+
 def test_documents_go_in_one_batch_after_one_look(hub, storage):
     writes = [Write("README.md", b"card", ABSENT), Write(DOCUMENT, b"{}", ABSENT)]
     storage.commit(Commit("t", (), writes), "")
@@ -75,18 +93,6 @@ def test_documents_go_in_one_batch_after_one_look(hub, storage):
     write(storage, DOCUMENT, None, token)
     assert storage.read(DOCUMENT, "", 100) is None
     assert [entry.path for entry in storage.list("", "")] == ["README.md"]
-
-
-def test_files_lie_below_the_prefix_and_another_client_reads_them(hub, storage, tmp_path):
-    from huggingface_hub import HfApi
-
-    data = os.urandom(100_000)
-    storage.upload([upload_of("neuronxcc-2+6/MODULE_1+f/a b~é.neff", data)], "", QUIET)
-    path = "some/where/neuronxcc-2+6/MODULE_1+f/a b~é.neff"
-    api = HfApi(endpoint=hub.endpoint, token=hub.token)
-    assert [file.path for file in api.get_bucket_paths_info(BUCKET, [path])] == [path]
-    api.download_bucket_files(BUCKET, [(path, tmp_path / "copy")])
-    assert (tmp_path / "copy").read_bytes() == data
 
 
 @pytest.mark.parametrize(
@@ -127,14 +133,6 @@ def test_a_missing_bucket_is_told_by_every_call(hub):
     for call in every_call(storage).values():
         with pytest.raises(AuthError, match="does not exist"):
             call()
-
-
-def test_a_full_window_says_how_long_to_wait(hub, storage):
-    hub.fault("429-window", "*", seconds=7, times=None)
-    for what, call in every_call(storage).items():
-        with pytest.raises(BusyError) as caught:
-            call()
-        assert caught.value.wait == 8, what
 
 
 def test_an_answer_that_was_lost_is_looked_for(hub):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 
-import huggingface_hub.constants
 import pytest
 
 from cachekit.errors import AuthError, ConflictError, RemoteError
@@ -154,14 +153,6 @@ def test_a_tag_and_a_commit_can_be_read_and_not_written(make, hub, repo):
     assert hub.count("POST */commit/*") == 0
 
 
-def test_a_branch(make, hub, repo):
-    repo.branches = {**repo.branches, "exp/x": repo.head}
-    storage = make(branch="exp/x")
-    revision = storage.revision()
-    new = storage.commit(Commit("on a branch", (), [Write("x.json", b"1", ABSENT)]), revision)
-    assert (repo.branches["exp/x"], repo.head) == (new, revision)
-
-
 # Writing
 
 
@@ -186,13 +177,42 @@ def test_artifacts_and_their_record_in_one_commit(make, hub, repo, way, tmp_path
     assert PastCommit(new, "record 17") not in storage.latest(revision)
 
 
+@pytest.mark.feature("R1")
+def test_what_is_there_is_not_sent_again(make, hub, repo, way):
+    data, revision = bytes(range(256)) * 1000, repo.head
+    files = [upload_of("m/model.neff", data), upload_of("m/flags.json", b"[]"), upload_of("m/model.done", b"")]
+    storage = make()
+    storage.upload(files, revision, told_nothing)
+    assert asked(hub) == ["POST api 200"]
+    assert storage.commit(Commit("nothing", files), revision) == revision
+    assert asked(hub) == ["GET api 200"]  # nothing to change: which is so only if this is the head
+    for path in ("m/model.neff", "m/flags.json"):
+        with pytest.raises(ConflictError):
+            storage.upload([upload_of(path, b"{}")], revision, told_nothing)
+        with pytest.raises(ConflictError):
+            make().commit(Commit("other", [upload_of(path, b"{}")]), revision)
+    assert repo.head == revision
+
+
+def test_what_was_sent_lasts_for_the_next_attempt(make, hub, repo, way):
+    storage, file, revision = make(), upload_of("n/a.neff", some_bytes()), repo.head
+    storage.upload([file], revision, lambda _: None)
+    repo.plant({"other": b"1"})
+    with pytest.raises(ConflictError):
+        storage.commit(Commit("one", [file]), revision)
+    head = storage.revision()
+    hub.log.clear()
+    storage.upload([file], head, told_nothing)
+    assert storage.commit(Commit("two", [file]), head) == repo.head
+    assert [entry.path.split("/")[5] for entry in hub.requests] == ["paths-info", "commit"]
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_body_that_came_wrong_replaces_no_document(storage, repo, monkeypatch, asked):
     revision = storage.revision()
     if asked:
         storage.stat([DOC], revision)
     monkeypatch.setattr(storage._client, "document", lambda *_: (b"wrong", "", "0" * 40))
-
     token = storage.read(DOC, revision, 100).token
     with pytest.raises(ConflictError):
         storage.commit(Commit("a", (), [Write(DOC, b"mine", token)]), revision)
@@ -214,12 +234,6 @@ def test_documents_stay_in_git_whatever_gitattributes_says(make, hub, repo):
     repo.plant({".gitattributes": b"*.json filter=lfs diff=lfs merge=lfs -text\n"})
     make().commit(Commit("x", (), [Write("lease.json", b"{}", ABSENT)]), repo.head)
     assert not repo.tree(repo.head)["lease.json"]["lfs"]
-
-
-def test_gitignore_is_an_error(make, hub, repo):
-    hub.fault("rewrite", "POST */preupload/*", change=lambda body: body.replace(b'Ignore": false', b'Ignore": true'))
-    with pytest.raises(RemoteError, match="gitignore"):
-        make().upload([upload_of("x.neff", some_bytes())], repo.head, lambda _: None)
 
 
 # The process around it
@@ -273,41 +287,3 @@ def test_a_process_ends_though_an_upload_hangs(hub, repo, tmp_path):
     """
     ended = run_python(code, hub, tmp_path)
     assert (ended.returncode, ended.stdout.strip().splitlines()[-1]) == (0, "gave up"), ended.stderr
-
-
-def test_requests_of_others_pass_as_they_are(storage, hub, repo):
-    """The library's own calls in this process keep their retries, their errors, and a factory of the user's."""
-    storage.revision()
-    hub.fault("500", "GET /api/models/*", times=1)
-    api = huggingface_hub.HfApi(endpoint=hub.endpoint, token=hub.token)
-    with pytest.raises(huggingface_hub.errors.HfHubHTTPError):
-        api.repo_info(repo.name)
-    assert api.repo_info(repo.name).sha == repo.head
-
-
-def test_a_factory_of_the_user_is_kept(make, hub, repo, monkeypatch):
-    from huggingface_hub.utils import _http, get_session
-
-    name = "_GLOBAL_CLIENT_FACTORY" if hasattr(_http, "_GLOBAL_CLIENT_FACTORY") else "_GLOBAL_BACKEND_FACTORY"
-    before, made = getattr(_http, name), []
-
-    def factory():
-        made.append(before())
-        made[-1].headers["X-Of-User"] = "1"
-        return made[-1]
-
-    if name == "_GLOBAL_CLIENT_FACTORY":
-        huggingface_hub.set_client_factory(factory)
-    else:
-        huggingface_hub.configure_http_backend(factory)
-    try:
-        hub.fault("black-hole", "GET /api/*", times=None)
-        with pytest.raises(RemoteError):
-            make(limits=QUICK).revision()
-        assert made
-        assert get_session().headers["X-Of-User"] == "1"
-    finally:
-        if name == "_GLOBAL_CLIENT_FACTORY":
-            huggingface_hub.set_client_factory(before)
-        else:
-            huggingface_hub.configure_http_backend(before)

@@ -158,13 +158,6 @@ def test_a_cause_is_said_in_words(make, hub, kind, said):
     assert caught.value.cause.startswith(said.format(read=QUICK.read))
 
 
-def test_how_long_a_hub_asks_to_wait_holds_after_a_commit_too(storage, hub, repo):
-    hub.fault("503", "POST */commit/*", headers={"Retry-After": "7"})
-    with pytest.raises(UncertainError) as caught:
-        storage.commit(Commit("x", (), [Write("x", b"", ABSENT)]), repo.head)
-    assert caught.value.wait == 7
-
-
 def test_the_quota_of_commits_is_waited_for_by_the_minute(storage, hub, repo):
     hub.commits_per_hour = 0
     with pytest.raises(BusyError) as caught:

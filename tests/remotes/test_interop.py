@@ -74,20 +74,6 @@ def test_only_finished_modules_are_pushed(join, repo, hub, tmp_path):
     assert put(ann, root).unchanged == 1
 
 
-def test_another_build_lies_beside_the_first(join, repo, hub, tmp_path):
-    name = entry(tmp_path / "theirs", seed=1)
-    entry(tmp_path / "ours", seed=1, build=1)
-    as_the_peer(repo, tree(tmp_path / "theirs"))
-    ann = join("ann")
-    put(ann, tmp_path / "ours")
-    assert lying(hub, repo) == tree(tmp_path / "theirs")
-    assert [path for path in repo.files() if path.startswith("cachekit/v1/blobs/")]
-    # By its name it is the first one's; our record does not speak of that place.
-    bob = join("bob")
-    assert get(bob, name)[0].state == "fetched"
-    assert held(bob) == tree(tmp_path / "theirs")
-
-
 def test_what_the_peer_overwrote_is_repaired_by_the_next_push(join, repo, hub, tmp_path):
     """Its push puts its own build in the place of ours, which the record still names."""
     for build, root in enumerate(("first", "theirs", "second")):

@@ -1,12 +1,8 @@
 """The record with the least difference, in the store and on remotes, for few questions."""
 
-import threading
-import time
-
 import pytest
 from msgspec import structs
 
-from cachekit.errors import RemoteError
 from cachekit.key.canonical import Ingredients
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
@@ -146,26 +142,6 @@ def test_who_asks_again_reads_nothing(tmp_path, make):
     assert sorted(storage.calls) == ["revision", "stranger"]
 
 
-def test_of_equally_near_ones_that_in_the_store_is_chosen(tmp_path, shared):
-    me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
-    wanted = me.prepare()
-    fill(shared(), [made_from(wanted, **{"training.max_seq_length": 64})])
-    here = publish(me.store, made_from(wanted, **{"training.max_seq_length": 256}))
-    found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.nearest.known.key == here.key
-    assert storage.calls == [], "nothing nearer can be there"
-    # Further away, where the remote is asked: still the one in the store.
-    two = {"training.optim": "sgd", "training.max_seq_length": 64}
-    (tmp_path / "second").mkdir()
-    second = FolderStorage(tmp_path / "second")
-    fill(second, [made_from(wanted, **{**two, "training.max_seq_length": 65})])
-    other = Watched(tmp_path / "you", shared=[(storage := Counted(second), "r")])
-    here = publish(other.store, made_from(wanted, **two))
-    found = search(wish(wanted), other.store, other.session.remotes)
-    assert "list" in storage.calls
-    assert (found.nearest.place, found.nearest.known.key) == ("local", here.key)
-
-
 @pytest.mark.parametrize(
     ("changes", "differing"),
     [
@@ -191,20 +167,6 @@ def test_a_far_one_of_the_same_kind_does_not_hide_a_nearer_one_in_another_folder
     assert names(search(wish(wanted), me.store, me.session.remotes).nearest) == ["toolchain.standin"]
 
 
-def test_the_nearest_of_all_may_be_another_than_the_nearest_to_begin_with(tmp_path, shared):
-    me = Watched(tmp_path / "me", shared=[(shared(), "r")])
-    wanted = me.prepare()
-    near = made_from(wanted, **{"training.max_seq_length": 64})
-    far = made_from(wanted, **{"training.optim": "sgd", "training.per_device_train_batch_size": 64})
-    fill(shared(), [near, far])
-    own = {"foreign": ("training.max_seq_length",), "reuse_bytes": 10**9}
-    found = search(wish(wanted, **own), me.store, me.session.remotes)
-    assert (found.nearest.known.key, found.reuse.known.key) == (near[0].key, far[0].key)
-    assert (found.reuse.place, found.reuse.fetch) == (shared().name, far[0].size)
-    assert search(wish(wanted, reuse_bytes=1), me.store, me.session.remotes).reuse is None, "it is too large"
-    assert search(wish(wanted), me.store, me.session.remotes).reuse is None, "nobody asks for one"
-
-
 def test_commands_and_imported_modules_are_not_near_a_recipe(tmp_path, shared):
     me = Watched(tmp_path / "me", shared=[(shared(), "r")])
     wanted = me.prepare()
@@ -227,31 +189,6 @@ def test_a_search_reads_no_more_than_it_may_and_says_so(tmp_path, shared):
     found = search(wish(wanted), me.store, me.session.remotes, budget=Budget(read=5))
     assert [(one.compared, one.problem) for one in found.looked] == [(9, "")]
     assert search(wish(wanted), me.store, me.session.remotes, budget=Budget(largest=10)).looked[0].compared == 9
-
-
-def test_a_cache_that_fails_in_the_middle_gives_what_it_gave(tmp_path, shared):
-    came = threading.Event()
-
-    class Ends(Counted):
-        left = 3
-
-        def read(self, *arguments):
-            self.left -= 1
-            if self.left < 0:
-                # Nobody waits for what is on its way when an error comes: let one come, and be looked at.
-                came.wait(30)
-                time.sleep(0.5)
-                raise RemoteError("the line was cut", cause="reset by peer")
-            found = self._storage.read(*arguments)
-            came.set()
-            return found
-
-    me = Watched(tmp_path / "me", shared=[(Ends(shared()), "r")])
-    wanted = me.prepare()
-    fill(shared(), others(wanted, 8))
-    found = search(wish(wanted), me.store, me.session.remotes)
-    assert found.nearest is not None
-    assert [one.problem for one in found.looked] == ["reset by peer"]
 
 
 def test_damaged_records_and_strange_files_are_passed_over(tmp_path, shared):
@@ -284,19 +221,3 @@ def test_a_name_that_no_file_here_can_have_is_passed_over(tmp_path, shared, name
     near = made_from(wanted, **{"training.max_seq_length": 64})
     fill(shared(), [near])
     assert search(wish(wanted), me.store, me.session.remotes).nearest.known.key == near[0].key
-
-
-def test_a_spoilt_memory_is_asked_again(tmp_path, shared):
-    wanted = Watched(tmp_path / "any").prepare()
-    near = made_from(wanted, **{"training.max_seq_length": 64})
-    fill(shared(), [near])
-    me = Watched(tmp_path / "me", shared=[(storage := Counted(shared()), "r")])
-    search(wish(wanted), me.store, me.session.remotes)
-    spoilt = [path for path in me.store.layout.remotes.rglob("*.json") if path.is_file()]
-    for path in spoilt:
-        path.write_bytes(path.read_bytes().replace(b"64", b"65"))
-    assert spoilt
-    found = search(wish(wanted), me.store, me.session.remotes)
-    assert names(found.nearest) == ["training.max_seq_length"]
-    assert found.nearest.changes[0].old == 64
-    assert storage.calls.count("read") >= 2

@@ -142,21 +142,6 @@ def test_hostile_paths_on_a_cache_go_nowhere(join, repo, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"server", "root", "bob", "cachekit-home"}
 
 
-def test_a_folder_that_knows_no_digests(tmp_path):
-    """A copy of a cache on a file server: only the NEFFs' own digests vouch for them."""
-    good, bad = entry(tmp_path / "copy", seed=1), entry(tmp_path / "copy", seed=2)
-    cut = tmp_path / "copy" / bad / "model.neff"
-    cut.write_bytes(cut.read_bytes()[:-1])
-    busy = entry(tmp_path / "copy", seed=3)
-    (tmp_path / "copy" / busy / "model.hlo_module.pb.lock").touch()  # here somebody may be compiling
-    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "copy"), "r")])
-    (done,) = get(bob, folder=COMPILER)
-    assert (done.modules, {one.module for one in done.left}) == ((good,), {bad, busy})
-    assert held(bob) == {path: data for path, data in tree(tmp_path / "copy").items() if path.startswith(good)}
-    cut.write_bytes(make_neff(version=COMPILER.removeprefix("neuronxcc-"), target="sunda", seed=2))
-    assert get(bob, bad)[0].state == "fetched"
-
-
 def test_each_module_comes_from_the_nearest_cache_that_has_it_finished(tmp_path, make, repo):
     far, both = entry(tmp_path / "far", seed=1), entry(tmp_path / "far", seed=2)
     entry(tmp_path / "near", "failed", seed=1)

@@ -9,6 +9,7 @@ import pytest
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes.objectstore.objects import REMOVED
+from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Commit, Write
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
@@ -89,19 +90,17 @@ def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
     assert found["m/empty"].size == 0
 
 
-def test_files_far_apart_are_found_without_listing_what_is_between(server, storage):
-    from moto.s3.models import s3_backends
-
-    backend, prefix = s3_backends["123456789012"]["aws"], storage.name.split("/", 3)[3]
-    for folder in range(12):  # a thousand and some between each wanted two
-        for n in range(1100):
-            backend.put_object(server.bucket, f"{prefix}/m/{folder:02}/{n:04}", b"x")
-    wanted = [f"m/{folder:02}/0000" for folder in range(12)]
-    assert set(storage.stat([*wanted, "m/zz"], "")) == set(wanted)
-    assert server.count() <= 13
+@pytest.mark.feature("R3")
+def test_what_is_there_is_not_sent_again(server, storage, name, tmp_path):
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(SINGLE + 5))
+    files = [upload_of(f"m/{n}", b"%d" % n) for n in range(300)] + [upload_of("m/large", large)]
+    told: list[int] = []
+    storage.upload(files, "", told.append)
+    assert sum(told) == sum(file.size for file in files)
     server.requests.clear()
-    assert sum(1 for _ in storage.list("m/03", "")) == 1100
-    assert server.count() == 2
+    open_s3(name).upload(files, "", told.append)
+    assert server.count() == server.count("GET") == 1
 
 
 def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(server, storage):
@@ -114,17 +113,19 @@ def test_the_files_of_a_change_that_were_not_sent_are_sent_before_its_documents(
     assert server.count() == server.count("PUT") == 1
 
 
+def test_other_bytes_of_the_same_size_are_a_conflict(storage, tmp_path):
+    large, other = tmp_path / "large", tmp_path / "other"
+    large.write_bytes(b"a" * (SINGLE + 1))
+    other.write_bytes(b"b" * (SINGLE + 1))
+    storage.upload([upload_of("m/s", b"abc"), upload_of("m/l", large)], "", QUIET)
+    for file in (upload_of("m/s", b"abd"), upload_of("m/l", other), upload_of("m/s", b"abcd")):
+        with pytest.raises(ConflictError, match=file.path):
+            storage.upload([file, upload_of("m/new", b"n")], "", QUIET)
+    assert b"".join(storage.chunks("m/s", "")) == b"abc"
+    assert storage.stat(["m/new"], "") == {}
+
+
 # Artifacts.
-
-
-def test_keys_are_the_paths(server, storage):
-    from moto.s3.models import s3_backends
-
-    path = "neuronxcc-2.26.6360.0+6f180f47/MODULE_123+f7f529f3/a b~é=%2B.neff"
-    storage.upload([upload_of(path, b"x")], "", QUIET)
-    keys = s3_backends["123456789012"]["aws"].buckets[server.bucket].keys
-    assert f"{storage.name.split('/', 3)[3]}/{path}" in list(keys.keys())
-    assert [entry.path for entry in storage.list("neuronxcc-2.26.6360.0+6f180f47", "")] == [path]
 
 
 def test_what_another_tool_put_there_is_compared_by_reading(server, storage):

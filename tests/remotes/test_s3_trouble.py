@@ -186,13 +186,3 @@ def test_keys_of_a_profile_are_used(server, name, monkeypatch, tmp_path, profile
     open_s3(name).stat(["a"], "")
     # A request of an earlier test may still be under way, with that one's key.
     assert [key for key in server.keys if key.startswith("AKIAFROM")] == [f"AKIAFROM{'TEAM' if profile else 'DEFAULT'}"]
-
-
-def test_an_unknown_profile_is_told(server, name, monkeypatch, tmp_path):
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    open_s3(name)  # keys in the environment go first, as for AWS's own tools
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(UsageError, match="nobody"):
-        open_s3(name)

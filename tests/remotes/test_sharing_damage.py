@@ -204,27 +204,6 @@ def test_a_later_cachekits_record_is_a_miss_and_left_alone(tmp_path, make):
     assert make().read(path, make().revision(), 1 << 20).data == raw
 
 
-def test_two_builds_of_one_module_both_stay_whole(member):
-    """A compiler that is not deterministic: others fetched the first build's bytes by its digests."""
-    ann, bob = member("ann", compiler=StandIn(salt="one")), member("bob", compiler=StandIn(salt="two"))
-    # Other recipes, so other records, but modules of the same names.
-    one = make_record(1, ("a",), size=9000)
-    two = (make_record(2, ("a",), size=9000)[0], {})
-    other = bytes(9000)
-    file = type(two[0].files[0])(two[0].files[0].path, 9000, hashlib.sha256(other).hexdigest())
-    module = structs.replace(two[0].modules[0], files=(file,))
-    two = (structs.replace(two[0], modules=(module,)), {file.sha256: other})
-    assert one[0].modules[0].name == two[0].modules[0].name
-    for watched, made in ((ann, one), (bob, two)):
-        publish(watched.store, made)
-        (pushed,) = push(watched.store, watched.session.remotes, [made[0]])
-        assert pushed.error is None
-    carl = member("carl", "r")
-    for made in (one, two):
-        record = carl.session.fetch(carl.session.remotes.find(made[0].place))
-        assert served(carl.store, record) == expected(made)
-
-
 @pytest.mark.feature("R1")
 @pytest.mark.parametrize("damage", ["other", "shorter", "gone"])
 def test_a_push_repairs_what_somebody_damaged(tmp_path, make, damage):

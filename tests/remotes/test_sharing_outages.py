@@ -112,34 +112,6 @@ def test_who_pushes_for_long_still_holds_the_lease(tmp_path, shared, trouble):
     assert storage.read(layout.lease_path(prepared.key), storage.revision(), 1 << 20) is None
 
 
-@ANY_KIND
-def test_a_pull_goes_on_where_a_killed_one_stopped(member, make, tmp_path):
-    ann = member("ann")
-    made = make_record(artifacts=("a",), size=5_000_000)
-    publish(ann.store, made)
-    push(ann.store, ann.session.remotes, [made[0]])
-
-    class Cut(Counted):
-        def chunks(self, path, revision, start=0, end=None):
-            for number, data in enumerate(self._storage.chunks(path, revision, start, end)):
-                yield data[:1000]
-                if number == 0:
-                    raise KeyboardInterrupt
-
-    bob = Watched(tmp_path / "bob", shared=[(Cut(make()), "r")])
-    place = made[0].place
-    with pytest.raises(KeyboardInterrupt):
-        bob.pull(bob.session.remotes.find(place))
-    storage = make()
-    again = Watched(tmp_path / "bob", shared=[(storage, "r")])
-    starts = []
-    whole = storage.chunks
-    storage.chunks = lambda path, revision, start=0, end=None: starts.append(start) or whole(path, revision, start)
-    again.pull(again.session.remotes.find(place))
-    assert starts == [1000]
-    assert served(again.store, find(again.store, made[0])) == expected(made)
-
-
 def test_two_that_pull_one_record_at_once_both_have_it(tmp_path, shared):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     made = make_record(artifacts=("a", "b"), size=50_000)

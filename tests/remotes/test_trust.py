@@ -18,7 +18,7 @@ from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.remote import Remote
 from cachekit.store.record import file_path
-from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.imports import import_bundle
 from cachekit.verbs.plan import plan
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.warm import warm

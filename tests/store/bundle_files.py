@@ -15,8 +15,8 @@ import pytest
 from cachekit.key.canonical import canonical_json
 from cachekit.store.bundle import BLOCK, INDEX, Reader, header
 from cachekit.store.record import serialise
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.export import export_bundle
+from cachekit.verbs.imports import import_bundle
 from tests.support.standins import Watched, make_record, publish
 
 

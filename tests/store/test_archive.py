@@ -31,6 +31,25 @@ def test_order_and_times_and_permissions_of_others_do_not_matter(tmp_path):
     assert packed(two, iter(names)) == raw
 
 
+@pytest.mark.parametrize("change", ["content", "name", "executable", "missing", "more"])
+def test_another_tree_gives_other_bytes(tmp_path, change):
+    before = packed(grow(tmp_path / "t"))
+    names = list(TREE)
+    if change == "content":
+        (tmp_path / "t/a.txt").write_bytes(b"hellp")
+    elif change == "name":
+        (tmp_path / "t/a.txt").rename(tmp_path / "t/b.txt")
+        names[0] = "b.txt"
+    elif change == "executable":
+        (tmp_path / "t/a.txt").chmod(0o755)
+    elif change == "missing":
+        names.pop()
+    else:
+        (tmp_path / "t/more").touch()
+        names.append("more")
+    assert packed(tmp_path / "t", names) != before
+
+
 def test_a_tree_of_this_kind_has_always_had_these_bytes(tmp_path):
     """Modules are known by the digest of their archive: other bytes would be other modules."""
     root = grow(tmp_path, {"a": b"1", "b/c": b"22"})

@@ -20,8 +20,8 @@ from cachekit.remotes import bundle_out
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.bundle import INDEX, Member, Reader, Writer, index
 from cachekit.store.record import File, Module
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.export import export_bundle
+from cachekit.verbs.imports import import_bundle
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm

@@ -108,7 +108,7 @@ class Campaign:
 
     def _restore(self, seen, one, record, damaged):
         try:
-            with seen.session.cache_dir(one.key, record) as cache_dir:
+            with seen.session.cache_dir(one, record) as cache_dir:
                 names = self.compiler.contents(cache_dir.tree)
                 restored = {name: (cache_dir.tree / name).read_bytes() for name in names}
         except IntegrityError:

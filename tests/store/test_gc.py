@@ -19,8 +19,8 @@ from cachekit.store.gc import Keep, fits
 from cachekit.store.removal import Remover
 from cachekit.store.scratch import Scratch
 from cachekit.verbs.entry import Named
-from cachekit.verbs.pins import pin, pins
 from cachekit.verbs.plan import plan
+from cachekit.verbs.records import pin, pins
 from cachekit.verbs.train import train
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm

@@ -14,8 +14,7 @@ from cachekit.store import removal, rwlock
 from cachekit.store.compile_lock import CompileLock
 from cachekit.store.gc import Keep, gc
 from cachekit.verbs.entry import Named
-from cachekit.verbs.pins import pin, unpin
-from cachekit.verbs.remove import remove
+from cachekit.verbs.records import pin, remove, unpin
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import managed

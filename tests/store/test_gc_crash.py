@@ -8,7 +8,7 @@ import pytest
 
 from cachekit.store.gc import Keep
 from cachekit.verbs.entry import Named
-from cachekit.verbs.pins import pin
+from cachekit.verbs.records import pin
 from cachekit.verbs.verify import verify
 from tests.store.aged_store import age
 from tests.store.crash.server import calls

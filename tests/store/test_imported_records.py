@@ -5,8 +5,8 @@ import pytest
 from cachekit.compilers.neuron import describe as neffs
 from cachekit.errors import SecretError
 from cachekit.store.record import IMPORTED, check_shareable
-from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.inspect import show
+from cachekit.verbs.imports import import_cache
+from cachekit.verbs.records import show
 from tests.compilers.neuron.neuron_import_cases import judge  # noqa: F401 - a fixture
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, make, make_real

@@ -9,8 +9,7 @@ from cachekit.store.gc import Keep
 from cachekit.store.verify import Count
 from cachekit.units import parse_age, parse_size
 from cachekit.verbs.entry import Named
-from cachekit.verbs.pins import pin, pins, unpin
-from cachekit.verbs.remove import remove
+from cachekit.verbs.records import pin, pins, remove, unpin
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.store.aged_store import DAY, everything, filled, kept, keys

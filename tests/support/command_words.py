@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from cachekit.cli.verbs import VERBS, Commands
+from cachekit.cli.app import VERBS, Commands
 
 COMMANDS = Commands()
 

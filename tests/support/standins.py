@@ -20,6 +20,7 @@ from msgspec import structs
 
 from cachekit import config
 from cachekit.compilers import ComparedBuilds, Compiler, Harvest, Restored, Watch, registry
+from cachekit.compilers.cachedir import cache_dir
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
@@ -227,7 +228,7 @@ class Watched:
             for storage, may in shared
         ]
         ordered = Remotes(remotes, self.journal, trust=trust, push_seconds=push, patience=run)
-        self.session = Session(settings, self.journal, self.store, self.compiler, ordered, lambda: launcher)
+        self.session = Session(settings, self.journal, self.store, ordered, lambda: launcher)
 
     def gc(self, keep, *, dry_run=False):
         """`cachekit store gc`."""
@@ -260,8 +261,9 @@ class Watched:
 
     def restored(self, key, record):
         """What a restore of the record puts into a compiler cache dir: bytes by relative path."""
-        with self.session.cache_dir(key, record) as cache_dir:
-            return {name: (cache_dir.tree / name).read_bytes() for name in self.compiler.contents(cache_dir.tree)}
+        base = self.session.config.compiler_cache_dir
+        with cache_dir(self.store, self.compiler, record, key=key, base=base) as made:
+            return {name: (made.tree / name).read_bytes() for name in self.compiler.contents(made.tree)}
 
 
 # Records without a compile

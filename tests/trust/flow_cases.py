@@ -9,8 +9,8 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.port import Commit, Write
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_bundle import import_bundle
+from cachekit.verbs.export import export_bundle
+from cachekit.verbs.imports import import_bundle
 from cachekit.verbs.plan import plan
 from cachekit.verbs.warm import warm
 from tests.support.standins import Watched

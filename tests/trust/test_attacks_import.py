@@ -9,8 +9,8 @@ from cachekit.errors import UntrustedError
 from cachekit.store.bundle import INDEX
 from cachekit.store.origin import Beside
 from cachekit.store.removal import Remover, Victim
-from cachekit.verbs.export_cache import export_cache
-from cachekit.verbs.import_cache import import_into
+from cachekit.verbs.export import export_cache
+from cachekit.verbs.imports import import_into
 from cachekit.verbs.pull import pull_modules
 from cachekit.verbs.push import push_records
 from tests.compilers.neuron.neuron_trees import COMPILER

@@ -11,6 +11,8 @@ from msgspec import json
 from cachekit import config_files, events, files
 from cachekit.errors import StoreError, UsageError
 from cachekit.events import Journal
+from cachekit.executors import fleet as fleets
+from cachekit.executors.port import FleetUnit
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.notes import Notes
 from cachekit.store import Store, history, notes, partial, pins, uses
@@ -35,6 +37,7 @@ LINE = history._Line("20260101T000000Z-00000000", history.RULE, 0, 0, Counted("w
 PLACES = [
     "in-use", "logs", "journal", "journal/UID", "tmp", "cache_dirs", "quarantine", "locks", "partial", "used", "pins",
     "trust", "records", "records/COMPILER", "records/COMPILER/TYPE", "blobs", "blobs/AB", "state", "state/stats/UID",
+    "fleets", "fleets/UID", "staying", "state/attempts", "state/builds", "state/last/UID", "state/remotes/UID",
 ]  # fmt: skip
 
 
@@ -83,6 +86,7 @@ def test_a_strangers_link_in_the_place_of_a_folder_loses_nobody_a_file(tmp_path,
     watched = Watched(tmp_path / "store", cache_dirs=tmp_path / "store" / "v1" / "cache_dirs")
     store = watched.store
     history.retire(layout, 30)
+    fleets.retire(layout, 30)
     events.prune(layout.logs, 30, inside=layout.inside)
     partial.sweep(layout)
     with store.using():
@@ -127,6 +131,21 @@ def test_a_link_of_ones_own_is_followed_where_nobody_else_could_put_another_one(
     assert served(watched.store, other[0]) == expected(other)
     assert watched.gc(Keep(max_size=0)).records
     assert [path for path in (tmp_path / "large disk").rglob("*") if path.is_file()] == []
+
+
+@ROOT_ONLY
+def test_a_fleet_that_a_stranger_may_have_noted_is_none(tmp_path):
+    """It says which process `fleet cancel` ends, and what runs."""
+    layout = Layout(tmp_path / "store")
+    layout.fleets.parent.mkdir(parents=True)
+    unit = FleetUnit("x", ("true",))
+    made = fleets.create(layout, engine="local", queue="", cwd="/", jobs=1, seconds=None, setup="", units=(unit,))
+    assert list(fleets.every(layout)) == [made]
+    layout.root.chmod(0o777)
+    assert list(fleets.every(layout)) == []
+    layout.root.chmod(0o755)
+    os.chown(layout.fleets, ONE, ONE)
+    assert list(fleets.every(layout)) == []
 
 
 # Names that wait

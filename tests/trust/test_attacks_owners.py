@@ -8,8 +8,8 @@ from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.events import Journal
 from cachekit.store import Store, access
 from cachekit.store.origin import UNKNOWN, Beside, Origin
-from cachekit.verbs.inspect import told_of_strangers
 from cachekit.verbs.push import push_records
+from cachekit.verbs.records import told_of_strangers
 from cachekit.verbs.trust_records import sign
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm

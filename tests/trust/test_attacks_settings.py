@@ -11,7 +11,7 @@ from cachekit.api import Cache
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.remotes.remotes import remotes_of
-from cachekit.trust.keys import public_key
+from cachekit.trust.sshsig import public_key
 from cachekit.verbs.session import load_config
 from tests.support.users import ONE
 from tests.trust.trust_cases import key, line

@@ -7,10 +7,10 @@ import pytest
 
 from cachekit import files
 from cachekit.errors import UntrustedError
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.inspect import show
+from cachekit.verbs.export import export_bundle
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.push import push_records
+from cachekit.verbs.records import show
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from cachekit.whose import standing
@@ -186,8 +186,9 @@ def test_what_another_user_swaps_is_not_loaded(public, marker):
     parent.mkdir()
     parent.chmod(0o777)
     bob = Watched(public / "store", cache_dirs=parent / "dirs", trust=trust(), compiler=Loader())
-    made = warm(bob.session, bob.prepare()).record
-    with bob.session.cache_dir(made.key, made) as cache_dir:
+    prepared = bob.prepare()
+    made = warm(bob.session, prepared).record
+    with bob.session.cache_dir(prepared, made) as cache_dir:
         tree = cache_dir.tree
         assert standing(tree).whose == "own"
 

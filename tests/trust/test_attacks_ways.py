@@ -12,8 +12,8 @@ from cachekit.remotes import document, layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import File, Module
 from cachekit.trust.envelope import encode
-from cachekit.verbs.export_bundle import export_bundle
-from cachekit.verbs.import_cache import import_into
+from cachekit.verbs.export import export_bundle
+from cachekit.verbs.imports import import_into
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.pull import pull_modules, pull_recipe
 from cachekit.verbs.push import push_records

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cachekit.trust.builder import CiRun, builder, ci_run
+from cachekit.trust.statement import CiRun, builder, ci_run
 
 GITHUB = {
     "CI": "true",

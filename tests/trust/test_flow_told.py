@@ -5,9 +5,8 @@ import pytest
 from cachekit.cli.records import shown
 from cachekit.errors import UntrustedError
 from cachekit.verbs.entry import find
-from cachekit.verbs.inspect import show
 from cachekit.verbs.pull import pull_recipe
-from cachekit.verbs.remove import remove
+from cachekit.verbs.records import remove, show
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from tests.support.standins import recipe

@@ -6,8 +6,7 @@ import subprocess
 import pytest
 
 from cachekit.config_trust import is_fingerprint
-from cachekit.trust.keys import KINDS, key_of_blob, public_key
-from cachekit.trust.sshsig import string
+from cachekit.trust.sshsig import KINDS, key_of_blob, public_key, string
 from tests.trust.trust_cases import line, needs_ssh_keygen
 
 GOLDEN = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4"

@@ -246,6 +246,17 @@ def test_a_key_that_others_may_read_does_not_sign(tool, tmp_path):
     assert str(path) in refused(str(path)).message
 
 
+@pytest.mark.parametrize("half", ["id", "id.pub"])
+def test_a_key_that_others_may_exchange_is_not_this_users(tmp_path, half):
+    """What it signs would be believed as one's own: of an agent's key the file has the public half alone."""
+    key_file(tmp_path)
+    assert key_of(str(tmp_path / half)) == key(0)
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError) as told:
+        key_of(str(tmp_path / half))
+    assert f"every user of this machine can write to {tmp_path}" in told.value.cause
+
+
 def test_a_locked_key_does_not_sign_without_its_passphrase(tool, tmp_path, monkeypatch):
     path = tmp_path / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", path], check=True)

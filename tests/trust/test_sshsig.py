@@ -6,7 +6,7 @@ import pytest
 
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import MalformedError, pae
-from cachekit.trust.keys import key_of_blob
+from cachekit.trust.sshsig import key_of_blob
 from cachekit.trust.statement import PAYLOAD_TYPE
 from tests.trust.trust_cases import blob, key, line, needs_ssh_keygen, private
 

@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cachekit import config_trust
 from cachekit.store.origin import Origin
 from cachekit.trust import signer as signing
-from cachekit.trust.builder import Builder
 from cachekit.trust.envelope import Envelope, Signature, pae
-from cachekit.trust.keys import public_key
 from cachekit.trust.policy import policy_of
-from cachekit.trust.statement import PAYLOAD_TYPE, statement_of
+from cachekit.trust.sshsig import public_key
+from cachekit.trust.statement import PAYLOAD_TYPE, Builder, statement_of
 from tests.store.record_cases import record
 
 NOW = datetime(2026, 11, 23, tzinfo=timezone.utc)

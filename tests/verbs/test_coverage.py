@@ -160,7 +160,7 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     assert "could not be asked" in found.notes[0]
     assert bob.told("remote.failed")
     assert (found.status, found.missing) == ("unknown", 0)
-    every = coverage_of_all(bob.session, [("toy", lambda: (bob.compiler, bob.prepare()))], skip=False)
+    every = coverage_of_all(bob.session, [("toy", bob.prepare)], skip=False)
     assert (every.unknown, every.missing, every.miss().exit_code) == (1, 0, 7)
     assert "nobody knows what is elsewhere" in "\n".join(human(every))
 

@@ -12,7 +12,7 @@ import pytest
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.events import Journal
 from cachekit.store.layout import Layout
-from cachekit.verbs.remove import remove
+from cachekit.verbs.records import remove
 from cachekit.verbs.stats import check, stats
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm

@@ -152,26 +152,6 @@ def test_two_records_are_compared_by_their_keys(command, home, machine):
     assert command("why", old.key[:8], old.key[:12]).out.endswith(f": same key {old.key[:16]}\n")
 
 
-def test_recipes_records_and_files_are_compared_with_each_other(command, home, work, machine):
-    record = publish(home)
-    (work / "edited.yaml").write_text(
-        (work / "tiny.yaml").read_text().replace("max_seq_length: 8", "max_seq_length: 16")
-    )
-    (path,) = home.glob("v1/records/*/*/*.json")
-    (work / "record.json").write_bytes(path.read_bytes())
-    (work / "plan.json").write_text(command("plan", "tiny.yaml", "--format", "json").out)
-    (work / "show.json").write_text(command("store", "show", record.key, "--format", "json").out)
-    same = ["tiny.yaml", record.key[:10], "record.json", "plan.json", "show.json"]
-    for one in same:
-        found = command("why", one, "edited.yaml", "--format", "json").json
-        assert [(change["name"], change["old"], change["new"]) for change in found["changes"]] == [
-            ("training.max_seq_length", 8, 16)
-        ]
-        assert command("why", one, "tiny.yaml", "--format", "quiet").out == "same\n"
-        kinds = [command("why", one, other, "-f", "json").json["new"]["kind"] for other in same]
-        assert kinds == ["recipe", "record", "file", "file", "file"]
-
-
 def test_set_changes_the_second(command, home, machine):
     found = command("why", "tiny.yaml", "tiny.yaml", *EDIT, "--format", "json").json
     assert [change["name"] for change in found["changes"]] == ["training.max_seq_length"]

@@ -16,7 +16,6 @@ from cachekit.cli.why import of_recipe as human
 from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import shapes_of
-from cachekit.key.cost import Growth
 from cachekit.recipe import load
 from cachekit.recipe.architecture import resolve
 from cachekit.recipe.ingredients import SOFT_TRAINING, build
@@ -27,7 +26,7 @@ from cachekit.verbs.why import Why, why
 from tests.key.key_cases import BERT, COMPILER, FINGERPRINT
 from tests.recipe.test_ingredients import BASES, FIELD_CHANGES, RESOLVED, beside, for_task
 from tests.support.processes import memory_folder
-from tests.support.standins import PROVENANCE, Watched, make_record, publish
+from tests.support.standins import PROVENANCE, StandIn, Watched, make_record, publish
 
 # What one edit of a recipe changes beside the ingredient that it is about, and why.
 FOLLOWS = {
@@ -44,8 +43,7 @@ def prepared(*overrides, fingerprint=FINGERPRINT, compiler=COMPILER, path=BERT):
     architecture, shapes = resolve(recipe), shapes_of(recipe)
     made = build(recipe, architecture, shapes, fingerprint, compiler)
     place = Place(fingerprint.directory, architecture.model_type, made.key)
-    growth = Growth(3.0, 0.0, 0.0, "")
-    return Prepared(recipe, recipe.name, shapes, architecture, fingerprint, made, place, (), growth)
+    return Prepared(recipe, recipe.name, StandIn(), shapes, architecture, fingerprint, made, place)
 
 
 def stored(watched, one):

@@ -5,8 +5,8 @@ import pytest
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.store import staying
 from cachekit.store.origin import Beside, Origin
-from cachekit.verbs.export_cache import export_cache
-from cachekit.verbs.import_cache import import_cache
+from cachekit.verbs.export import export_cache
+from cachekit.verbs.imports import import_cache
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import OTHER, make, module_name, tree
 from tests.support.standins import Watched, make_record, overwrite, publish

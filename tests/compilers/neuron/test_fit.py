@@ -16,8 +16,8 @@ from cachekit.compilers.neuron.neff import read
 from cachekit.compilers.port import Observed
 from cachekit.errors import CompileError, IntegrityError, UsageError
 from cachekit.recipe import zoo
-from cachekit.verbs.export_cache import export_cache
-from cachekit.verbs.import_cache import import_cache
+from cachekit.verbs.export import export_cache
+from cachekit.verbs.imports import import_cache
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import COMPILER, make, make_real, module_name
 from tests.support.places import real_dir

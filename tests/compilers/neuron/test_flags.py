@@ -92,38 +92,6 @@ def test_a_flags_file_that_is_none(tmp_path, raw):
 # Why two differ
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "words"),
-    [
-        (["--model-type", "transformer"], ["--model-type=transformer"], "is written `--model-type=transformer`"),
-        (["-O1"], ["--optlevel=1"], "is written `--optlevel=1`"),
-        (["-lnc=2"], ["--logical-nc-config", "2"], "is written `--logical-nc-config 2`"),
-        (["-O1", "--auto-cast=none"], ["--auto-cast=none", "-O1"], "the order differs: number 1 is `-O1`"),
-        (["-O1", "-O1"], ["-O1"], "appears 2 times in the first and once in the second"),
-        (["-O1"], ["-O2"], "the first has `-O1`, the second has `-O2`"),
-        (["-O1", "--x"], ["-O1"], "only the first has `--x`"),
-        (["-O1"], ["-O1", "--x=1"], "only the second has `--x=1`"),
-        (["--target=trn1"], ["--target=inf2"], "the target is trn1 in the first and inf2 in the second"),
-        (["--target=trn1"], [], "only the first has `--target=trn1`"),
-        (["--logfile=/tmp/a"], ["--logfile=/tmp/b"], "leave it out"),
-        (["--verbose=35"], [], "leave it out"),
-        ([], ["--workdir", "/w"], "leave it out"),
-        (["stray"], [], "only the first has `stray`"),
-        (["--lnc=2"], ["--logical-nc-config=2"], "spelling is in the key"),
-        (["--lnc", "2"], ["-lnc=2"], "spelling is in the key"),
-        (["-lnc2"], ["--lnc=1"], "the first has `-lnc2`, the second has `--lnc=1`"),
-        (
-            ["--tensorizer-options", "--enable-x"],
-            ["--tensorizer-options=--enable-x"],
-            "`--tensorizer-options --enable-x` in the first is written `--tensorizer-options=--enable-x` in the second",
-        ),
-    ],
-)
-def test_a_difference_in_words(a, b, words):
-    (said,) = flag_lists(a, b)
-    assert words in said
-
-
 def test_several_differences_are_all_told_the_target_first():
     said = flag_lists(["--target=trn1", "-O1", "--logfile=/a"], ["--target=trn2", "-O2", "--logfile=/b"])
     assert [("target" in line, "-O1" in line, "--logfile" in line) for line in said] == [

@@ -9,9 +9,9 @@ from cachekit.compilers import registry
 from cachekit.compilers.imported import known_modules
 from cachekit.compilers.neuron.entries import STATES, scan
 from cachekit.errors import UsageError
-from cachekit.verbs.export_cache import export_cache
-from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.inspect import show
+from cachekit.verbs.export import export_cache
+from cachekit.verbs.imports import import_cache
+from cachekit.verbs.records import show
 from tests.compilers.neuron.neuron_import_cases import WHOLE, added, cache, judge, store  # noqa: F401 - fixtures
 from tests.compilers.neuron.neuron_trees import COMPILER, OTHER, check, make, module_name, neff, tree
 from tests.support.cli_session import golden

@@ -374,28 +374,6 @@ def test_a_compile_without_an_end_is_told():
     assert told(begun + ended + next_one + found).unfinished == 0
 
 
-def test_what_npc_counts_and_its_lines_do_not_show_is_told():
-    done = f"2026-07-29 17:31:00.000000:  7  [INFO]: Compilation Successfully Completed for model.{module(1)}.neff\n"
-    remaining = "2026-07-29 17:31:01.000000:  7  [INFO]: Current remaining items are 0, locked are 0, failed are {}, "
-    remaining += "done are 22, total is 24\n"
-    summary = "2026-07-29 17:31:02.000000:  6  [INFO]: Compilation summary: {}/{} failed, {} succeeded\n"
-    agreed = done + remaining.format(0) + summary.format(0, 1, 1)
-    assert told(agreed).counted == ()
-    (entries,) = told(done + remaining.format(2) + summary.format(0, 1, 1)).counted
-    assert "counts 2 failed in its cache" in entries
-    assert "names none" in entries
-    (differs,) = told(done + summary.format(2, 2, 0)).counted
-    assert "2 failed and 0 compiled; the lines of this log show 0 failed and 1 compiled" in differs
-    # The second run's count is not that of the whole log.
-    assert (
-        told(
-            agreed + (done + agreed).replace(module(1), module(2)).replace(" 17:", " 18:").replace(":  ", ":  1")
-        ).counted
-        == ()
-    )
-    assert told(remaining.format(2)).counted == (entries,)
-
-
 def test_runs_that_one_log_holds_are_counted():
     line = f"2026-07-31 05:{{}}:00.000100:  {{}}  [INFO]: Using a cached neff at {NCC}/{module(1)}/model.neff\n"
     one = line.format("08", 5) + line.format("08", 6) + line.format("09", 5) + line.format("09", 6)

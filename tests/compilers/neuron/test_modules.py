@@ -141,36 +141,6 @@ def test_what_comes_at_the_last_moment_wins(  # noqa: PLR0917
     assert clean(root)
 
 
-@pytest.mark.parametrize(
-    "comes, told", [("link", ("left", "there is a link in its place")), ("finished", ("present", ""))]
-)
-def test_what_takes_a_damaged_modules_place_is_told(  # noqa: PLR0917
-    tmp_path, root, workspace, monkeypatch, comes, told
-):
-    """After our look at the damage, the module is replaced by another process."""
-    module, files = one(tmp_path, workspace)
-    folder = make(root)
-    (folder / "model.neff").write_bytes(neff(0)[:-9])
-    exchange = place._exchange
-
-    def meanwhile(path, *said):
-        if path.parent != folder:  # ours is being built
-            (folder / "model.done").unlink(missing_ok=True)
-            if comes == "link" and not folder.is_symlink():
-                folder.rename(tmp_path / "moved")
-                folder.symlink_to(tmp_path / "moved")
-        return check(path, *said)
-
-    def late(one, two):
-        if comes == "finished":
-            two.joinpath("model.done").touch()
-        return exchange(one, two)
-
-    monkeypatch.setattr(place, "_exchange", late)
-    result = restore(module, files, root, check=meanwhile)
-    assert (result.outcome, result.reason) == told
-
-
 @pytest.mark.parametrize("what", ["file", "link", "foreign", "folder inside"])
 def test_what_is_not_neurons_is_left_alone(tmp_path, root, workspace, what):
     module, files = one(tmp_path, workspace)

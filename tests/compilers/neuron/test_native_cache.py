@@ -12,10 +12,10 @@ from cachekit.compilers.machine import machine
 from cachekit.compilers.neuron import vllm
 from cachekit.config import load
 from cachekit.errors import UsageError
-from cachekit.verbs.export_cache import export_cache
-from cachekit.verbs.import_cache import import_cache
-from cachekit.verbs.inspect import show
+from cachekit.verbs.export import export_cache
+from cachekit.verbs.imports import import_cache
 from cachekit.verbs.push import leaks_of
+from cachekit.verbs.records import show
 from tests.compilers.neuron.neuron_files import make_neff
 from tests.compilers.neuron.neuron_trees import tree
 from tests.support.doctor_cases import findings, fine, the_problem

@@ -20,8 +20,7 @@ if __name__ == "__main__":
 
 from cachekit.store.gc import Keep
 from cachekit.verbs.entry import Named
-from cachekit.verbs.pins import pin
-from cachekit.verbs.remove import remove
+from cachekit.verbs.records import pin, remove
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, Watched, find, make_record, publish, recipe

@@ -1,7 +1,8 @@
-"""Export modules of the store as a compiler's own cache: the tree that other tools read, optimum-neuron for one."""
+"""Export records: as one file for a machine that no remote reaches, or as the tree that a compiler's own cache is."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,13 +15,139 @@ from cachekit.compilers import registry
 from cachekit.compilers.cachedir import note_origin
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.port import Restored
-from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
+from cachekit.errors import CachekitError, IntegrityError, MissError, UnknownNameError, UsageError
+from cachekit.remotes.bundle_out import write_bundle
 from cachekit.store import IndexRow, Store
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module, Record
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs.entry import find
+from cachekit.verbs.session import Session, using_store
+
+ARCHIVES = frozenset({".tar", ".gz", ".tgz", ".xz", ".zst", ".bz2", ".zip"})  # of which a bundle is none but the first
+
+
+class BundledRecord(Struct, frozen=True):
+    """A record in a bundle."""
+
+    key: str
+    recipe: str
+    directory: str
+    bytes: int
+
+
+class BundledFile(Struct, frozen=True):
+    """A file in a bundle."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Bundled(Answer, frozen=True):
+    """What an export wrote, or would write.
+
+    Attributes:
+        bundle: The file; `-` is standard output.
+        dry_run: Nothing was written.
+        bytes: Of the files in the bundle.
+        size: Bytes of the bundle itself; 0 in a dry run.
+        sha256: Of the bundle itself; empty in a dry run.
+        signed: Each of its records has a signature, so that it is taken where its signers are known.
+        seconds: Wall time.
+    """
+
+    bundle: str
+    dry_run: bool
+    records: tuple[BundledRecord, ...]
+    files: tuple[BundledFile, ...]
+    bytes: int
+    size: int
+    sha256: str
+    signed: bool
+    seconds: float
+
+
+def is_bundle(path: Path, said: str) -> bool:
+    """Whether a target means a bundle; otherwise it is the folder of a compiler's own cache.
+
+    Raises:
+        UsageError: It is called as another kind of archive is.
+    """
+    if path.suffix != ".tar" and path.suffix.lower() in ARCHIVES and not path.is_dir():
+        raise UsageError(
+            f"{said} would be a folder",
+            cause="a bundle's name ends in .tar",
+            hint="cachekit store export NAME.tar ...",
+        )
+    return path.suffix == ".tar" and not path.is_dir()
+
+
+def chosen(store: Store, keys: Sequence[str], all_of: str = "") -> list[Record]:
+    """What a bundle is to carry.
+
+    Args:
+        store: The store.
+        keys: Of records, or their first digits; none means all.
+        all_of: Of these those of one compiler's folder.
+
+    Raises:
+        UnknownNameError: Nothing is called that.
+    """
+    if keys:
+        return list({record.key: record for record in (find(store, key) for key in keys)}.values())
+    records = list(store.records(lambda one: not all_of or one.directory == all_of))
+    if not records:
+        raise UnknownNameError(
+            f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit store ls` lists the records"
+        )
+    return records
+
+
+def check_warm(store: Store, key: str, recipe: str, machine: Sequence[str] = ()) -> None:
+    """See that a recipe's record is there.
+
+    Args:
+        store: The store.
+        key: The recipe's.
+        recipe: As it is typed.
+        machine: The options that say which other machine is meant.
+
+    Raises:
+        MissError: It is not.
+    """
+    if not store.by_prefix(key):
+        raise MissError(
+            f"{recipe} is not in the store: key {key[:16]} has no record",
+            hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"
+            if machine
+            else f"cachekit pull {recipe}, or cachekit warm {recipe}",
+        )
+
+
+@using_store
+def export_bundle(
+    session: Session, records: Sequence[Record], target: Path | None, *, dry_run: bool = False
+) -> Bundled:
+    """Write records and their files as a bundle; see `Cache.export_bundle`.
+
+    Raises:
+        UntrustedError: A record is not given to others: nobody vouches for where it came from. Nothing was written.
+    """
+    start = time.monotonic()
+    done = write_bundle(session.store, records, target, session.remotes.trust, dry_run=dry_run)
+    return Bundled(
+        bundle=str(target or "-"),
+        dry_run=dry_run,
+        records=tuple(BundledRecord(one.key, one.recipe, one.directory, one.size) for one in done.records),
+        files=tuple(BundledFile(one.path, one.size, one.sha256) for one in done.members),
+        bytes=sum(one.size for one in done.members),
+        size=done.totals.size if done.totals else 0,
+        sha256=done.totals.sha256 if done.totals else "",
+        signed=done.signed,
+        seconds=round(time.monotonic() - start, 3),
+    )
 
 
 class ExportedModule(Struct, frozen=True):
@@ -89,18 +216,14 @@ def export_cache(
     compiler: str = "",
     dry_run: bool = False,
 ) -> Exported:
-    """Write modules of the store into a compiler's own cache, which may be in use.
+    """Write modules of the store into a compiler's own cache; see `Cache.export_neuron_cache`.
 
     Args:
         store: The store.
-        folder: The cache's root; made if need be.
+        folder: The cache's root.
         keys: Records by the beginning of their keys; none means all of compilers that have such a cache.
         compiler: Only those of one compiler's folder, or of the version in its name.
         dry_run: Only say what would be written.
-
-    Raises:
-        UnknownNameError: No record is called that, or there is none of that compiler.
-        UsageError: A record's compiler has no such cache, or the folder cannot be written.
     """
     with store.using():
         records = [record for record in _records(store, keys, compiler) if store.keep(record)]

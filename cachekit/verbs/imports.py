@@ -1,35 +1,139 @@
-"""Import a compiler's own cache that was made without cachekit: its finished units, and a report of the rest.
-
-Such a cache has no recipe, so its modules become records of their own, one a compiler version: `compilers.imported`.
-"""
+"""Import records: a bundle, or the finished units of a compiler's own cache that was made without cachekit."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import nullcontext
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from msgspec import Struct, structs
 
+from cachekit import files
 from cachekit.compilers import registry
 from cachekit.compilers.adapter import Adapter
 from cachekit.compilers.foreign import ForeignCache, Taken, Unfit, Units
 from cachekit.compilers.imported import known_units, record_of
 from cachekit.compilers.port import Sink
 from cachekit.config_trust import Mode
-from cachekit.errors import UsageError
+from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes.address import asked_of_folder
-from cachekit.remotes.judging import HINT_FOLDER, beside_found, none_used, not_used, refusal
+from cachekit.remotes.bundle_in import State, read_bundle
+from cachekit.remotes.judging import HINT_BUNDLE, HINT_FOLDER, beside_found, none_used, not_used, refusal
 from cachekit.store import Store
 from cachekit.store.bundle import unpacked
 from cachekit.store.durable import store_error
 from cachekit.store.origin import Origin
-from cachekit.text import cause_of
+from cachekit.text import cause_of, one_line
 from cachekit.values import Answer
-from cachekit.verbs.session import Session
+from cachekit.verbs.session import Session, using_store
 from cachekit.whose import OWN, Standing, open_judged, standing
+
+
+class UnbundledRecord(Struct, frozen=True):
+    """A record of a bundle, and what became of it.
+
+    Attributes:
+        modules: Their names.
+        state: `added`; `merged` with modules that the store's own record has; `present` as a whole; `kept` where the
+            store has another build, which stays.
+        untrusted: Why it may not be used, so that the import would take nothing; only in a dry run.
+    """
+
+    key: str
+    recipe: str
+    directory: str
+    modules: tuple[str, ...]
+    bytes: int
+    state: State
+    untrusted: str = ""
+
+
+class Unbundled(Answer, frozen=True):
+    """What an import took, or would take.
+
+    Attributes:
+        dry_run: Nothing was written.
+        bytes: That the store lacked.
+        size: Bytes of the bundle itself.
+        sha256: Of the bundle itself.
+        seconds: Wall time.
+    """
+
+    bundle: str
+    dry_run: bool
+    records: tuple[UnbundledRecord, ...]
+    bytes: int
+    size: int
+    sha256: str
+    seconds: float
+
+    def error(self) -> UntrustedError | None:
+        """The error that the import would end with, where this dry run found that it would take nothing."""
+        refused = next((one for one in self.records if one.untrusted), None)
+        if refused is None:
+            return None
+        why = f"{one_line(refused.recipe)} ({refused.key[:12]}) in it is {refused.untrusted}"
+        return refusal(self.bundle, f"anybody can make a bundle, and {why}", HINT_BUNDLE)
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[tuple[IO[bytes], str]]:
+    """A bundle's bytes, and its name for messages; None is standard input.
+
+    Raises:
+        UsageError: It cannot be opened, or is a pipe or a device, which is not waited for.
+    """
+    if path is None:
+        yield sys.stdin.buffer, "standard input"
+        return
+    try:
+        source = files.opened(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read",
+            cause=cause_of(error),
+            hint="name a file that you may read, or - for standard input",
+        ) from error
+    with source:
+        yield source, str(path)
+
+
+@using_store
+def import_bundle(session: Session, source: IO[bytes], name: str, *, dry_run: bool = False) -> Unbundled:
+    """Take the records of a bundle, which is called `name` in messages, into the store; see `Cache.import_bundle`.
+
+    Raises:
+        UntrustedError: A record of it is signed by nobody whom the settings name. Nothing was taken.
+    """
+    start = time.monotonic()
+    read = read_bundle(session.store, source, name, session.remotes.trust, dry_run=dry_run)
+    records = [
+        UnbundledRecord(
+            one.key,
+            one.recipe,
+            one.directory,
+            tuple(module.name for module in one.modules),
+            one.size,
+            state,
+            read.untrusted.get(one.key, ""),
+        )
+        for one, state in read.records
+    ]
+    done = Unbundled(
+        bundle=name,
+        dry_run=dry_run,
+        records=tuple(records),
+        bytes=read.size,
+        size=read.totals.size,
+        sha256=read.totals.sha256,
+        seconds=round(time.monotonic() - start, 3),
+    )
+    session.journal.emit("import.end", **done.as_dict())
+    return done
 
 
 class Group(Struct, frozen=True):
