@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from cachekit import config_files, config_trust, disk, redact
 from cachekit.errors import UsageError
-from cachekit.units import or_none, parse_age, parse_size
+from cachekit.text import or_none, parse_age, parse_size
 
 PREFIX = "CACHEKIT_"
 ONLY_HERE = ("local:rw",)  # the remotes where nobody names one

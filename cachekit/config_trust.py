@@ -31,7 +31,7 @@ from msgspec import Struct, structs
 
 from cachekit import files, redact
 from cachekit.errors import UsageError
-from cachekit.units import parse_time
+from cachekit.text import parse_time
 from cachekit.values import by_value
 
 # What is asked of a place's records, from the least: nothing, signatures where others can write, signatures.

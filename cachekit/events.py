@@ -67,15 +67,16 @@ class Journal:
         folder: Where journals live; None keeps the events in memory only.
         verb: The command of the run.
         inside: Opens the folders of the store that the folder lies in.
+        instance: This machine's type; empty where nothing says it.
 
     Attributes:
         run: The run's identity: its start, in UTC, to the second and then in hex, and four random digits. Names sort by
             time.
     """
 
-    def __init__(self, folder: Path | None, verb: str, inside: Inside | None = None) -> None:
+    def __init__(self, folder: Path | None, verb: str, inside: Inside | None = None, instance: str = "") -> None:
         self.run = _name(time.time_ns())
-        self._verb = verb
+        self._verb, self._instance = verb, instance
         self._inside = inside
         self._file: TextIO | None = None
         self._path = folder / self.run[:6] / f"{self.run}.jsonl" if folder else None
@@ -133,7 +134,7 @@ class Journal:
                 private.closed_folder(self._path.parent)
                 self._file = open(self._path, "a", encoding="utf-8", buffering=1, opener=private.opened)  # noqa: SIM115
                 start = {"event": "run", "time": line["time"], "run": self.run, "verb": self._verb}
-                start |= {"pid": os.getpid(), "host": os.uname().nodename}
+                start |= {"pid": os.getpid(), "host": os.uname().nodename, "instance": self._instance}
                 self._file.write(json.dumps(start) + "\n")
             self._file.write(_encoded(line))
         except OSError as error:

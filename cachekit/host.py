@@ -70,6 +70,11 @@ def optional_version(name: str) -> str:
         return ""
 
 
+def is_named(name: str) -> bool:
+    """Whether metadata of a package is here, be it without a version or without its code. Reads no file."""
+    return name in _installed()
+
+
 @cache
 def _installed() -> dict[str, list[tuple[Path, str]]]:
     """Package to `<package>-<version>.dist-info` folders and their versions; the first on the path counts."""

@@ -19,7 +19,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from cachekit import redact
-from cachekit.key.hashed import hashed, is_hashed
+from cachekit.key.canonical import hashed, is_hashed
 from cachekit.redact import Stream, forms
 from cachekit.redact.names import is_secret, names_secret, secrets_of
 from cachekit.store.layout import Place

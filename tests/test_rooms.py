@@ -25,7 +25,7 @@ PORTS = {
         {"port", "adapter", "evidence", "foreign", "graphs", "logged", "machine", "tree", "tree_watch"},
     ),
 }
-SHOWN = {"api", "errors", "events", "files", "redact", "text", "trainer_callback", "units", "values"}
+SHOWN = {"api", "errors", "events", "files", "redact", "text", "trainer_callback", "values"}
 
 
 def listed(name, field):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cachekit.compilers.adapter import CachePlace
-from cachekit.compilers.graphs import CompiledFile, Graph, StoredModule, Tensor
-from cachekit.compilers.logged import LoggedCompile, LoggedFailure
+from cachekit.compilers.graphs import CompiledFile, Graph, LoggedCompile, LoggedFailure, StoredModule, Tensor
 from cachekit.compilers.machine import Machine
 from cachekit.config import Setting
 from cachekit.data.preview import Preview, SplitPreview

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit import redact, start
+from cachekit import redact
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
 from cachekit.errors import SecretError, UsageError
@@ -15,7 +15,7 @@ from cachekit.store.layout import Layout
 
 if TYPE_CHECKING:
     from cachekit.executors.port import Fleet
-    from cachekit.recipe.matrix import MatrixEntry
+    from cachekit.recipe.variant import MatrixEntry
     from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState
 
 
@@ -149,6 +149,8 @@ class Fleets(Runs):
 
     def _command(self, entry: MatrixEntry, *, tiny: bool) -> tuple[str, ...]:
         """The command that warms an entry on another machine, with the settings that were said here."""
+        from cachekit import start
+
         options = {
             "--home": self.home,
             "--cache": self.cache,
@@ -175,11 +177,11 @@ def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) ->
     Raises:
         UsageError: A recipe is a value: another machine cannot read it.
     """
-    from cachekit.recipe.matrix import MatrixEntry, read
+    from cachekit.recipe.variant import MatrixEntry, read_matrix
 
     changes = Variant("", overrides).words
     if isinstance(recipes, str | Path):
-        found = read(Path(recipes))
+        found = read_matrix(Path(recipes))
         return [MatrixEntry(one.name, one.recipe, (*one.overrides, *changes)) for one in found]
     entries = []
     for one in map(variant, recipes):

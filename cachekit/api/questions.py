@@ -216,8 +216,8 @@ class Questions(Opened):
             run: Count one run only: `last`, or the beginning of its name.
             since: Count runs that began then or later, in UTC: `2026-11-01`, or `7d`.
             by: What the table of periods is by: `day`, `week` or `month`.
-            price: As for `plan`; figures in dollars are made where it, `cost` or the cache's `instance` is given.
-            cost: In dollars, at the price of the cache's `instance`, or this machine's.
+            price: As for `plan`: all runs in dollars, as if they had run there.
+            cost: In dollars, at the price of this machine: of the runs on machines of this type.
 
         Raises:
             UnknownNameError: There is no such run, or machine type.
@@ -227,8 +227,8 @@ class Questions(Opened):
         from cachekit.verbs.stats import stats
 
         given = not isinstance(price, Sequence) or bool(price)
-        paid = machine(prices(price), self.instance or "") if given or self.instance or cost else None
-        return stats(self.open_store().layout, run=run, since=since, by=by, price=paid)
+        paid = machine(prices(price)) if given or cost else None
+        return stats(self.open_store().layout, run=run, since=since, by=by, price=paid, every=given)
 
     def check_stats(self) -> CheckedStats:
         """Count every journal anew, and compare with the figures that are kept. `cachekit stats --check`.

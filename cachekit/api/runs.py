@@ -85,11 +85,11 @@ class Runs(Questions):
         Returns:
             What became of each; `error()` is what to raise where one failed.
         """
-        from cachekit.recipe.matrix import MatrixEntry, read
+        from cachekit.recipe.variant import MatrixEntry, read_matrix
         from cachekit.verbs.forecast import warm_matrix
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
-        entries, words = read(Path(matrix)), Variant("", overrides).words
+        entries, words = read_matrix(Path(matrix)), Variant("", overrides).words
 
         def one(entry: MatrixEntry) -> Planned:
             recipe = Variant(entry.recipe, [*entry.overrides, *words], tiny)

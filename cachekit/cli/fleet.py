@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachekit.cli import out
-from cachekit.cli.verb import Shown, verb
+from cachekit.cli.verb import Shown, group, verb
 from cachekit.text import dollars, moment
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
     from cachekit.api.answers import FleetPlan, FleetRow, FleetState, UnitOutcome
 
-app = typer.Typer(
-    add_completion=False,
-    help="Follow commands that run on the machines of an engine (`cachekit warm --on`).\n\n"
-    "Example:  cachekit fleet wait",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = group(
+    "Follow commands that run on the machines of an engine (`cachekit warm --on`).\n\nExample:  cachekit fleet wait"
 )
 Name = Annotated[
     str,

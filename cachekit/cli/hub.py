@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachekit.cli import options, out
-from cachekit.cli.verb import Shown, verb
+from cachekit.cli.verb import Shown, group, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -17,12 +17,9 @@ NAME = 10  # characters of who made a record
 SHOWN = 12  # names of recipes
 LONGEST = 40  # of any other name: a stranger's may have hundreds
 
-app = typer.Typer(
-    add_completion=False,
-    help="Set up and look at a team's cache on the Hugging Face Hub.\n\n"
-    "Example:  cachekit hub use team/neuron-cache --read-only",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = group(
+    "Set up and look at a team's cache on the Hugging Face Hub.\n\n"
+    "Example:  cachekit hub use team/neuron-cache --read-only"
 )
 Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repo.", show_default=False)]
 Dataset = Annotated[bool, typer.Option("--dataset", help="A dataset repo instead of a model repo.")]

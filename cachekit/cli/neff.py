@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -150,13 +149,7 @@ def _more(count: int) -> list[str]:
 
 
 def _field(label: str, words: str) -> list[str]:
-    return textwrap.wrap(
-        words,
-        WIDTH,
-        initial_indent=label.ljust(LABEL),
-        subsequent_indent=" " * LABEL,
-        break_on_hyphens=False,
-    )
+    return out.labelled(label.ljust(LABEL), words)
 
 
 def _cut(line: str, width: int = WIDTH) -> str:

@@ -67,7 +67,9 @@ LINES: dict[str, Callable[[Event], str]] = {
     ),
     "lease.failed": lambda e: f"no lease, so another machine may compile the same: {e['reason']}",
     "compile.start": lambda e: (
-        "compiling: a trial run of a few steps"
+        "a trial run of a few steps with the nearest record, which ends where something would compile"
+        if e.get("strict")
+        else "compiling: a trial run of a few steps"
         + (f"; expected about {out.duration(e['expected_seconds'])}" if e.get("expected_seconds") else "")
     ),
     "build.start": lambda e: f"compiling again, to compare with what {e['by']} made, {e['created'][:16]}",
@@ -243,8 +245,17 @@ class Progress:
         """The text, and while something compiles for how long and of how long."""
         if self._compiling_since is None or not self._text:
             return self._text
-        expected = f" of about {out.duration(self._expected)}" if self._expected else ""
-        return f"{self._text}, {out.duration(time.monotonic() - self._compiling_since)}{expected}"
+        took = time.monotonic() - self._compiling_since
+        if late := self._late(took, "now"):
+            return f"{self._text}, {late}"
+        return f"{self._text}, {out.duration(took)}" + (
+            f" of about {out.duration(self._expected)}" if self._expected else ""
+        )
+
+    def _late(self, took: float, word: str) -> str:
+        if not self._expected or took <= self._expected:
+            return ""
+        return f"longer than expected: usually {out.duration(self._expected)}, {word} {out.duration(took)}"
 
     # Events that change what is shown of others
 
@@ -293,7 +304,9 @@ class Progress:
             self._now(self._text, rarely=True)
 
     def _on_warm_end(self, _: Event) -> None:
-        self._compiling_since = None
+        since, self._compiling_since = self._compiling_since, None
+        if since is not None and (late := self._late(time.monotonic() - since, "this time")):
+            self._line(f"compiling took {late}")
 
     def _counts(self, phase: str) -> str:
         found, compiled = self._graphs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -13,8 +12,7 @@ import typer
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
-from cachekit.text import dollars
-from cachekit.units import PERIODS
+from cachekit.text import PERIODS, dollars
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -35,9 +33,6 @@ By = Annotated[
 ]
 Cost = Annotated[bool, typer.Option("--cost", help="Add dollars, at this machine's price.")]
 Check = Annotated[bool, typer.Option("--check", help="Count all journals anew, and compare with the kept figures.")]
-Instance = Annotated[
-    str, typer.Option("--instance", metavar="TYPE", help="Add dollars, at the price of this machine type.")
-]
 Html = Annotated[
     Optional[Path], typer.Option("--html", metavar="FILE", help="Also write an HTML page with small charts.")
 ]
@@ -56,7 +51,6 @@ def command(
     since: Since = "",
     by: By = "day",
     cost: Cost = False,
-    instance: Instance = "",
     price: options.Price = None,
     html: Html = None,
     trace: Trace = None,
@@ -66,7 +60,7 @@ def command(
 
     Seconds saved are what compiling took of the graphs that were found, less the time to get them; where that is
     negative, the cache cost time. A run counts for the UTC day on which it began. --cost adds dollars at this machine's
-    price, --instance and --price at another one. --check counts all journals anew, and exits 5 if figures differ.
+    price, of runs on its type; --price of all runs. --check counts all journals anew, and exits 5 if figures differ.
 
     Example:  cachekit stats --since 7d --cost
 
@@ -82,8 +76,7 @@ def command(
         raise UsageError("--trace needs --run", hint="--run last, or the beginning of a run's name")
     if check:
         return Shown(cache.check_stats(), checked, lambda said: str(len(said.differ)))
-    priced = replace(cache, instance=instance or None)
-    found = priced.stats(run=run, since=since, by=by, price=price or (), cost=cost)
+    found = cache.stats(run=run, since=since, by=by, price=price or (), cost=cost)
     notes = []
     if html or trace:
         from cachekit.cli import stats_page
@@ -161,8 +154,8 @@ def tables(answer: Stats, *, whole: bool) -> list[str]:
 
 def _price_words(price: Rate) -> str:
     what = f"an hour of {price.instance}" if price.instance else "an hour"
-    there = ", as if they had run on one: this machine is none" if price.elsewhere else ""
-    return f"at {dollars(price.per_hour)} {what} ({price.source}){there}"
+    which = "wherever they ran" if price.every else f"those on a {price.instance}"
+    return f"at {dollars(price.per_hour)} {what} ({price.source}), for {'all runs, ' if price.every else ''}{which}"
 
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachekit.cli import options, out
-from cachekit.cli.verb import Shown, verb
+from cachekit.cli.verb import Shown, group, verb
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
     from cachekit.api.answers import ChangedTrust, CheckedRemote, JudgedRecord, SignedRecord, Signers, SigningKey
 
-app = typer.Typer(
-    add_completion=False,
-    help="Say whose records are used, and sign your own. A compiler cache is code.\n\n"
-    "Example:  cachekit trust add alice alice.pub",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = group(
+    "Say whose records are used, and sign your own. A compiler cache is code.\n\n"
+    "Example:  cachekit trust add alice alice.pub"
 )
 KeyFile = Annotated[str, typer.Option("--key", metavar="FILE", help="Sign with this OpenSSH key instead of a new one.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What you call the signer.", show_default=False)]

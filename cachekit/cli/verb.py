@@ -130,6 +130,17 @@ def verb(
     return decorate
 
 
+def group(says: str, **more: Any) -> typer.Typer:
+    """A verb with verbs of its own.
+
+    Args:
+        says: Its help.
+        **more: What it does without one of them; by default it shows its help.
+    """
+    asked = more or {"no_args_is_help": True}
+    return typer.Typer(add_completion=False, help=says, rich_markup_mode=None, **asked)
+
+
 def _schema(answers: str) -> Any:
     def show(context: typer.Context, value: bool) -> None:
         if not value:

@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit import api
 from cachekit.cli import options, out
 from cachekit.cli.plan import figure
-from cachekit.cli.verb import Shown, verb
+from cachekit.cli.verb import Shown, group, verb
 from cachekit.errors import UsageError
 from cachekit.text import cause_of, dollars, span
 from cachekit.values import builtins
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
         ZooModel,
     )
 
-app = typer.Typer(
-    add_completion=False,
-    help="List, show and check recipes, models and instances.\n\nWithout a command, lists the recipes.\n\n"
+app = group(
+    "List, show and check recipes, models and instances.\n\nWithout a command, lists the recipes.\n\n"
     "Example:  cachekit zoo show bert",
-    rich_markup_mode=None,
     invoke_without_command=True,
 )
 

@@ -19,8 +19,7 @@ from cachekit.store.record import File, Module, Record
 if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
-    from cachekit.compilers.graphs import CompiledFile, StoredModule
-    from cachekit.compilers.logged import Logged
+    from cachekit.compilers.graphs import CompiledFile, Logged, StoredModule
     from cachekit.health import Check
     from cachekit.store.leaks import Leaks
 

@@ -22,11 +22,10 @@ from cachekit.private import CLOSED, NotPrivateError, check_temporary, new_folde
 from cachekit.recipe import Recipe
 from cachekit.store import Store, staying
 from cachekit.store.archive import UnsafeArchiveError
-from cachekit.store.durable import store_error
+from cachekit.store.durable import Scratch, store_error, sweep
 from cachekit.store.layout import Place, temporary_folder
 from cachekit.store.origin import MADE_HERE
 from cachekit.store.record import Record
-from cachekit.store.scratch import Scratch, sweep
 from cachekit.text import cause_of
 
 

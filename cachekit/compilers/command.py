@@ -21,10 +21,8 @@ from cachekit.compilers import Compiler, registry
 from cachekit.compilers.prepare import Prepared, salted
 from cachekit.errors import UsageError
 from cachekit.files import opened
-from cachekit.key.canonical import Ingredients
-from cachekit.key.hashed import hashed
+from cachekit.key.canonical import Ingredients, hashed
 from cachekit.recipe import Recipe
-from cachekit.recipe import code as local_modules
 from cachekit.recipe import command as command_line
 from cachekit.recipe.architecture import Architecture
 from cachekit.recipe.command import PYTHON, CommandLine
@@ -69,9 +67,9 @@ def compiler_of(command: CommandLine, cwd: Path | None = None) -> str:
 
     def imports() -> frozenset[str]:
         if command.code:
-            return local_modules.top_level([command.code.encode("utf-8", "surrogateescape")])
+            return command_line.top_level([command.code.encode("utf-8", "surrogateescape")])
         files = _files(command, cwd or Path.cwd()).values()
-        of_files = local_modules.top_level(local_modules.read(path) for path in files)
+        of_files = command_line.top_level(command_line.content(path) for path in files)
         return of_files | {command.module.partition(".")[0]} - {""}  # which may be an installed one
 
     return registry.of_command(imports)
@@ -150,7 +148,7 @@ def prepare_command(
 
 
 def _digests(files: Mapping[str, Path]) -> dict[str, str]:
-    return {name: local_modules.digest(path) for name, path in files.items()}
+    return {name: command_line.digest(path) for name, path in files.items()}
 
 
 def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
@@ -175,11 +173,11 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         return {}
     scripts = list(found.values())
     if command.script and not command.script.endswith(".py"):
-        inner = local_modules.named_in_shell(scripts[0], cwd)
+        inner = command_line.named_in_shell(scripts[0], cwd)
         found |= inner
         scripts = [path for path in inner.values() if path.suffix == ".py"]
         roots = [*dict.fromkeys([*(path.resolve().parent for path in scripts), *roots])]
-    return found | {f"import/{name}": path for name, path in local_modules.imported(scripts, roots).items()}
+    return found | {f"import/{name}": path for name, path in command_line.imported(scripts, roots).items()}
 
 
 def _module_files(module: str, roots: Sequence[Path]) -> dict[str, Path]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import UNSET, Struct, field
@@ -130,3 +131,23 @@ def same(one: Any, other: Any) -> bool:
     if one is ABSENT or other is ABSENT:
         return one is other
     return canonical_json(one) == canonical_json(other)
+
+
+_BEGINS = "scrypt:"
+_COST = 1 << 10  # of scrypt, with blocks of 8: 1 MB and 4 ms on one core of 2026
+
+
+@lru_cache(256)
+def hashed(name: str, value: str) -> str:
+    """A variable's value as a record has it where the value is nobody else's business.
+
+    The salt is the same everywhere, as a team's hosts must come to one key; see docs/decisions.
+    """
+    salt = hashlib.sha256(f"cachekit environment {name}".encode("utf-8", "surrogateescape")).digest()
+    raw = value.encode("utf-8", "surrogateescape")
+    return _BEGINS + hashlib.scrypt(raw, salt=salt, n=_COST, r=8, p=1, dklen=16).hex()
+
+
+def is_hashed(value: object) -> bool:
+    """Whether a value of a record is such a hash."""
+    return isinstance(value, str) and value.startswith(_BEGINS)

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.key.canonical import Change, canonical_json, difference
+from cachekit.key.canonical import Change, canonical_json
 
 # What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
 # share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
-# perhaps the small ones. `nearest` sorts by it.
+# perhaps the small ones. `Distances` sorts by it.
 WEIGHTS = {
     "trust": 100, "compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20,
     "compiler.without_device": 20,  # the same programs, as far as is known, and nobody has tried them
@@ -52,26 +52,6 @@ def reusable(changes: Sequence[Change], foreign: tuple[str, ...]) -> bool:
     if any(change.name.startswith((*foreign, OLD)) for change in changes):
         return False
     return distance(change for change in changes if not change.name.startswith(TOOLS)) <= FARTHEST
-
-
-def nearest(wanted: Mapping[str, Any], candidates: Mapping[str, Mapping[str, Any]]) -> tuple[str, list[Change]] | None:
-    """The candidate with the least difference to `wanted`.
-
-    Args:
-        wanted: Hard ingredients.
-        candidates: Hard ingredients by name (a key, a path).
-
-    Returns:
-        Its name and the changes from it to `wanted`; None without candidates. Equal distances go to the smaller name,
-        so that the answer does not depend on reading order.
-    """
-    best: tuple[tuple[int, int, str], list[Change]] | None = None
-    for name, hard in candidates.items():
-        changes = difference(hard, wanted)
-        rank = distance(changes), len(changes), name
-        if best is None or rank < best[0]:
-            best = rank, changes
-    return (best[0][2], best[1]) if best else None
 
 
 class Folder(Struct, frozen=True):

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cachekit.key.canonical import ABSENT, SIDES, Change, same
-from cachekit.key.hashed import is_hashed
+from cachekit.key.canonical import ABSENT, SIDES, Change, is_hashed, same
 
 # Sentences of a compiler about an ingredient that differs, see `Adapter.explain`: its name, both values, both sides.
 Explain = Callable[[str, Any, Any, tuple[str, str]], list[str]]

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import Recipe, aliases, model_config, model_folder, tasks, zoo
+from cachekit.recipe import Recipe, model_config, tasks, zoo
 
 _BERTS = "a TensorFlow note of the first BERTs"
 # Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
@@ -101,12 +101,12 @@ class Architecture(Struct, frozen=True, dict=True):
 def graph_fields(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that may reach a graph: defaults filled in, irrelevant ones left out.
 
-    So are those that only repeat others (`aliases`). A null is left out where it says nothing, and kept where
-    the default is something else: `pad_token_id: null` makes another graph than BERT's 0.
+    So are those that only repeat others. A null is left out where it says nothing, and kept where the default is
+    something else: `pad_token_id: null` makes another graph than BERT's 0.
     """
-    merged = aliases.rotary({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
-    left_out = aliases.repeated(str(config.get("model_type", "")), merged)
-    left_out |= aliases.GENERATION if merged.get("is_encoder_decoder") else set()
+    merged = model_config.rotary({**GENERIC_DEFAULTS, **defaults, **config}, config, defaults)
+    left_out = model_config.repeated(str(config.get("model_type", "")), merged)
+    left_out |= model_config.GENERATION if merged.get("is_encoder_decoder") else set()
     return {
         name: value
         for name, value in sorted(merged.items())
@@ -131,7 +131,7 @@ def resolve(recipe: Recipe) -> Architecture:
         AuthError: The Hub gives its config only to some.
     """
     model = recipe.model
-    folder = model_folder.of(recipe)
+    folder = model_config.folder_of(recipe)
     entry = zoo.model(model.id) if model.id is not None else None
     if folder is not None:
         config = model_config.read(folder / "config.json")
@@ -142,7 +142,7 @@ def resolve(recipe: Recipe) -> Architecture:
         return _with_overrides(recipe, entry.config, "registry")
     if model.package or model.id is None:
         unknown = f", and the registry does not have model.id {model.id}" if model.id else ""
-        raise model_folder.not_installed(recipe, f"the package holds the model's config{unknown}")
+        raise model_config.not_installed(recipe, f"the package holds the model's config{unknown}")
     from cachekit.recipe import hub
 
     cached = hub.cached_config(model.id, model.revision)
@@ -265,7 +265,7 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
     defaults = {**GENERIC_DEFAULTS, **found.defaults}
     known = {**defaults, **dict.fromkeys(IRRELEVANT), **config}
     for name in changes:
-        writes = found.defaults and found.config.get("is_encoder_decoder") and name in aliases.GENERATION
+        writes = found.defaults and found.config.get("is_encoder_decoder") and name in model_config.GENERATION
         if name in NO_EFFECT or writes:
             elsewhere = ELSEWHERE.get(name)
             raise RecipeError(

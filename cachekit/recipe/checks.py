@@ -16,7 +16,7 @@ from msgspec import Struct
 from cachekit import redact
 from cachekit.errors import RecipeError
 from cachekit.recipe import tasks
-from cachekit.recipe.explain import Places
+from cachekit.recipe.field_names import Places
 from cachekit.recipe.schema import Data, Recipe
 from cachekit.redact.names import names_secret
 

@@ -14,8 +14,7 @@ from msgspec import Struct, structs
 
 from cachekit import host, redact
 from cachekit.errors import RecipeError
-from cachekit.key.canonical import Ingredients
-from cachekit.key.hashed import hashed
+from cachekit.key.canonical import Ingredients, hashed
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.architecture import Architecture, graph_fields
 from cachekit.redact.names import names_secret

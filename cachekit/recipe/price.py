@@ -1,14 +1,24 @@
-"""What an hour of a machine costs: as the user says, or as the registry quotes it."""
+"""What compiling costs: an hour of a machine, and how long a recipe takes by what others published of theirs.
+
+Prices are as the user says, or as the registry quotes them. The published times are all that somebody without a record
+can know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import host
 from cachekit.errors import UsageError
-from cachekit.recipe import zoo
+from cachekit.key.cost import SAME, Expected, Growth, Timed, published
+from cachekit.recipe import architecture, zoo
+from cachekit.recipe.ingredients import described, sizes
+from cachekit.recipe.variant import Variant
 
 
 class Price(Struct, frozen=True):
@@ -59,22 +69,21 @@ class Prices(Struct, frozen=True):
         return Price(price.per_hour, price.currency, name, f"{price.source}, {price.date}")
 
 
-def machine(prices: Prices, instance: str = "") -> Price:
-    """The price of a machine: of the one that was named, else of this one.
+def machine(prices: Prices) -> Price:
+    """The price of the machine that was named, else of this one.
 
     Raises:
-        UnknownNameError: The registry has no such machine.
         UsageError: Nobody says its price.
     """
-    if instance:
-        zoo.instance(instance)
     named = next(iter(name for name in prices.own if name), "")
-    name = instance or prices.instance or named or host.product()
+    name = prices.instance or named or host.product()
     if found := prices.of(name):
         return found
     raise UsageError(
         f"the registry has no price of {name}" if name else "nobody knows what an hour of this machine costs",
-        hint=f"--price {name}=DOLLARS, for an hour of it" if name else "--price 0.40, or --instance TYPE for another's",
+        hint=f"--price {name}=DOLLARS, for an hour of it"
+        if name
+        else "--price 0.40, or the price of another machine: --price trn1.2xlarge",
     )
 
 
@@ -112,3 +121,52 @@ def _wrong(text: str) -> UsageError:
     return UsageError(
         f"--price {text}: no price of an hour", hint="--price 0.40, --price trn1.2xlarge=0.40, or --price trn1.2xlarge"
     )
+
+
+_OTHER_COMPILER = 1.5  # as a factor: what another compiler for accelerators took; no two were compared
+_INSTANCE = "instance"  # among ingredients, of which it is none: the type of the machine
+
+
+def published_time(
+    compiler: str, instance: str, model_type: str, hard: Mapping[str, Any], growth: Growth
+) -> Expected | None:
+    """How long a job compiles, by the nearest figure that was published; None where nobody published any.
+
+    Where there is none of its compiler, one of another compiler for accelerators is widened, and named.
+
+    Args:
+        compiler: The compiler's name.
+        instance: The type of the machine that compiles; empty where it is not known, which is none of those named.
+        model_type: The job's family.
+        hard: Its ingredients.
+        growth: Of the compiler.
+    """
+    known = zoo.compile_times()
+    hard = {**hard, _INSTANCE: instance or "of an unknown type"}
+    own = [_timed(one) for one in known if one.compiler == compiler]
+    if own or "target.chip" not in hard:
+        return published(model_type, hard, own, growth)
+    found = published(model_type, hard, map(_timed, known), growth)
+    if found is None:
+        return None
+    low, high = found.low / _OTHER_COMPILER, found.high * _OTHER_COMPILER
+    source = f"{found.source}, of PyTorch/XLA, as nobody has published one of {compiler}"
+    return structs.replace(found, low=round(low, 3), high=round(high, 3), method="scaled", source=source)
+
+
+@cache
+def _timed(one: zoo.CompileTime) -> Timed:
+    loaded = Variant(one.recipe, one.set).load()
+    found = architecture.resolve(loaded)
+    low, high = one.seconds
+    machine = zoo.instance(one.instance)
+    hard = {**sizes(loaded, found), "target.chip": machine.target, _INSTANCE: one.instance}
+    hard |= described(loaded, bf16=True, workers=machine.cores)  # each chip of Neuron's computes in bfloat16
+    hard |= {f"toolchain.{name}": version for name, version in one.toolchain.items()}
+    said = f"{one.recipe}{' with other settings' if one.set else ''}, {one.where}"
+    if not one.toolchain:
+        said += ", its compiler's version not said"
+    if low == high:
+        said += f" (one figure, {low:g} s; the range is ours)"
+    spread = math.sqrt(high / low) if high > low else SAME
+    return Timed("", said, "", found.model_type, hard, math.sqrt(low * high), spread)

@@ -362,6 +362,14 @@ def instance(name: str) -> Instance:
     Raises:
         UnknownNameError: The registry has none of that name.
     """
+    known = {one.target for one in instances().values()}
+    for target in {target for one in toolchains().values() for target in one.targets} - known:
+        if name.startswith(target):
+            raise UnknownNameError(
+                f"the registry has no machine of {target}",
+                cause="no source was found that says what its types are called and how many cores they have",
+                hint="on such a machine itself cachekit asks the machine: leave the option out there",
+            )
     return _named(name, instances(), "instance", "cachekit zoo ls instances")
 
 

@@ -15,8 +15,8 @@ from cachekit.key.nearest import LEAST, distance, reusable
 from cachekit.remotes.index import Known
 from cachekit.remotes.survey import Budget
 from cachekit.store import Store
+from cachekit.store.index import Around
 from cachekit.store.layout import LOCAL, Place
-from cachekit.store.nearest import Around
 from cachekit.store.record import COMMAND, IMPORTED, DamagedRecordError, Record
 from cachekit.values import by_value
 

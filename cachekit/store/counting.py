@@ -15,6 +15,7 @@ from cachekit.errors import UsageError
 from cachekit.store.layout import LOCAL
 
 BYPASS = "bypass:"  # before a reason's name, among the figures
+ON = "on:"  # before the type of the machine that ran, of the seconds saved there
 LARGEST = 1e15  # a number beyond it was not written by us
 LONGEST = 200  # characters of a name
 
@@ -46,7 +47,8 @@ class _Key(Struct):
     compiling: bool = False
     commanded: bool = False
     restored: bool = False
-    unreached: bool = False  # it failed before it came to a compiler
+    silent: bool = False  # a command of which no compiler was seen to do anything
+    failed: bool = False  # a command that did
     graphs: float = 0
     compiled: float = 0
     warmed: float = 0  # seconds of warms
@@ -59,6 +61,11 @@ class _Key(Struct):
         """The cache had it; a command that was given nothing missed, whatever the plan said."""
         return self.found and not self.compiling and (self.restored or not self.commanded)
 
+    @property
+    def unreached(self) -> bool:
+        """A command that came to no compiler; of one that tells nothing of what it finds, what was given was used."""
+        return self.silent and (self.failed or not self.restored)
+
 
 class _Run(Struct):
     keys: dict[str, _Key] = {}
@@ -67,6 +74,7 @@ class _Run(Struct):
     waited: set[str] = set()
     verb: str = ""
     host: str = ""
+    instance: str = ""
     failed: bool = False
     misused: bool = False  # it failed because of what was asked for
     ended: bool = False
@@ -121,8 +129,10 @@ def count(events: Iterable[Mapping[str, Any]]) -> Counted:
             unknown=int(unknown),
             graphs_compiled=key.compiled,
         )
-        add(key.recipe, remote, recorded_seconds=key.recorded if key.hit else key.spared)
-        add(key.recipe, remote, retrieval_seconds=key.retrieval + (key.warmed if key.hit else 0))
+        recorded = key.recorded if key.hit else key.spared
+        retrieval = key.retrieval + (key.warmed if key.hit else 0)
+        add(key.recipe, remote, recorded_seconds=recorded, retrieval_seconds=retrieval)
+        add(key.recipe, remote, **({ON + run.instance: recorded - retrieval} if run.instance else {}))
     add(main, "", runs=1, failed=int(run.failed), unfinished=int(not run.ended and not run.failed))
     found = [Cell(recipe, remote, figures) for (recipe, remote), figures in sorted(cells.items())]
     return Counted(run.verb, run.host, found)
@@ -140,7 +150,7 @@ def _text(value: Any) -> str:
 
 
 def _run(run: _Run, event: Mapping[str, Any]) -> None:
-    run.verb, run.host = _text(event.get("verb")), _text(event.get("host"))
+    run.verb, run.host, run.instance = (_text(event.get(name)) for name in ("verb", "host", "instance"))
 
 
 def _failed(run: _Run, event: Mapping[str, Any]) -> None:
@@ -195,8 +205,8 @@ def _trained(run: _Run, event: Mapping[str, Any]) -> None:
 def _commanded(run: _Run, event: Mapping[str, Any]) -> None:
     key = run.key(event)
     key.commanded = True
-    nothing = not any(_number(event.get(name)) for name in ("found", "compiled", "built"))
-    key.unreached = nothing and event.get("exit_code", 0) != 0
+    key.silent = not any(_number(event.get(name)) for name in ("found", "compiled", "built"))
+    key.failed = event.get("exit_code", 0) != 0
     compiled = _number(event.get("compiled"))
     key.compiled += compiled
     key.graphs = max(key.graphs, _number(event.get("found")) + compiled)

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from cachekit.files import hold
 from cachekit.inside import Inside
-from cachekit.store import staying, uses
-from cachekit.store.in_use import used_now
+from cachekit.store import pins, staying
+from cachekit.store.durable import folder_of
 from cachekit.store.layout import Layout
 from cachekit.store.partial import OLDEST
-from cachekit.store.scratch import folder_of
+from cachekit.store.rwlock import used_now
 
 QUARANTINED = 30 * 86_400.0  # seconds that damaged files stay for people to look at
 
@@ -58,7 +58,7 @@ def garbage(layout: Layout, cache_dirs: Path, keys: Collection[str], *, now: flo
     ]
     found += [Garbage(path, size_of(path), "notes of processes that are gone") for path in used_now(layout).dead]
     found += [
-        Garbage(path, 0, "notes of uses of what is gone") for key, path in uses.noted(layout).items() if key not in keys
+        Garbage(path, 0, "notes of uses of what is gone") for key, path in pins.uses(layout).items() if key not in keys
     ]
     found += [
         Garbage(path, size, "notes of records that are gone")

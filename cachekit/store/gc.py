@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit.files import is_digest
-from cachekit.store import staying, uses
+from cachekit.store import staying
 from cachekit.store.garbage import Garbage, garbage, origins, quarantined, record_of, size_of, unfinished
-from cachekit.store.in_use import used_now
 from cachekit.store.index import Index
 from cachekit.store.layout import Layout
-from cachekit.store.pins import pinned
+from cachekit.store.pins import last_use, pinned
 from cachekit.store.removal import AHEAD, Going, Removed, Remover, Victim, check_readable
+from cachekit.store.rwlock import used_now
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ class _Plan:
             and row.key not in self._pins
             and row.key not in self._used_now.keys
             and fits(row.directory, self._keep.compiler)
-            and (self._is_old(used := uses.last(layout, row.key, row.published)) or everything)
+            and (self._is_old(used := last_use(layout, row.key, row.published)) or everything)
         ]
         found.sort(key=lambda one: one[:2])  # those alike stay in order of paths
         return found

@@ -26,7 +26,7 @@ from cachekit.store.layout import Layout
 from cachekit.text import cause_of
 
 RUN = re.compile(r"(\d{4})(\d{2})(\d{2})T\d{6}Z-[0-9a-f]{8}")
-RULE = 5  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
+RULE = 6  # by which runs are counted: a journal that is still there and was counted by another rule is counted anew
 
 
 class _Line(Struct, frozen=True, array_like=True, gc=False):

@@ -1,18 +1,23 @@
-"""Keys whose records stay, whatever limits are set: a small file for each, which is as durable as a record."""
+"""What removal heeds of records: pins, and when each was used last.
+
+A pin is a small file, as durable as a record. A use is the time of an empty file of the key's name: beside the record,
+whose own time says when it was published, as what is derived from records is not to change each time one is used.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.store import durable
-from cachekit.store.durable import store_error
+from cachekit.store.durable import Scratch, store_error
 from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
-from cachekit.store.scratch import Scratch
 
 
 class Pin(Struct, frozen=True):
@@ -72,3 +77,31 @@ def unpin(layout: Layout, key: str) -> bool:
     except OSError as error:
         raise store_error(layout.home, error) from error
     return True
+
+
+def note_use(layout: Layout, key: str) -> None:
+    """Note that a record is used now; never fails a run on a store that cannot be written."""
+    path = layout.used / key
+    with suppress(OSError):
+        try:
+            os.utime(path, follow_symlinks=False)
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.touch(path)
+
+
+def last_use(layout: Layout, key: str, published: float) -> float:
+    """When a record was used last, in seconds since the epoch: when it was published, where it never was."""
+    path = f"{layout.used}/{key}"
+    with suppress(OSError):
+        if os.access(path, os.F_OK):  # most records have none: to be told so takes a third of what an error does
+            return max(os.stat(path).st_mtime, published)  # noqa: PTH116 - of many records
+    return published
+
+
+def uses(layout: Layout) -> dict[str, Path]:
+    """Every note, by key."""
+    try:
+        return {path.name: path for path in layout.used.iterdir()}
+    except OSError:
+        return {}

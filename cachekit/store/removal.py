@@ -19,16 +19,14 @@ from msgspec import Struct, field, structs
 
 from cachekit.errors import StoreError
 from cachekit.files import hold
-from cachekit.store import durable, uses
-from cachekit.store.durable import store_error
+from cachekit.store import durable
+from cachekit.store.durable import store_error, sweep
 from cachekit.store.garbage import Garbage, is_free, record_of
-from cachekit.store.in_use import UsedNow, used_now
 from cachekit.store.index import Index
 from cachekit.store.index_rows import IndexRow
 from cachekit.store.layout import Layout
-from cachekit.store.pins import pinned
-from cachekit.store.rwlock import OFTEN
-from cachekit.store.scratch import sweep
+from cachekit.store.pins import last_use, pinned
+from cachekit.store.rwlock import OFTEN, UsedNow, used_now
 
 if TYPE_CHECKING:
     from cachekit.store.store import Store
@@ -208,7 +206,7 @@ class Remover:
             reason = "it was pinned"
         elif not force and row.key in now.used.keys:
             reason = "it is in use"
-        elif not force and uses.last(self._layout, row.key, row.published) > victim.used:
+        elif not force and last_use(self._layout, row.key, row.published) > victim.used:
             reason = "it was used"
         if reason:
             self.removed.kept.append((victim, reason))

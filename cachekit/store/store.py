@@ -13,19 +13,16 @@ from cachekit import files
 from cachekit.errors import StoreError
 from cachekit.events import Journal, bypass
 from cachekit.private import NotPrivateError, new_folder
-from cachekit.store import access, durable, staying, uses
+from cachekit.store import access, durable, pins, staying
 from cachekit.store.blobs import MISSING, Blob, Blobs
-from cachekit.store.in_use import InUse
-from cachekit.store.index import Index
+from cachekit.store.index import Around, Index
 from cachekit.store.index_file import LostIndexError
 from cachekit.store.index_rows import IndexRow, Listed
 from cachekit.store.layout import LOCAL, Layout, Place, temporary_folder
-from cachekit.store.nearest import Around
 from cachekit.store.origin import HERE, Beside, Origins
-from cachekit.store.quarantine import Quarantine
 from cachekit.store.record import DamagedRecordError, File, Record, decode, encode, is_document_of
-from cachekit.store.refusal import Asked, Refusal
-from cachekit.store.rwlock import RWLock
+from cachekit.store.refusal import Asked, Quarantine, Refusal
+from cachekit.store.rwlock import InUse, RWLock
 from cachekit.text import cause_of
 from cachekit.whose import open_judged
 
@@ -79,7 +76,7 @@ class Store:
         self._flaws.pop(place.key, None)
         record = self._load(place, check_blobs=True)
         if record is not None and self._in_use.active:
-            uses.note(self.layout, place.key)
+            pins.note_use(self.layout, place.key)
         return record
 
     def flaw(self, key: str) -> str:
@@ -204,7 +201,7 @@ class Store:
     @contextmanager
     def _copies(self) -> Iterator[Path]:
         """A folder of this user alone, gone afterwards."""
-        from cachekit.store.scratch import Scratch
+        from cachekit.store.durable import Scratch
 
         with ExitStack() as stack:
             try:
@@ -295,7 +292,7 @@ class Store:
         Raises:
             StoreError: It cannot be made.
         """
-        from cachekit.store.scratch import Scratch
+        from cachekit.store.durable import Scratch
 
         with ExitStack() as stack:
             try:

@@ -13,8 +13,7 @@ from msgspec import Struct
 from cachekit.compilers.port import Runtime
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.training import model
-from cachekit.training.events import CounterWatch, Events
-from cachekit.training.job import Job, Speed
+from cachekit.training.job import CounterWatch, Events, Job, Speed
 from cachekit.training.tasks.port import Feature, Resized, Task, Work
 from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of, rows_of_a_step
 

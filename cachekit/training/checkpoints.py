@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from cachekit.config_files import check_writers
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.text import cause_of
@@ -33,7 +34,7 @@ def checkpoint(resume: str, output_dir: Path, journal: Journal) -> str:
         journal: Told of a newer one that was passed over (`resume.passed`).
 
     Raises:
-        UsageError: There is none to resume from.
+        UsageError: There is none to resume from, or somebody else may have made it.
     """
     if not resume:
         return ""
@@ -46,6 +47,7 @@ def checkpoint(resume: str, output_dir: Path, journal: Journal) -> str:
             if not reason:
                 for path, why in passed:
                     journal.emit("resume.passed", checkpoint=str(path), reason=why)
+                _check_writers(found)
                 return str(found)
             passed.append((found, reason))
     except OSError as error:
@@ -72,7 +74,17 @@ def _named(path: Path) -> str:
         raise UsageError(f"{str(path)[:200]} is not a checkpoint", cause=str(error)[:200], hint=hint) from error
     if reason:
         raise UsageError(f"the checkpoint {path} is incomplete", cause=reason, hint="say --resume auto, or another one")
+    _check_writers(path)
     return str(path.absolute())
+
+
+def _check_writers(checkpoint: Path) -> None:
+    """See that a checkpoint is of those who may say whose code runs: its files are unpickled, and torch before 2.6
+    runs what a pickle says.
+    """
+    for file in sorted(checkpoint.iterdir()):
+        if file.is_file():
+            check_writers(file, file.stat(), "a checkpoint is unpickled, which may run code")
 
 
 def checkpoints(folder: Path) -> list[Path]:

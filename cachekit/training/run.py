@@ -14,7 +14,7 @@ from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, CompileError, TrainingError
 from cachekit.events import bypass
-from cachekit.recipe import ingredients, model_folder
+from cachekit.recipe import ingredients, model_config
 from cachekit.store import Store
 from cachekit.store.notes import note_attempt
 from cachekit.training import Job, ProcessLauncher, Result
@@ -61,7 +61,7 @@ def run_job(
         CachekitError: The worker failed.
     """
     recipe, compiler = prepared.recipe, prepared.compiler
-    folder = model_folder.of(recipe)
+    folder = model_config.folder_of(recipe)
     weights = str(folder) if folder else recipe.model.id or ""
     job = Job(
         mode=mode,

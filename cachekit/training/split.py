@@ -23,11 +23,10 @@ from cachekit.compilers.port import Runtime
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import Recipe
 from cachekit.text import first_line
-from cachekit.training import lora, model, trainer
+from cachekit.training import model, trainer
 from cachekit.training.backend import Backend, TrainingOutcome
 from cachekit.training.checkpoints import checkpoints
-from cachekit.training.events import CounterWatch, Events
-from cachekit.training.job import Job
+from cachekit.training.job import CounterWatch, Events, Job
 from cachekit.training.tasks.port import Resized, Task, Work
 
 ATTENTION = "attention"  # of a job's settings
@@ -73,14 +72,16 @@ def split_model(job: Job, task: Task, layout: Any) -> Any:
     training = job.recipe.training
     if training.lora is None:
         return loaded
-    settings = lora.config(training.lora)
+    settings = model.lora_config(training.lora)
     from optimum.neuron.peft import get_peft_model
 
     with torch.device("meta"):  # names only, no weights; in the loaded model the library joins some layers into one
         named = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     if training.gradient_checkpointing:  # checkpoints are reentrant here, and embeddings that are frozen end them
         loaded.enable_input_require_grads()
-    return lora.adapted(loaded, settings, training, named=named, attach=get_peft_model, library=job.settings["package"])
+    return model.adapted(
+        loaded, settings, training, named=named, attach=get_peft_model, library=job.settings["package"]
+    )
 
 
 class KeepCheckpoints(TrainerCallback):  # type: ignore[misc, unused-ignore]

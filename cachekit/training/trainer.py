@@ -15,10 +15,9 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 from cachekit.errors import DataError
 from cachekit.recipe.ingredients import eval_batch
 from cachekit.recipe.schema import Training
-from cachekit.training import lora
+from cachekit.training import model
 from cachekit.training.checkpoints import weight_names
-from cachekit.training.events import CounterWatch, Events
-from cachekit.training.job import Job, Speed
+from cachekit.training.job import CounterWatch, Events, Job, Speed
 from cachekit.training.tasks.port import FILLER, Feature, Work
 
 # A trial takes this many optimizer steps, saves and evaluates after TRIAL_SAVE of them, and goes on: the first step
@@ -77,7 +76,7 @@ def arguments(job: Job, output_dir: str, labels: Sequence[str], compiler: Mappin
     training, trial = job.recipe.training, job.mode == "trial"
     return TrainingArguments(
         **shared_arguments(training, precision=job.precision, output_dir=output_dir, trial=trial),
-        **lora.arguments(training),
+        **model.lora_arguments(training),
         per_device_eval_batch_size=eval_batch(job.recipe),
         label_smoothing_factor=training.label_smoothing_factor,
         data_seed=training.seed,

@@ -22,9 +22,8 @@ from cachekit.compilers.port import Runtime
 from cachekit.errors import CachekitError
 from cachekit.process import die_with
 from cachekit.recipe.ingredients import eval_batch
-from cachekit.training.events import CounterWatch, Events
 from cachekit.training.failure import of_exception
-from cachekit.training.job import Job, Result
+from cachekit.training.job import CounterWatch, Events, Job, Result
 
 RESERVE = 64 << 10  # bytes; a result is smaller
 

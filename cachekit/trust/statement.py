@@ -22,11 +22,11 @@ from cachekit.key.canonical import canonical_json
 from cachekit.process import user_name
 from cachekit.store.origin import HERE, Origin, ReusedOrigin
 from cachekit.store.record import DamagedRecordError, Digest, Record, parse, paths_of
+from cachekit.text import parse_time
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
 from cachekit.trust.signer import Signer, holds
 from cachekit.trust.sshsig import PublicKey
-from cachekit.units import parse_time
 from cachekit.values import by_value
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from cachekit.compilers.prepare import Prepared
 from cachekit.data.shapes import check_data
 from cachekit.errors import IntegrityError
-from cachekit.recipe.model_folder import check_package
+from cachekit.recipe.model_config import check_package
 from cachekit.store.divergent import Maker, maker_of
 from cachekit.training.run import run_job
 from cachekit.values import Answer

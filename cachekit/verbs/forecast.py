@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, InterruptedRunError, MissError, UntrustedError
-from cachekit.recipe.matrix import MatrixEntry
 from cachekit.recipe.price import Price
+from cachekit.recipe.variant import MatrixEntry
 from cachekit.remotes.judging import HINT
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store

@@ -14,13 +14,13 @@ from cachekit.errors import CachekitError, IntegrityError, UntrustedError
 from cachekit.events import bypass, bypassed
 from cachekit.key.canonical import Change
 from cachekit.key.cost import ASKED, Expected, Timed, expected
-from cachekit.recipe import published
+from cachekit.recipe.price import published_time
 from cachekit.remotes.index import Known
 from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
+from cachekit.store.index import Around
 from cachekit.store.layout import LOCAL, Place
-from cachekit.store.nearest import Around
 from cachekit.store.record import COMMAND, File, Record
 from cachekit.values import by_value
 from cachekit.verbs.planned import planned
@@ -264,7 +264,7 @@ def _expected(
         return found
     if place.model_type == COMMAND:  # nobody knows what a command trains
         return None
-    return published.expected(compiler, prepared.fingerprint.instance, place.model_type, hard, growth)
+    return published_time(compiler, prepared.fingerprint.instance, place.model_type, hard, growth)
 
 
 def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: int) -> Plan:
@@ -272,9 +272,14 @@ def as_miss(planned: Plan, store: Store, remotes: Remotes | None, reuse_bytes: i
     return _miss(planned.prepared, store, remotes, (), reuse_bytes=reuse_bytes, everywhere=False)
 
 
-def miss_error(plan: Plan) -> CachekitError:
-    """What `--require-warm` answers on a miss."""
-    error = planned(plan).miss()
+def miss_error(plan: Plan, tried: str = "") -> CachekitError:
+    """What `--require-warm` answers on a miss.
+
+    Args:
+        plan: The plan.
+        tried: Why a trial run with the nearest record did not get through; empty where there was none.
+    """
+    error = planned(plan).miss(tried)
     assert error is not None
     return error
 

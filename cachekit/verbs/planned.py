@@ -13,7 +13,7 @@ from cachekit.errors import CachekitError, IntegrityError, MissError, UntrustedE
 from cachekit.key.canonical import Ingredients
 from cachekit.key.cost import Expected
 from cachekit.key.words import Told, told
-from cachekit.recipe.model_folder import absent_package, how_to_install
+from cachekit.recipe.model_config import absent_package, how_to_install
 from cachekit.recipe.price import Price
 from cachekit.remotes.judging import HINT
 from cachekit.store.layout import LOCAL
@@ -148,8 +148,12 @@ class Planned(Answer, frozen=True, kw_only=True):
         """It will compile: there is no record, or none that can be had."""
         return self.status in {"miss", "unknown"}
 
-    def miss(self) -> CachekitError | None:
-        """What to raise where nothing may compile; None on a hit."""
+    def miss(self, tried: str = "") -> CachekitError | None:
+        """What to raise where nothing may compile; None on a hit.
+
+        Args:
+            tried: Why a trial run with the nearest record did not get through; empty where there was none.
+        """
         if self.hit:
             return None
         if self.unanswered:
@@ -172,7 +176,7 @@ class Planned(Answer, frozen=True, kw_only=True):
         near = f"the nearest record differs in {differs}" if differs else "no nearest record was found"
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
-            cause=self.flaw or near,
+            cause="; ".join(filter(None, [self.flaw or near, tried])),
             hint="run it once without --require-warm"
             if self.model_type == COMMAND
             else warm_it(self.source, self.elsewhere),

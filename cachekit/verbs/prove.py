@@ -12,20 +12,33 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct, structs
 
 from cachekit import files, redact
-from cachekit.compilers.evidence import Assumption, Evidence, Site, Step, Subject, UnknownError, Verdict, count, judged
-from cachekit.compilers.experiment import FIRST, RANK, WORLD_SIZE, Proof
+from cachekit.compilers.evidence import (
+    FIRST,
+    RANK,
+    WORLD_SIZE,
+    Assumption,
+    Evidence,
+    Proof,
+    Site,
+    State,
+    Step,
+    Subject,
+    UnknownError,
+    Verdict,
+    judged,
+)
 from cachekit.compilers.machine import Machine
 from cachekit.compilers.registry import every
 from cachekit.config import defaults
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.health import Finding
+from cachekit.store.durable import Scratch
 from cachekit.store.layout import temporary_folder
-from cachekit.store.scratch import Scratch
 from cachekit.text import cause_of
 from cachekit.values import Answer
 from cachekit.verbs import doctor
@@ -73,7 +86,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
     known = Contract(
         report=str(report.absolute()) if report else "",
         findings=found.findings[1:],  # the first is of settings
-        counts=count(()),
+        counts=dict.fromkeys(get_args(State), 0),
         machine=found.machine,
         packages={one.metadata["Name"]: one.version for one in metadata.distributions()},
     )
@@ -85,7 +98,8 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
 
     def answer(proof: Proof, seen: Evidence, stopped: str = UNFINISHED) -> Contract:
         promises, assumptions = (tuple(judged(rows, seen)) for rows in (PROMISES, subject.rows))
-        counts = count((*promises, *assumptions))
+        states: list[str] = [one.state for one in (*promises, *assumptions)]
+        counts = {state: states.count(state) for state in known.counts}
         wrong = any(finding.state == "problem" for finding in known.findings)
         made = structs.replace(
             known,
@@ -102,11 +116,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
         )
         if report:
             text = json.dumps(redact.document(made.as_dict()), indent=1)
-            try:
-                files.replace(report, f"{text}\n".encode())
-            except OSError as error:
-                hint = "--report FILE names another place"
-                raise StoreError(f"{report} cannot be written", cause=cause_of(error), hint=hint) from error
+            files.replace(report, f"{text}\n".encode())
         return made
 
     try:
@@ -126,9 +136,9 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
             return answer(proof, seen, f"{MINUTES} minutes are over" if proof.left <= 0 else "")
     except OSError as error:
         raise StoreError(
-            "the temporary folder cannot be used",
+            f"{error.filename or 'a file of the run'} cannot be written",
             cause=cause_of(error),
-            hint="make room in it, or set TMPDIR to a folder on a local disk",
+            hint="set TMPDIR to a folder on a local disk; --report FILE names another place for the report",
         ) from error
 
 

@@ -18,13 +18,13 @@ from cachekit.remotes.judging import Trust, envelopes_of
 from cachekit.store import Store
 from cachekit.store import pins as noted
 from cachekit.store.gc import GoneFile, below
-from cachekit.store.in_use import used_now
 from cachekit.store.index_rows import IndexRow, Listed
 from cachekit.store.layout import Place
 from cachekit.store.origin import Beside, How
 from cachekit.store.pins import Pin
 from cachekit.store.record import Record
 from cachekit.store.removal import Going, Remover, Victim, check_readable
+from cachekit.store.rwlock import used_now
 from cachekit.text import one_line
 from cachekit.trust.statement import Builder, read_statement
 from cachekit.values import Answer, by_value

@@ -28,6 +28,7 @@ from cachekit.errors import (
     UsageError,
 )
 from cachekit.events import Journal, Listener, bypass, prune
+from cachekit.host import product
 from cachekit.private import NotPrivateError, new_folder, private_folder
 from cachekit.remotes.remotes import Remotes, remotes_of
 from cachekit.store import Store
@@ -269,7 +270,7 @@ def open_session(
         check_home(layout)
         # Looking leaves no trace: only runs that change something write a journal.
         writes = verb in WRITING
-        journal = Journal(layout.journal if writes else None, verb, layout.inside)
+        journal = Journal(layout.journal if writes else None, verb, layout.inside, product())
         if writes:
             from cachekit.store.history import retire
 

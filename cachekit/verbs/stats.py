@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
-from cachekit.host import product
-from cachekit.store.counting import BYPASS, Cell, Counted
+from cachekit.store.counting import BYPASS, ON, Cell, Counted
 from cachekit.store.history import History, day_of, history, recount
 from cachekit.store.layout import Layout
-from cachekit.text import count
-from cachekit.units import PERIODS, Period, parse_age
+from cachekit.text import PERIODS, Period, count, parse_age
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -74,9 +72,7 @@ class Rate(Struct, frozen=True):
     currency: str
     instance: Annotated[str, _said("The machine's type; empty where a price alone was given")]
     source: Annotated[str, _said("Who says so")]
-    elsewhere: Annotated[bool, _said("That is another machine than this one, or nobody knows which this one is")] = (
-        False
-    )
+    every: Annotated[bool, _said("For all runs, wherever they ran; else for those on a machine of that type")] = True
 
 
 class Part(Struct, frozen=True):
@@ -132,6 +128,7 @@ def stats(
     since: str = "",
     by: str = "day",
     price: Price | None = None,
+    every: bool = True,
     today: datetime | None = None,
 ) -> Stats:
     """Count a store's runs.
@@ -143,6 +140,7 @@ def stats(
             seven, `2w`.
         by: What the table of periods is by: one of `PERIODS`.
         price: What an hour costs.
+        every: It is the price of all runs, wherever they ran; else of those on a machine of its type alone.
         today: UTC.
 
     Raises:
@@ -156,6 +154,7 @@ def stats(
     known = history(layout)
     first = since_day(since, today or datetime.now(timezone.utc)) if since else ""
     youngest = _last(known)
+    paid = None if price is None else Rate(price.per_hour, price.currency, price.instance, price.source, every)
     if run:
         name = run_named(known, run)
         chosen = _cells({name: known.runs[name]})
@@ -167,24 +166,16 @@ def stats(
         schema=1,
         home=str(layout.home),
         scope=Scope(name, first or None, min(days, default=None), max(days, default=None)),
-        total=figures((cell for _, cell in chosen), price),
-        last_run=None if youngest is None else _run(youngest, known.runs[youngest], price),
+        total=figures((cell for _, cell in chosen), paid),
+        last_run=None if youngest is None else _run(youngest, known.runs[youngest], paid),
         recipes=sorted(
-            _parts(((cell.recipe, cell) for _, cell in chosen), price),
+            _parts(((cell.recipe, cell) for _, cell in chosen), paid),
             key=lambda part: (-part.figures.saved_seconds, part.name),
         ),
-        remotes=_parts(((cell.remote, cell) for _, cell in chosen if cell.remote), price),
+        remotes=_parts(((cell.remote, cell) for _, cell in chosen if cell.remote), paid),
         by=by,
-        periods=_parts(((_period(day, by), cell) for day, cell in chosen), price),
-        price=None
-        if price is None
-        else Rate(
-            price.per_hour,
-            price.currency,
-            price.instance,
-            price.source,
-            bool(price.instance) and price.instance != product(),
-        ),
+        periods=_parts(((_period(day, by), cell) for day, cell in chosen), paid),
+        price=paid,
         problems=list(known.problems),
     )
 
@@ -300,7 +291,7 @@ def _last(known: History) -> str | None:
     return next((name for name in reversed(known.runs) if known.runs[name].verb not in UPKEEP), None)
 
 
-def _run(name: str, counted: Counted, price: Price | None) -> RunFigures:
+def _run(name: str, counted: Counted, price: Rate | None) -> RunFigures:
     return RunFigures(name, counted.verb, started(name), figures(counted.cells, price))
 
 
@@ -314,7 +305,7 @@ def _cells(runs: Mapping[str, Counted]) -> list[tuple[str, Cell]]:
     return [(day_of(run), cell) for run, counted in runs.items() for cell in counted.cells]
 
 
-def _parts(named: Iterable[tuple[str, Cell]], price: Price | None) -> list[Part]:
+def _parts(named: Iterable[tuple[str, Cell]], price: Rate | None) -> list[Part]:
     cells: dict[str, list[Cell]] = {}
     for name, cell in named:
         cells.setdefault(name, []).append(cell)
@@ -325,10 +316,11 @@ _NAMES = frozenset(Figures.__struct_fields__) - {"bypasses", "saved_seconds", "s
 _SECONDS = frozenset(name for name in _NAMES if name.endswith("_seconds"))
 
 
-def figures(cells: Iterable[Cell], price: Price | None = None) -> Figures:
+def figures(cells: Iterable[Cell], price: Rate | None = None) -> Figures:
     """The sums of cells."""
     sums: dict[str, float] = dict.fromkeys(_NAMES, 0)
     bypasses: dict[str, int] = {}
+    there = 0.0  # saved on machines of the price's type
     for cell in cells:
         for name, value in cell.figures.items():
             if name in sums:
@@ -336,6 +328,8 @@ def figures(cells: Iterable[Cell], price: Price | None = None) -> Figures:
             elif name.startswith(BYPASS):
                 reason = name.removeprefix(BYPASS)
                 bypasses[reason] = bypasses.get(reason, 0) + int(value)
+            elif price is not None and name == ON + price.instance:
+                there += value
     saved = sums["recorded_seconds"] - sums["retrieval_seconds"]
     known: dict[str, Any] = {
         name: round(value, 3) if name in _SECONDS else max(int(value), 0) for name, value in sums.items()
@@ -346,5 +340,5 @@ def figures(cells: Iterable[Cell], price: Price | None = None) -> Figures:
         saved_seconds=round(saved, 3),
         saved_dollars=None
         if price is None
-        else round(price.per_hour * saved / 3600, 2) + 0.0,  # no minus before a zero
+        else round(price.per_hour * (saved if price.every else there) / 3600, 2) + 0.0,  # no minus before a zero
     )

@@ -19,7 +19,7 @@ from cachekit.disk import existing, named
 from cachekit.errors import CompilerUnavailableError, IntegrityError, UsageError
 from cachekit.events import bypassed
 from cachekit.recipe import Recipe
-from cachekit.recipe.model_folder import check_package
+from cachekit.recipe.model_config import check_package
 from cachekit.store.record import Record
 from cachekit.text import cause_of
 from cachekit.training.checkpoints import checkpoint
@@ -108,7 +108,7 @@ def train(
     check_data(prepared.recipe)
     check_package(prepared.recipe)
     resume = checked(session, prepared, output_dir, resume)
-    reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
+    reuse_bytes = 0 if recache else session.config.reuse_bytes
     planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     warmed, record = None, None if recache else fetch_planned(session, planned)
     if record is None:

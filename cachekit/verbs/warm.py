@@ -17,12 +17,14 @@ from cachekit.errors import (
     CachekitError,
     CompileError,
     IntegrityError,
+    MissError,
     RemoteError,
     StoreError,
     TrainingError,
+    WaitedTooLongError,
 )
 from cachekit.events import bypass, bypassed
-from cachekit.recipe.model_folder import check_package
+from cachekit.recipe.model_config import check_package
 from cachekit.remotes.nearest import Nearest, to_fetch
 from cachekit.store.durable import store_error
 from cachekit.store.layout import LOCAL
@@ -87,12 +89,15 @@ def warm(
 ) -> WarmRun:
     """Make sure that the record of a recipe exists; see `Cache.warm`. `planned` is its plan, where that is made.
 
+    Under `require_warm` the trial run begins with the nearest record, where the key has none, and is stopped at the
+    first compile: if all graphs are there, they become the record of this key as well.
+
     Raises:
         StoreError: The result cannot be kept; found out before compiling, where possible.
     """
     start = time.monotonic()
     check_data(prepared.recipe)
-    reuse_bytes = 0 if require_warm or recache else session.config.reuse_bytes
+    reuse_bytes = 0 if recache else session.config.reuse_bytes
     planned = planned or plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     session.journal.emit(
         "plan", recipe=prepared.recipe.name, key=prepared.key, status=planned.status, remote=planned.remote
@@ -103,7 +108,7 @@ def warm(
             session.push(record)
         return _done(session, WarmRun(planned, record, 0, time.monotonic() - start), planned.remote)
     planned = as_miss(planned, session.store, session.remotes, reuse_bytes) if planned.found else planned
-    if require_warm:
+    if require_warm and planned.reuse is None:
         raise miss_error(planned)
     from cachekit.remotes.lease import Lease
     from cachekit.store.compile_lock import CompileLock
@@ -125,22 +130,29 @@ def warm(
         session.journal.show("lock.waiting", holder=str(holder or "an unknown process"), waited=waited)
 
     compile_lock = CompileLock(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.rwlock)
-    with compile_lock.hold(session.config.wait_seconds, waiting) as waited:
-        if waited > 0:
-            # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
-            place = prepared.place
-            meanwhile = session.store.lookup(place)
-            if meanwhile is not None and (not recache or meanwhile != planned.record):
-                return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-        with nullcontext(Lease["Found"]()) if recache else _lease(session, prepared) as mine:
-            if mine.found and (record := session.fetch(mine.found)):
-                done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
-            else:
-                remote = ""
-                with session.until_notice(mine):
-                    done = _compile(session, prepared, planned, mine, replaces=recache)
-        seconds = time.monotonic() - start
-        return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
+    try:
+        with compile_lock.hold(0 if require_warm else session.config.wait_seconds, waiting) as waited:
+            if waited > 0:
+                # Whoever held the key has most likely made what we wanted; a fresh record also satisfies `recache`.
+                place = prepared.place
+                meanwhile = session.store.lookup(place)
+                if meanwhile is not None and (not recache or meanwhile != planned.record):
+                    return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
+            # Who compiles nothing keeps nobody from it.
+            alone = recache or require_warm
+            with nullcontext(Lease["Found"]()) if alone else _lease(session, prepared) as mine:
+                if mine.found and (record := session.fetch(mine.found)):
+                    done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
+                else:
+                    remote = ""
+                    with session.until_notice(mine):
+                        done = _compile(session, prepared, planned, mine, replaces=recache, strict=require_warm)
+            seconds = time.monotonic() - start
+            return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
+    except WaitedTooLongError as error:
+        if require_warm:
+            raise miss_error(planned, error.message) from error
+        raise
 
 
 def _lease(session: Session, prepared: Prepared) -> AbstractContextManager[Lease[Found]]:
@@ -156,22 +168,31 @@ def _lease(session: Session, prepared: Prepared) -> AbstractContextManager[Lease
     )
 
 
-def _compile(session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool) -> WarmRun:
+def _compile(
+    session: Session, prepared: Prepared, planned: Plan, mine: Lease[Found], *, replaces: bool, strict: bool
+) -> WarmRun:
     shared = session.own_root(prepared)
     begun = time.monotonic()
     # Who wants everything compiled anew reuses nothing.
     near = None if replaces else _fetched(session, planned)
-    session.journal.emit("compile.start", key=prepared.key, expected_seconds=planned.expected_seconds)
+    if strict and near is None:
+        raise miss_error(planned)
+    expected = None if strict else planned.expected_seconds
+    session.journal.emit("compile.start", key=prepared.key, expected_seconds=expected, strict=strict)
     try:
-        done = _try(session, prepared, planned, near, shared, begun=begun, replaces=replaces)
+        done = _try(session, prepared, planned, near, shared, begun=begun, replaces=replaces, strict=strict)
     except CachekitError as error:
+        if strict and isinstance(error, MissError | IntegrityError):
+            raise miss_error(planned, error.cause or error.message) from error
         # Nobody can say that it was not the reused record's doing, and without it the root is empty.
-        if near is None or shared is not None or not isinstance(error, IntegrityError | TrainingError | CompileError):
+        ours = isinstance(error, IntegrityError | TrainingError | CompileError)
+        if strict or near is None or shared is not None or not ours:
             raise
         reason = ": ".join(filter(None, [error.message, error.cause]))
         session.journal.emit("reuse.failed", key=prepared.key, reason=reason)
         done = _try(session, prepared, planned, None, shared, begun=begun)
-    unshared(session)
+    if done.compiled:
+        unshared(session)
     session.push(done.record, lease=mine, replaces=replaces)
     return done
 
@@ -185,6 +206,7 @@ def _try(
     *,
     begun: float,
     replaces: bool = False,
+    strict: bool = False,
 ) -> WarmRun:
     """The trial run, with what the nearest record has or without, and its harvest.
 
@@ -196,8 +218,10 @@ def _try(
         shared: The compiler's own root, where it is not a private one.
         begun: When that was begun to be fetched, by the monotonic clock.
         replaces: Everything is compiled anew.
+        strict: Stop at the first compile.
     """
     from cachekit.compilers.keep import spared
+    from cachekit.compilers.port import not_warm
     from cachekit.training.run import run_job
 
     anew = prepared.place if replaces else None
@@ -220,9 +244,12 @@ def _try(
             "trial",
             store=session.store,
             log=session.log,
-            found=False,
+            found=strict,
+            strict=strict,
         )
         reused = _assess(prepared.compiler, near, cache_dir, seen) if near else None
+        if strict and (seen.compiled or not reused):
+            raise not_warm(f"{seen.compiled} graphs compiled, {seen.found} were found")
         note = None
         if near and reused:  # its graphs, and what they take when cold
             cold = round(seen.compile_seconds + spared(seen, near.record, cache_dir), 3)

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from cachekit import files
 from cachekit.compilers import registry
-from cachekit.compilers.logged import Logged
+from cachekit.compilers.graphs import Logged
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.events import BYPASS, Event, Journal, read
 from cachekit.store import Store
@@ -193,15 +193,8 @@ def _list(value: Any) -> Sequence[Any]:
 
 SAVE = "save all that a run prints: COMMAND 2>&1 | tee run.log"
 PIECE = 1 << 20
-# How files begin in which a log stands, but not as lines of text; and what makes a log of them.
-PACKED = {
-    b"\x1f\x8b": "gunzip -c",
-    b"BZh": "bunzip2 -c",
-    b"\xfd7zXZ\x00": "xz -dc",
-    b"\x28\xb5\x2f\xfd": "zstd -dc",
-    b"PK\x03\x04": "unzip -p",
-}
-TAR = (".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz")  # of these, what unpacking gives is a tar
+# How files begin in which a log stands, but not as lines of text: of gzip, bzip2, xz, zstd and zip.
+PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -256,23 +249,14 @@ def _read_log(file: Path, path: Path, journal: Journal) -> LogWhy:
 
 
 def _check_text(path: Path, begin: bytes) -> None:
-    for magic, unpack in PACKED.items():
-        if begin.startswith(magic):
-            raise UsageError(
-                f"{path} cannot be read as a log",
-                cause="it is compressed",
-                hint=f"unpack it first: tar xf {shlex.quote(str(path))}, and give the log that was in it"
-                if path.name.lower().endswith(TAR)
-                else f"unpack it first: {unpack} {shlex.quote(str(path))} > run.log",
-            )
-    zeros = [byte == 0 for byte in begin[:4]]
-    order = "LE" if zeros == [False, True] * 2 else "BE" if zeros == [True, False] * 2 else ""  # without a mark of it
-    if order or begin.startswith(UTF_16):
-        raise UsageError(
-            f"{path} cannot be read as a log",
-            cause="it is text in UTF-16, as PowerShell writes it",
-            hint=f"make UTF-8 of it first: iconv -f UTF-16{order} -t UTF-8 {shlex.quote(str(path))} > run.log",
-        )
+    if begin.startswith(PACKED):
+        cause, hint = "it is compressed", "unpack it first"
+    elif begin.startswith(UTF_16) or 0 in begin:
+        cause = "it is text in UTF-16, as PowerShell writes it"
+        hint = f"make UTF-8 of it first: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > run.log"
+    else:
+        return
+    raise UsageError(f"{path} cannot be read as a log", cause=cause, hint=hint)
 
 
 class _Watched(io.RawIOBase):

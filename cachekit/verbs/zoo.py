@@ -17,8 +17,8 @@ from cachekit.compilers import registry
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.key.cost import Expected
-from cachekit.recipe import Recipe, published, zoo
-from cachekit.recipe.price import Price, Prices
+from cachekit.recipe import Recipe, zoo
+from cachekit.recipe.price import Price, Prices, published_time
 from cachekit.recipe.schema import Expectation
 from cachekit.recipe.tasks import TASKS
 from cachekit.values import Answer
@@ -339,7 +339,7 @@ def _compiling(loaded: Recipe, wanted: Filter) -> Iterator[ZooCompiling]:
         if not zoo.instance(instance).target:
             continue  # a GPU, to compare with
         made = prepare(loaded, registry.select(loaded.compiler.name, instance=instance))
-        known = published.expected(
+        known = published_time(
             made.fingerprint.compiler, instance, made.model_type, made.ingredients.hard, made.compiler.growth
         )
         if known is not None:

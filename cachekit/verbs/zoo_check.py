@@ -13,7 +13,7 @@ from msgspec import Struct
 from cachekit import recipe
 from cachekit.data import shapes
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.recipe import Recipe, architecture, ingredients, load_text, model_config, model_folder, zoo
+from cachekit.recipe import Recipe, architecture, ingredients, load_text, model_config, zoo
 from cachekit.recipe.architecture import IRRELEVANT, NO_EFFECT, Architecture, positions
 from cachekit.recipe.convert import convert, convert_command
 from cachekit.recipe.convert.draft import Note, RecipeDraft
@@ -136,7 +136,7 @@ def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
         if expected.instance not in known:
             yield ZooFinding(where, f"expect.instance {expected.instance} is unknown", "`cachekit zoo ls instances`")
     entry = zoo.model(loaded.model.id) if loaded.model.id else None
-    here = loaded.model.path or (loaded.model.package and model_folder.of(loaded))
+    here = loaded.model.path or (loaded.model.package and model_config.folder_of(loaded))
     if entry is None and not here:
         named = loaded.model.id or loaded.model.package
         yield ZooFinding(where, f"model {named} is not in the registry: its lengths and its key were not looked at",

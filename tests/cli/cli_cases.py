@@ -6,28 +6,18 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import termios
 from pathlib import Path
 
 from tests.support.cli_session import DEADLINE, DRIVER, environment
-from tests.support.processes import until
+from tests.support.processes import begin_python, until
 
 
 def start(worker: Path, mode: str, *arguments: str) -> subprocess.Popen:
     """A run whose worker hangs, with a child of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(worker), *arguments],
-        env=environment(FAKE_WORKER=mode),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # Whoever runs the tests in the background of a shell has SIGINT ignored, and it is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    )
+    return begin_python("-c", DRIVER, worker, *arguments, environment=environment(FAKE_WORKER=mode))
 
 
 class Terminal:

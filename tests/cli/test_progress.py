@@ -125,6 +125,20 @@ def test_the_first_graph_is_no_silence(clock):
     ]
 
 
+def test_a_compile_that_takes_longer_than_expected_says_so_meanwhile_and_at_its_end(clock):
+    lines = []
+    shown = Progress(lines.append, live=False, quiet=False)
+    for event in [*WARM[:7], AT]:
+        shown.event(event)
+    clock.now += 400
+    shown.event(TICK)
+    shown.event({"event": "warm.end"})
+    assert lines[-2:] == [
+        "  graphs: 0 compiled, 0 found; first training step, longer than expected: usually 1 min 1 s, now 6 min 40 s",
+        "compiling took longer than expected: usually 1 min 1 s, this time 6 min 40 s",
+    ]
+
+
 def test_a_training_in_plain_lines(clock):
     assert plain(TRAIN) == [
         "restored 4.7 MB in 0.3 s",

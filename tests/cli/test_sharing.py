@@ -93,19 +93,6 @@ def test_a_repo_of_ones_own_that_is_not_there_is_no_matter_of_tokens(join):
     assert "cachekit hub create" in refused.err
 
 
-@pytest.mark.feature("M1")
-def test_a_token_that_may_only_read(join, repo, hub):
-    ann, bob = join("ann"), join("bob", "hf_reader")
-    for member in (ann, bob):
-        member("hub", "use", repo.name)
-    warmed = bob("warm", "tiny.yaml")  # works, and says that nobody else has it now
-    assert "not pushed" in warmed.err
-    code, *_ = the_error(bob("push", code=4))
-    assert code == "auth"
-    ann("warm", "tiny.yaml")
-    assert bob("pull", "tiny.yaml").code == 0
-
-
 def test_a_public_repo_is_not_filled_by_mistake(join, hub):
     repo = hub.repo("team/open-to-all")
     repo.private = False

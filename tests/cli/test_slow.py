@@ -10,14 +10,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import real_machine
 from tests.support.cli_session import Answer, the_error
-from tests.support.processes import run_cachekit, until
+from tests.support.processes import begin_python, run_cachekit, until
 
 pytestmark = pytest.mark.slow
 DEADLINE = 180.0  # seconds until what should have happened counts as never happening
@@ -42,17 +41,7 @@ class Machine(real_machine.Machine):
     """A user's machine, of which one can say what a run left on it."""
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cachekit", *arguments],
-            cwd=self.work,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # Whoever runs the tests in the background of a shell has SIGINT ignored, and it is inherited.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-        )
+        return begin_python("-m", "cachekit", *arguments, folder=self.work, environment=self.environment)
 
     def processes(self) -> set[int]:
         """Every process that was started with this store, however far down."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.key.canonical import ABSENT, SCHEMA, Change, Ingredients, canonical, canonical_json, difference, key_of
-from cachekit.key.nearest import WEIGHTS, distance, nearest
+from cachekit.key.nearest import WEIGHTS, distance
 from cachekit.recipe import zoo
 from cachekit.store.record import Provenance, Record, decode, encode
 from tests.key.key_cases import ingredients
@@ -243,34 +243,6 @@ def test_another_compiler_is_further_than_another_model_than_another_batch_size(
     )
     assert apart("training.a", "training.b") == 2 * apart("training.a")
     assert apart("no-such-section") == apart("training.a") < min(WEIGHTS.values())
-
-
-@settings(max_examples=100)
-@given(FLAT, st.dictionaries(st.text("abc", min_size=1, max_size=2), FLAT, max_size=5))
-def test_the_nearest_is_the_least_different(wanted, candidates):
-    found = nearest(wanted, candidates)
-    assert found == nearest(wanted, dict(reversed(candidates.items())))
-    if not candidates:
-        assert found is None
-        return
-    name, changes = found
-    assert changes == difference(candidates[name], wanted)
-    ranks = {
-        other: (distance(difference(hard, wanted)), len(difference(hard, wanted)), other)
-        for other, hard in candidates.items()
-    }
-    assert ranks[name] == min(ranks.values())
-    assert nearest(wanted, {**candidates, "": dict(wanted)}) == ("", [])
-
-
-def test_equal_distances_go_to_fewer_changes_and_then_to_the_smaller_name():
-    wanted = {"model.a": 1, "training.a": 1, "training.b": 1, "training.c": 1}
-    near = {**wanted, "model.a": 2}
-    far = {**wanted, "training.a": 2, "training.b": 2, "training.c": 2}
-    assert distance(difference(near, wanted)) == distance(difference(far, wanted))
-    assert nearest(wanted, {"a": far, "b": near}) == ("b", [Change("model.a", 2, 1)])
-    assert nearest(wanted, {"c": near, "b": dict(near)}) == ("b", [Change("model.a", 2, 1)])
-    assert nearest({}, {}) is None
 
 
 # What a record keeps

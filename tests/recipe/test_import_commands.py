@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cachekit.errors import RecipeError
 from cachekit.recipe import load_text
 from cachekit.recipe.convert import convert_command
-from cachekit.recipe.placeholder import has_placeholder
+from cachekit.recipe.load import has_placeholder
 from cachekit.verbs.zoo_check import new_recipe
 from tests.recipe.importing_cases import called, made, whats
 

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from cachekit.errors import CachekitError
-from cachekit.key.canonical import ABSENT, Change, difference
-from cachekit.key.hashed import is_hashed
+from cachekit.key.canonical import ABSENT, Change, difference, is_hashed
 from cachekit.recipe import load, tasks, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, SCALES, graph_fields
 from cachekit.recipe.ingredients import SOFT_TRAINING, SOFT_VARIABLES

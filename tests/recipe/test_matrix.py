@@ -6,7 +6,7 @@ import pytest
 
 from cachekit.errors import RecipeError
 from cachekit.recipe import load, zoo
-from cachekit.recipe.matrix import read
+from cachekit.recipe.variant import read_matrix
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -35,7 +35,7 @@ def matrix(tmp_path, document, name="list.json"):
 )
 def test_what_is_no_list(tmp_path, document, said):
     with pytest.raises(RecipeError) as caught:
-        read(matrix(tmp_path, document))
+        read_matrix(matrix(tmp_path, document))
     assert said in str(caught.value)
 
 
@@ -43,9 +43,9 @@ def test_what_is_no_list(tmp_path, document, said):
 def test_what_cannot_be_read(tmp_path, text):
     (tmp_path / "list.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(RecipeError):
-        read(tmp_path / "list.json")
+        read_matrix(tmp_path / "list.json")
     with pytest.raises(RecipeError):
-        read(tmp_path / "missing.yaml")
+        read_matrix(tmp_path / "missing.yaml")
 
 
 def test_our_own_list(tmp_path):
@@ -56,7 +56,7 @@ def test_our_own_list(tmp_path):
         "  set: {training.max_seq_length: 64, data.text_column: '7', description: 'a: b'}\n"
         "- {recipe: gpt2-clm, set: [training.max_seq_length=32], name: short}\n"
     )
-    plain, changed, short = read(path)
+    plain, changed, short = read_matrix(path)
     assert (plain.recipe, plain.overrides, plain.name) == ("bert", (), "bert")
     one = loaded(changed)
     assert (one.training.max_seq_length, one.data.text_column, one.description) == (64, "7", "a: b")
@@ -66,7 +66,7 @@ def test_our_own_list(tmp_path):
 def test_a_section_that_is_set_as_recipes_write_it_keeps_its_other_fields(tmp_path):
     path = tmp_path / "list.yaml"
     path.write_text("- bert\n- {recipe: bert, set: {training: {max_seq_length: 64, bf16: false}}}\n")
-    plain, changed = (loaded(entry).training for entry in read(path))
+    plain, changed = (loaded(entry).training for entry in read_matrix(path))
     assert (changed.max_seq_length, changed.bf16) == (64, False)
     assert changed.per_device_train_batch_size == plain.per_device_train_batch_size == 16
 

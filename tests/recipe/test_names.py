@@ -9,8 +9,8 @@ import pytest
 
 from cachekit.errors import UsageError
 from cachekit.recipe import Recipe, tasks
+from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.schema import Training
-from cachekit.recipe.synonyms import SYNONYMS
 from tests.recipe.recipe_texts import MINIMAL, SECTIONS, read, refused
 
 # Other names for fields

@@ -5,9 +5,9 @@ from copy import deepcopy
 
 import pytest
 
-from cachekit.recipe import aliases, zoo
-from cachekit.recipe.aliases import GENERATION
+from cachekit.recipe import model_config, zoo
 from cachekit.recipe.architecture import GENERIC_DEFAULTS, IRRELEVANT, graph_fields
+from cachekit.recipe.model_config import GENERATION
 from tests.recipe.zoo_cases import REGISTRY
 from tests.support.places import real_dir
 
@@ -141,7 +141,7 @@ def test_architecture_defaults_are_those_of_the_installed_transformers(model_typ
         theirs["rope_parameters"] = {"rope_theta": theirs.pop("rope_theta"), "rope_type": "default"}
 
     specific = {name for name, value in theirs.items() if value is not None and name not in generic}
-    follows = {name for name, value in aliases.derived(model_type, theirs).items() if theirs.get(name) == value}
+    follows = {name for name, value in model_config.derived(model_type, theirs).items() if theirs.get(name) == value}
     assert specific - set(IRRELEVANT) - NO_CONSTANT - GENERATION - follows <= set(ours)
     assert {name: ours[name] for name in follows & set(ours)} == dict.fromkeys(follows & set(ours))
     theirs |= dict.fromkeys(follows)

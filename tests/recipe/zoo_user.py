@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import begin_python
 
 
 class User:
@@ -28,15 +29,8 @@ class User:
         }
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cachekit", *arguments, "--format", "json"],
-            cwd=self.work,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        words = ("-m", "cachekit", *arguments, "--format", "json")
+        return begin_python(*words, folder=self.work, environment=self.environment)
 
     def __call__(self, *arguments: str) -> dict:
         with self.start(*arguments) as process:

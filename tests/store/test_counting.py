@@ -43,6 +43,17 @@ def test_a_command_line_that_was_refused_is_no_run():
     assert counted(line("plan", status="miss"), refused)["failed"] == 1, "in the middle of a run it is one that failed"
 
 
+def test_a_command_that_came_to_no_compiler_is_neither_hit_nor_miss():
+    """It failed first, or has nothing to compile. Of what JAX finds nothing is told: what it was given was used."""
+    silent = {"compiled": 0, "found": 0, "built": 0}
+    for exit_code, status in ((0, "miss"), (1, "miss"), (1, "hit")):
+        given = [line("restore", bytes=7)] if status == "hit" else []
+        events = [line("plan", status=status), *given, line("command.done", **silent, exit_code=exit_code)]
+        assert not {"hits", "misses"} & counted(*events).keys()
+    events = [line("plan", status="hit"), line("restore", bytes=7), line("command.done", **silent, exit_code=0)]
+    assert counted(*events)["hits"] == 1
+
+
 def test_a_command_that_was_given_nothing_found_nothing_in_the_cache():
     """One graph twice in a process: the second time Inductor finds what it has just written."""
     done = {"compiled": 2, "found": 2, "compile_seconds": 160}

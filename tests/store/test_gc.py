@@ -13,11 +13,11 @@ from msgspec import structs
 from cachekit.errors import StoreError
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
-from cachekit.store import uses
 from cachekit.store.compile_lock import CompileLock
+from cachekit.store.durable import Scratch
 from cachekit.store.gc import Keep, fits
+from cachekit.store.pins import note_use
 from cachekit.store.removal import Remover
-from cachekit.store.scratch import Scratch
 from cachekit.verbs.entry import Named
 from cachekit.verbs.plan import plan
 from cachekit.verbs.records import pin, pins
@@ -67,7 +67,7 @@ def test_the_limit_is_kept_although_others_use_and_publish_meanwhile(home, watch
 
     def beside(remover, victims):
         if not rounds:
-            uses.note(watched.store.layout, victims[0].row.key)
+            note_use(watched.store.layout, victims[0].row.key)
         records(remover, victims)
         if not rounds:
             publish(watched.store, make_record(9, ("late",), size=4000))

@@ -15,7 +15,7 @@ from msgspec import structs
 from cachekit.errors import IntegrityError, StoreError
 from cachekit.events import Journal
 from cachekit.key.canonical import canonical_json, difference, key_of
-from cachekit.key.nearest import distance, nearest
+from cachekit.key.nearest import distance
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Place
@@ -278,7 +278,7 @@ SETS = st.dictionaries(
 
 @settings(max_examples=40)
 @given(SETS, st.lists(st.tuples(SETS, st.sampled_from("ab")), max_size=6))
-def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
+def test_records_are_ranked_by_distance_and_number_of_changes(many_folders, wanted, candidates):
     home = many_folders() / "home"
     records = {key_of(hard): made(0, hard=hard, key=key_of(hard), model_type=kind) for hard, kind in candidates}
     for record in records.values():
@@ -297,8 +297,6 @@ def test_records_are_ranked_as_nearest_would(many_folders, wanted, candidates):
             rank(near.row.key)[0],
             canonical_json(records[near.row.key].hard),
         )
-    first = nearest(wanted, {key: record.hard for key, record in records.items()})
-    assert (first and rank(first[0])[:2]) == (rank(found[0].row.key)[:2] if found else None)
 
     def job(hard):
         return canonical_json({name: value for name, value in hard.items() if not name.startswith("toolchain.")})

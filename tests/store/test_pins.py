@@ -7,7 +7,7 @@ import pytest
 from cachekit.errors import StoreError, UnknownNameError, UsageError
 from cachekit.store.gc import Keep
 from cachekit.store.verify import Count
-from cachekit.units import parse_age, parse_size
+from cachekit.text import parse_age, parse_size
 from cachekit.verbs.entry import Named
 from cachekit.verbs.records import pin, pins, remove, unpin
 from cachekit.verbs.verify import verify

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from cachekit import config, config_files
+from cachekit import config_files
 from cachekit.compilers.neuron import flags
 from cachekit.errors import UsageError
 from cachekit.events import Journal
-from cachekit.recipe import code
+from cachekit.recipe import command
 from cachekit.remotes.notes import Notes
-from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins, uses
+from cachekit.store import Store, archive, divergent, history, lock_file, notes, pins
 from cachekit.store.compile_lock import CompileLock
-from cachekit.store.in_use import used_now
 from cachekit.store.record import encode
+from cachekit.store.rwlock import used_now
 from cachekit.verbs import why
 from tests.support.standins import make_record
 from tests.verbs.report_store import NOW, warm
@@ -67,7 +67,7 @@ PLACES = {
     f"state/builds/{RECORD.key}.json": lambda store: divergent.noted(store.layout, RECORD.key) == [],
     "in-use/1-abc": lambda store: [path.name for path in used_now(store.layout).dead] == ["1-abc"],
     f"pins/{RECORD.key}.json": lambda store: set(pins.pinned(store.layout)) == {RECORD.key},
-    f"used/{RECORD.key}": lambda store: uses.note(store.layout, RECORD.key) is None,
+    f"used/{RECORD.key}": lambda store: pins.note_use(store.layout, RECORD.key) is None,
     f"locks/{RECORD.key}.json": lambda store: (
         CompileLock(store.layout.locks, RECORD.key, "bert", store.rwlock).holder() is None
     ),
@@ -109,17 +109,6 @@ def test_a_pipe_as_lock_file_is_refused(tmp_path):
     assert "regular file" in raised.value.cause
 
 
-@pytest.mark.parametrize("kind", ["project", "user"])
-def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path, monkeypatch, kind):
-    own = tmp_path / "user" / "config.toml"
-    monkeypatch.setattr(config_files, "user_file", lambda: own)
-    path = own if kind == "user" else tmp_path / "cachekit.toml"
-    pipe(path)
-    with pytest.raises(UsageError, match="cannot be read") as raised:
-        config.load({}, environ={}, cwd=tmp_path)
-    assert (str(path) in raised.value.message, raised.value.cause) == (True, "it is not a regular file")
-
-
 def test_a_settings_file_that_is_a_pipe_is_not_added_to(tmp_path):
     path = pipe(tmp_path / "config.toml")
     with pytest.raises(UsageError, match="cannot be read"):
@@ -136,7 +125,7 @@ def test_a_record_to_compare_that_is_a_pipe_is_refused(tmp_path):
 
 def test_a_script_that_is_a_pipe_names_nothing(tmp_path):
     path = pipe(tmp_path / "train.sh")
-    assert (code.digest(path), code.read(path), code.named_in_shell(path, tmp_path)) == ("", b"", {})
+    assert (command.digest(path), command.content(path), command.named_in_shell(path, tmp_path)) == ("", b"", {})
 
 
 def test_a_pipe_in_a_compilers_folder_is_not_packed(tmp_path):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cachekit.store.scratch import Scratch
+from cachekit.store.durable import Scratch
 from tests.store.store_cases import home  # noqa: F401 - fixtures
 from tests.support.processes import side_by_side
 from tests.support.standins import Watched, expected, find, garbage_of, make_record, publish, served

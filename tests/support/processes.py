@@ -47,6 +47,22 @@ def run_cachekit(*arguments, **options):
     return run_python("-m", "cachekit", *arguments, **options)
 
 
+def begin_python(*arguments, folder=None, environment, program=sys.executable, **options):
+    """A Python that goes on beside the test, in a session of its own, with pipes for what it prints.
+
+    The arguments are those of `run_python`; the options those of `subprocess.Popen`.
+    """
+    return subprocess.Popen(
+        [program, *map(str, arguments)],
+        cwd=folder,
+        env={name: value for name, value in environment.items() if value is not None},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **{"start_new_session": True, **options},
+    )
+
+
 def started(before):
     """What this process and those below it started since, and still runs; other tests' servers may be there."""
     return set(below(os.getpid())) - before

@@ -21,6 +21,7 @@ from msgspec import structs
 from cachekit import config
 from cachekit.compilers import ComparedBuilds, Compiler, Harvest, Restored, Watch, registry
 from cachekit.compilers.cachedir import cache_dir
+from cachekit.compilers.port import not_warm
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import StoreError, TrainingError, from_code
 from cachekit.events import Journal
@@ -84,7 +85,7 @@ class StandIn(Compiler):
         return {"flags": list(recipe.compiler.flags), "options": dict(recipe.compiler.options)}
 
     def watch(self, run):
-        return Watch({"STANDIN_ROOT": str(run.cache_dir)})
+        return StandInWatch(run)
 
     def settings(self, recipe):
         return dict(self._settings)
@@ -123,6 +124,18 @@ class StandIn(Compiler):
         for file, blob in zip(module.files, files, strict=True):
             shutil.copyfile(blob.path, folder / file.path)
         return Restored(size=sum(file.size for file in module.files))
+
+
+class StandInWatch(Watch):
+    """Stops a strict run at its first compile, as the worker tells it."""
+
+    def __init__(self, run):
+        super().__init__({"STANDIN_ROOT": str(run.cache_dir)})
+        self._strict = run.strict
+
+    def event(self, event):
+        if self._strict and event.get("event") == "graphs" and event["compiled"]:
+            raise not_warm("a graph began to compile in: train")
 
 
 class InlineLauncher:

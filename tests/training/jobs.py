@@ -94,7 +94,7 @@ def ready(job: Job, most: dict[str, int] | None = None):
 
 def train_here(job: Job) -> Result:
     from cachekit.training import worker
-    from cachekit.training.events import Events
+    from cachekit.training.job import Events
 
     Path(job.events).parent.mkdir(parents=True, exist_ok=True)
     events = Events(Path(job.events))

@@ -15,8 +15,8 @@ import pytest
 from cachekit import start
 from cachekit.errors import CompilerUnavailableError, TrainingError
 from cachekit.training import Job, ProcessLauncher, launch
-from cachekit.training.events import Events
 from cachekit.training.failure import full_disk, of_exception
+from cachekit.training.job import Events
 from tests.support.standins import recipe
 
 PLENTY = SimpleNamespace(f_bavail=1 << 20, f_frsize=4096, f_files=100, f_favail=50)

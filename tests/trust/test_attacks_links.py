@@ -15,7 +15,7 @@ from cachekit.executors import fleet as fleets
 from cachekit.executors.port import FleetUnit
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.notes import Notes
-from cachekit.store import Store, history, notes, partial, pins, uses
+from cachekit.store import Store, history, notes, partial, pins
 from cachekit.store.counting import Counted
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Layout
@@ -91,7 +91,7 @@ def test_a_strangers_link_in_the_place_of_a_folder_loses_nobody_a_file(tmp_path,
     partial.sweep(layout)
     with store.using():
         find(store, record)
-        uses.note(layout, record.key)
+        pins.note_use(layout, record.key)
     with suppress(StoreError):
         publish(store, MADE)
     with suppress(StoreError):
@@ -176,7 +176,7 @@ def test_a_link_where_something_is_noted_changes_nothing_where_it_leads(tmp_path
     for path in (layout.used / "key", layout.remotes / "absent" / "key", layout.stats / "202601.jsonl", layout.index):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(mine)
-    uses.note(layout, "key")
+    pins.note_use(layout, "key")
     Notes(layout.remotes / "absent").touch("key")
     with pytest.raises(OSError, match="symbolic link"):
         history._append(layout, [LINE])

@@ -1,14 +1,18 @@
-"""Attacks by recipes: what a recipe sets in the environment runs."""
+"""Attacks by recipes and checkpoints: what a recipe sets in the environment runs, and a checkpoint is unpickled."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from cachekit import config
 from cachekit.api import load_recipe, zoo_entry
 from cachekit.errors import UsageError
-from cachekit.recipe import matrix
+from cachekit.events import Journal
+from cachekit.recipe import variant
+from cachekit.training.checkpoints import checkpoint
 from tests.support.users import ANOTHER, ONE, known
+from tests.training.made_checkpoints import make
 
 pytestmark = [
     pytest.mark.feature("T2"),
@@ -45,7 +49,17 @@ def test_another_users_recipe_in_a_folder_of_everybody_is_not_read(tmp, name):
     with pytest.raises(UsageError, match="is not read"):
         zoo_entry(name)
     with pytest.raises(UsageError, match="is not read"):
-        matrix.read(written(tmp / "list.yaml", ONE, text="- bert\n"))
+        variant.read_matrix(written(tmp / "list.yaml", ONE, text="- bert\n"))
+
+
+@pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])
+def test_another_users_checkpoint_in_a_folder_of_everybody_is_not_gone_on_from(tmp, resume):
+    make(tmp / "runs" / "bert" / "checkpoint-4")
+    assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
+    for path in (tmp / "runs", *(tmp / "runs").rglob("*")):
+        os.chown(path, ONE, ONE)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled"):
+        checkpoint(resume, Path("runs/bert"), Journal(None, "test"))
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])

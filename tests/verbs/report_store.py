@@ -81,10 +81,10 @@ def warm(home, name, start, *, graphs=7, jobs=3, host="trn-1", pid=4711, waits="
     return start + at + 19
 
 
-def train(home, name, start, *, remote="local", graphs=7, recorded=640.0, pid=1):
+def train(home, name, start, *, remote="local", graphs=7, recorded=640.0, pid=1, host="trn-1"):
     """A training that hit."""
     key = hashlib.sha256(name.encode()).hexdigest()
-    run = Written(home, "train", start, pid=pid)
+    run = Written(home, "train", start, host, pid)
     run.tell(0, "plan", recipe=name, key=key, status="hit", remote=remote)
     if remote != "local":
         run.tell(0, "pull.start", key=key, remote=remote, files=9, bytes=48_000_000)

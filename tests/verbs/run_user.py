@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.processes import begin_python
+
 LIMIT = 120.0
 COMPILES = '''
 """Stands in for a script that uses torch.compile: a graph is an entry in Inductor's folder, and a kernel beside it."""
@@ -61,15 +63,9 @@ class User:
         (self.work / "parts.py").write_text(f"GRAPHS = {list(names)!r}\n")
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cachekit", *arguments],
-            cwd=self.work,
-            env={**self.environment, **variables},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        environment = {**self.environment, **variables}
+        how = {"stdin": subprocess.PIPE, "start_new_session": False}
+        return begin_python("-m", "cachekit", *arguments, folder=self.work, environment=environment, **how)
 
     def __call__(self, *arguments: str, code: int = 0, feed: str = "", **variables: str) -> subprocess.CompletedProcess:
         process = self.start(*arguments, **variables)

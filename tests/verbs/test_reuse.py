@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
 from cachekit.compilers import Watch
-from cachekit.errors import CompileError, DataError
+from cachekit.errors import CompileError, DataError, MissError
 from cachekit.remotes.folder import FolderStorage
+from cachekit.store.compile_lock import CompileLock
 from cachekit.store.record import decode, encode
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
@@ -113,6 +114,50 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     assert guess.expected_seconds == 30.0, "not the 10 s that were left to do"
     _, third = warmed(home, recipe(per_device_eval_batch_size=32))
     assert third.record.cold_seconds == 30.0, "and so on, from record to record"
+
+
+# Under --require-warm the nearest record may have all graphs of a new key
+
+
+@pytest.mark.feature("M3", "K2")
+@pytest.mark.parametrize("verb", [warm, train])
+def test_a_recipe_whose_graphs_are_all_there_passes_though_its_key_is_new(home, log, tmp_path, verb):
+    warmed(home, recipe())
+    watched = Watched(home)
+    options = {"output_dir": tmp_path / "first"} if verb is train else {}
+    done = verb(watched.session, watched.prepare(recipe(**NEAR)), require_warm=True, **options)
+    assert done.compiled == 0
+    assert [run["compiled"] for run in runs(log)[1:]] == [0] * (1 + (verb is train))
+    record = watched.lookup(watched.prepare(recipe(**NEAR)))
+    assert_whole(home, recipe(**NEAR), record, tmp_path / "output")
+
+
+@pytest.mark.feature("M3")
+@pytest.mark.parametrize("verb", [warm, train])
+@pytest.mark.parametrize("near", [recipe(16), recipe()], ids=["none of them", "one too few"])
+def test_a_recipe_of_which_a_graph_is_missing_is_refused_and_nothing_is_kept(home, log, tmp_path, verb, near):
+    warmed(home, near, compiler=StandIn(graphs=2))
+    watched = Watched(home)
+    prepared = watched.prepare(recipe(**NEAR))
+    options = {"output_dir": tmp_path / "new" / "out"} if verb is train else {}
+    with pytest.raises(MissError) as caught:
+        verb(watched.session, prepared, require_warm=True, **options)
+    assert "is not warm" in caught.value.message
+    assert "a graph began to compile in: train" in caught.value.cause
+    assert watched.lookup(prepared) is None
+    assert not (tmp_path / "new").exists()
+    assert len(list(watched.store.records())) == 1
+
+
+def test_a_strict_warm_waits_for_nobody(home, log):
+    warmed(home, recipe())
+    watched = Watched(home)
+    prepared = watched.prepare(recipe(**NEAR))
+    lock = CompileLock(watched.store.layout.locks, prepared.key, "toy", watched.store.rwlock)
+    with lock.hold(0, lambda *_: None), pytest.raises(MissError) as caught:
+        warm(watched.session, prepared, require_warm=True)
+    assert "compil" in caught.value.cause
+    assert len(runs(log)) == 1
 
 
 @pytest.mark.parametrize("limit, reuses", [(0, False), (1000, False), (1_000_000, True)])

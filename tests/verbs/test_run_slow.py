@@ -96,3 +96,30 @@ def test_a_real_script_that_is_killed_keeps_its_finished_graphs(tmp_path):
     (user.work / "train.py").write_text(REAL)
     again = user.run("python", "train.py", "0.1")
     assert (json.loads(user.said[-1])["compiled"], again["built"], bool(again["seed"])) == (0, 0, True)
+
+
+DDP = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo", init_method="file://" + __file__ + ".met", rank=0, world_size=1)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+model = torch.compile(DistributedDataParallel(model))
+model(torch.randn(4, 8)).sum().backward()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.feature("D1")
+def test_a_script_of_which_torch_compile_made_no_graph_is_told_so_and_is_neither_hit_nor_miss(tmp_path):
+    user = User(tmp_path)
+    (user.work / "train.py").write_text(DDP)
+    done = user.run("python", "train.py")
+    assert (done["compiled"], done["found"]) == (0, 0)
+    (note,) = done["notes"]
+    assert "made no graph" in note
+    assert "DistributedDataParallel(torch.compile(model))" in note
+    total = json.loads(user("stats", "--format", "json").stdout)["total"]
+    assert (total["runs"], total["hits"], total["misses"]) == (1, 0, 0)

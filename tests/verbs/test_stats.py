@@ -24,7 +24,7 @@ from tests.support.standins import Watched, recipe
 from tests.verbs.report_store import Written, train, warm
 
 pytest_plugins = ["tests.support.cli_session"]
-AS_IF = ("--instance", "trn1.2xlarge")  # these tests' machine has no price
+AS_IF = ("--price", "trn1.2xlarge")  # these tests' machine has no price
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -107,21 +107,41 @@ def test_what_could_not_be_asked_is_counted_with_the_time_that_it_took(tmp_path)
 
 @pytest.mark.feature("D4")
 @pytest.mark.parametrize(
-    ("said", "instance", "per_hour"),
+    ("said", "per_hour"),
     [
-        ([], "trn1.2xlarge", zoo.instance("trn1.2xlarge").price.per_hour),
-        (["0.40"], "", 0.40),
-        (["trn2.48xlarge=7"], "", 7.0),
+        (["trn1.2xlarge"], zoo.instance("trn1.2xlarge").price.per_hour),
+        (["0.40"], 0.40),
+        (["trn2.48xlarge=7"], 7.0),
     ],
 )
-def test_dollars_are_hours_saved_at_the_price(tmp_path, said, instance, per_hour):
+def test_dollars_are_hours_saved_at_the_price(tmp_path, said, per_hour):
     for number in range(3):
         train(tmp_path, "bert", 1_790_000_000 + number, recorded=3600.0)
-    found = stats(Layout(tmp_path), price=machine(read(said), instance))
+    found = stats(Layout(tmp_path), price=machine(read(said)))
     # 3 h were not spent compiling; each run took 7 s to restore and 9 s to load what was there.
     assert found.total.saved_seconds == 3 * (3600 - 7 - 9)
     assert found.total.saved_dollars == pytest.approx((3 * 3584) / 3600 * per_hour, abs=0.01)
     assert found.price.per_hour == per_hour
+
+
+@pytest.mark.feature("D4")
+def test_this_machines_price_is_for_the_runs_on_its_type_alone(tmp_path, command, monkeypatch):
+    """A home on a network file system has the runs of other machines, too."""
+    for number, product in enumerate(["trn1.2xlarge", "c5.large", ""]):
+        train(tmp_path, "bert", 1_790_000_000 + number, recorded=3600.0, host=product)
+    for path in Layout(tmp_path).journal.rglob("*.jsonl"):
+        path.write_text(path.read_text().replace('"host":', '"instance":', 1))
+    monkeypatch.setattr("cachekit.host.PRODUCT", tmp_path / "product")
+    refused = command("stats", "--home", str(tmp_path), "--cost", code=2)
+    assert "nobody knows what an hour of this machine costs" in refused.err
+    (tmp_path / "product").write_text("trn1.2xlarge\n")
+    priced = zoo.instance("trn1.2xlarge").price
+    document = json.loads(command("stats", "--home", str(tmp_path), "--cost", "--format", "json").out)
+    assert document["total"]["saved_seconds"] == 3 * 3584
+    assert document["total"]["saved_dollars"] == pytest.approx(3584 / 3600 * priced.per_hour, abs=0.01)
+    human = " ".join(command("stats", "--home", str(tmp_path), "--cost").out.split())
+    assert f"({priced.source}, {priced.date}), for those on a trn1.2xlarge" in human
+    assert "for all runs, wherever they ran" in " ".join(command("stats", "--home", str(tmp_path), *AS_IF).out.split())
 
 
 def test_people_and_programs_are_told_the_same(tmp_path, command):

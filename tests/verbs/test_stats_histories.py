@@ -1,32 +1,95 @@
-"""Random histories of warms, trainings and removals: what `stats` says, against a count that knows only the rules.
+"""Random histories of warms, trainings, commands, failures, kills, removals, and of the same records elsewhere: what
+`stats` says, against a count that knows only the rules.
 
 The compiler is a stand-in; each of its graphs takes ten seconds. A job is a family of shapes, which decides its graphs,
-and a member, which does not: so of two members one reuses all of the other's graphs, and of two families nothing.
+and a member, which does not: so of two members one reuses all of the other's graphs, and of two families nothing. A
+command has graphs of its own.
 """
 
+import hashlib
 import random
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
+from cachekit.compilers import Observed
+from cachekit.compilers.command import prepare_command
 from cachekit.errors import CachekitError, IntegrityError
 from cachekit.events import Journal
+from cachekit.recipe.command import read
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
 from cachekit.store.layout import Layout
 from cachekit.verbs.records import remove
+from cachekit.verbs.run import run as run_command
 from cachekit.verbs.stats import check, stats
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import StandIn, Watched, recipe
+from tests.support.standin_worker import compile_module
+from tests.support.standins import StandIn, StandInWatch, Watched, recipe
 
 HISTORIES, STEPS, CHUNKS = 300, 8, 10
+WHAT = ("warm", "warm", "train", "train", "remove", "require", "fail", "kill", "command", "command", "silent")
 FAMILIES = [(2, 16), (4, 32), (8, 64)]
 MEMBERS = (8, 16)
-COUNTED = ("runs", "failed", "hits", "misses", "graphs_found", "graphs_reused", "graphs_compiled", "recorded_seconds")
+COUNTED = (
+    "runs", "failed", "unfinished", "hits", "misses", "graphs_found", "graphs_reused", "graphs_compiled",
+    "recorded_seconds",
+)  # fmt: skip
 
 
 def job(family, member):
     batch, length = family
     return recipe(batch, max_seq_length=length, per_device_eval_batch_size=member)
+
+
+class Killed(BaseException):
+    """Stands in for the end of cachekit itself in the midst of a trial run."""
+
+
+class Killer:
+    def run(self, *_, **__):
+        raise Killed
+
+
+class Commands(StandIn):
+    """Its graphs are made by commands, which the watch does for them."""
+
+    def watch(self, run):
+        return CommandWatch(run, self.settings(None))
+
+
+class CommandWatch(StandInWatch):
+    def __init__(self, run, settings):
+        super().__init__(run)
+        self._root = run.cache_dir
+        seeds = [
+            hashlib.sha256(f"{settings['salt']} {number}".encode()).hexdigest() for number in range(settings["graphs"])
+        ]
+        self._seeds = {f"MODULE_{seed[:16]}": seed for seed in seeds}
+
+    def begin(self, tell):
+        missing = [name for name in self._seeds if not (self._root / name).exists()]
+        for name in missing:
+            compile_module(self._root / name, self._seeds[name], 0)
+        self._seen = Observed(
+            len(self._seeds) - len(missing), len(missing), 10.0 * len(missing),
+            found_seconds=10.0 * (len(self._seeds) - len(missing)),
+        )  # fmt: skip
+
+    def observed(self, told=None):
+        return self._seen
+
+
+class Instant:
+    """Stands in for the process of a command: `true`, or `false`."""
+
+    def __init__(self, **_):
+        pass
+
+    def run(self, words, *_):
+        return int(words[0] == "false")
 
 
 class Kept(NamedTuple):
@@ -76,55 +139,118 @@ class Count:
         if graphs > found:
             self.records[family, member] = Kept(max(have.graphs, graphs), graphs, have.seconds)
 
-    def refused(self, family, member):
-        if (family, member) not in self.records:
+    def require(self, family, member, graphs):
+        """A warm that may not compile: of another member's record all graphs may be there."""
+        (other,) = set(MEMBERS) - {member}
+        near = self.records.get((family, other), Kept(0, 0, 0))
+        if (family, member) in self.records or near.held >= graphs:
+            self.warm(family, member, graphs)
+        else:
             self.add(runs=1, failed=1, misses=1)
-        return (family, member) not in self.records
+
+    def broken(self, family, member, graphs, how):
+        """A warm whose compile fails, or that is killed meanwhile: nothing breaks where nothing compiles."""
+        if (family, member) in self.records:
+            self.warm(family, member, graphs)
+        else:
+            self.add(runs=1, misses=1, **{how: 1})
+
+    def command(self, family, graphs):
+        """What it found of its own graphs is in its record; another command's have other graphs."""
+        have = self.records.get(family, Kept(0, 0, 0))
+        found = min(have.held, graphs)
+        self.add(runs=1, hits=int(family in self.records), misses=int(family not in self.records))
+        self.add(graphs_found=found, graphs_compiled=graphs - found, recorded_seconds=10 * found)
+        self.records[family] = Kept(graphs, max(graphs, have.held), 0)
 
 
 def play(home, output, chance):
     """A history; returns its store's layout, and the count."""
     layout, counted = Layout(home), Count()
 
-    def run(verb, action, family, member, graphs, **options):
-        journal = Journal(layout.journal, verb)
-        watched = Watched(home, journal=journal, compiler=StandIn(graphs=graphs))
-        try:
-            action(watched.session, watched.prepare(job(family, member)), **options)
-        except CachekitError as error:
-            journal.emit("run.failed", error=type(error).__name__)
-        else:
-            journal.emit("run.end")
-        finally:
-            journal.close()
-        return watched.store
+    def run(action, family, member, graphs, **options):
+        a_run(home, action, job(family, member), graphs, **options)
+
+    def command(family, graphs, word="true"):
+        journal = Journal(layout.journal, "run")
+        watched = Watched(home, journal=journal, compiler=Commands(graphs=graphs, salt=f"{family}"))
+        said = read([word, str(family)])
+        run_command(watched.session, prepare_command(said, watched.compiler), said)
+        journal.close()
 
     for _ in range(STEPS):
         family, member, graphs = chance.choice(FAMILIES), chance.choice(MEMBERS), chance.choice((2, 3))
-        what = chance.choice(("warm", "warm", "train", "train", "remove", "require"))
+        what = chance.choice(WHAT)
         if what == "warm":
             counted.warm(family, member, graphs)
-            run("warm", warm, family, member, graphs)
+            run(warm, family, member, graphs)
         elif what == "train":
             counted.train(family, member, graphs)
-            run("train", train, family, member, graphs, output_dir=output)
+            run(train, family, member, graphs, output_dir=output)
         elif what == "require":
-            if not counted.refused(family, member):
-                counted.warm(family, member, graphs)
-            run("warm", warm, family, member, graphs, require_warm=True)
+            counted.require(family, member, graphs)
+            run(warm, family, member, graphs, require_warm=True)
+        elif what == "fail":
+            counted.broken(family, member, graphs, "failed")
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setenv("STANDIN_FAIL", "compile")
+                run(warm, family, member, graphs)
+        elif what == "kill":
+            counted.broken(family, member, graphs, "unfinished")
+            run(warm, family, member, graphs, launcher=Killer)
+        elif what == "command":
+            counted.command(family, graphs)
+            command(family, graphs)
+        elif what == "silent":  # it died before it came to a compiler
+            counted.add(runs=1)
+            command(family, 0, "false")
         elif counted.records.pop((family, member), None):
             watched = Watched(home)
             remove(watched.session, [watched.prepare(job(family, member)).key], force=True)
     return layout, counted
 
 
+def a_run(home, action, wanted, graphs, *, launcher=None, shared=(), **options):
+    journal = Journal(Layout(home).journal, action.__name__)
+    watched = Watched(home, journal=journal, compiler=StandIn(graphs=graphs), shared=shared)
+    session = structs.replace(watched.session, launcher=launcher) if launcher else watched.session
+    try:
+        action(session, watched.prepare(wanted), **options)
+    except Killed:
+        journal.close()
+        *lines, _ = journal.path.read_text().splitlines(keepends=True)  # without its last word
+        journal.path.write_text("".join(lines))
+    except CachekitError as error:
+        journal.emit("run.failed", error=type(error).__name__)
+    journal.close()
+
+
+def elsewhere(layout, counted, folder, chance):
+    """Another machine warms and trains what the first one pushed; returns its store's layout and its count."""
+    team = folder / "team"
+    team.mkdir()
+    watched = Watched(layout.home, shared=[(FolderStorage(team), "rw")])
+    push(watched.store, watched.session.remotes, list(watched.store.records()))
+    there = Count()
+    jobs = [known for known in counted.records if isinstance(known[0], tuple)]
+    for family, member in jobs:
+        have = there.records[family, member] = counted.records[family, member]
+        for what in chance.sample(("warm", "train"), 2):
+            getattr(there, what)(family, member, have.graphs)
+            action, options = (train, {"output_dir": folder / "out"}) if what == "train" else (warm, {})
+            shared = [(FolderStorage(team), "r")]
+            a_run(folder / "home", action, job(family, member), have.graphs, shared=shared, **options)
+    return Layout(folder / "home"), there
+
+
 @pytest.fixture(autouse=True)
 def _graphs_carry_their_seconds(monkeypatch):
     monkeypatch.setenv("STANDIN_CARRIES", "1")
+    monkeypatch.setattr("cachekit.verbs.run.Passthrough", Instant)
 
 
 @pytest.mark.feature("D3")
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", [pytest.param(n, marks=pytest.mark.slow if n > 1 else ()) for n in range(CHUNKS)])
 def test_every_figure_is_what_an_independent_count_comes_to(tmp_path, chunk):
     for number in range(HISTORIES // CHUNKS):
         seed = chunk * HISTORIES // CHUNKS + number
@@ -133,12 +259,18 @@ def test_every_figure_is_what_an_independent_count_comes_to(tmp_path, chunk):
         assert {name: getattr(total, name) for name in COUNTED} == counted.sums, f"history {seed}"
         assert total.saved_seconds == pytest.approx(total.recorded_seconds - total.retrieval_seconds, abs=0.002)
         assert check(layout).error() is None, f"history {seed}"
+        if number % 3:
+            continue
+        (tmp_path / f"{seed}-there").mkdir()
+        other, there = elsewhere(layout, counted, tmp_path / f"{seed}-there", random.Random(seed))
+        total = stats(other).total
+        assert {name: getattr(total, name) for name in COUNTED} == there.sums, f"history {seed}, elsewhere"
 
 
 def test_kept_figures_that_are_not_those_of_a_journal_are_named(tmp_path):
     layout, _ = play(tmp_path / "home", tmp_path / "out", random.Random(3))
-    assert stats(layout).total.runs
-    assert (check(layout).differ, check(layout).recounted) == ((), stats(layout).total.runs)
+    total = stats(layout).total
+    assert (check(layout).differ, check(layout).recounted) == ((), total.runs - total.unfinished)
     path = max(layout.stats.glob("*.jsonl"))
     lines = path.read_text().splitlines()
     changed = next(number for number, line in enumerate(lines) if '"graphs_compiled":' in line)

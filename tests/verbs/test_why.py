@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -172,13 +170,6 @@ def test_a_file_that_is_no_record_is_refused(command, work, machine, content):
     code, message, cause, hint = the_error(command("why", "tiny.yaml", "no.json", code=2))
     assert (code, bool(cause), bool(hint)) == ("usage", True, True)
     assert "neither a record nor a plan" in message
-
-
-def test_a_file_with_what_controls_a_terminal_does_not(command, home, work, machine):
-    (work / "evil.json").write_text(json.dumps({"hard": {"task": "\x1b[31mred\nline"}}))
-    out = command("why", "evil.json", "tiny.yaml").out
-    assert "\x1b" not in out
-    assert re.search(r"task: .*\\x1b\[31mred\\nline → text-classification", out)
 
 
 @pytest.mark.parametrize(

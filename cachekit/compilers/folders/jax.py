@@ -5,8 +5,7 @@ JAX's own key is a hash of the program, jaxlib's version, the backend's, its dev
 
 from __future__ import annotations
 
-from cachekit.compilers.folders.adapter import FolderAdapter
-from cachekit.compilers.folders.declaration import Declaration
+from cachekit.compilers.folders.adapter import Declaration, FolderAdapter
 
 JAX = Declaration(
     name="jax",

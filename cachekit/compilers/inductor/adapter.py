@@ -30,7 +30,7 @@ class InductorAdapter(Adapter):
 
     def checks(self) -> Sequence[Check]:
         """The C++ compiler."""
-        from cachekit.compilers.inductor.machine import look
+        from cachekit.compilers.inductor.compiler import look
         from cachekit.health import Check
 
         return (Check("c++-compiler", look, chosen=True),)

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from cachekit import host
-from cachekit.compilers.inductor import facts, machine, options
+from cachekit import host, process
+from cachekit.compilers.inductor import facts, options
+from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX
 from cachekit.compilers.port import ComparedBuilds, Run, Watch
 from cachekit.compilers.tree import TreeCompiler
-from cachekit.errors import RecipeError
+from cachekit.errors import CompilerUnavailableError, RecipeError
+from cachekit.host import cpu_features
 from cachekit.key.canonical import canonical_json
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint, watched_variables, worker_variables
 from cachekit.recipe.schema import Parallel
+
+if TYPE_CHECKING:
+    from cachekit.config import Config
+    from cachekit.health import Finding
+
 
 _ELF_HEADER = 64  # bytes, of 64 bits
 _SECTIONS = struct.Struct("<40xQ10xHH2x")  # offset, entry size and number of the table of sections
@@ -51,7 +60,7 @@ class Inductor(TreeCompiler):
             "torch": torch,
             "transformers": (host.optional_version if bare else host.package_version)("transformers"),
             "python": f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}",
-            "cxx": machine.cxx_version(*machine.cxx(variables)),
+            "cxx": cxx_version(*cxx(variables)),
         }
         if device:
             toolchain["triton"] = host.optional_version("triton")
@@ -61,7 +70,7 @@ class Inductor(TreeCompiler):
             toolchain=toolchain,
             target={**host.processor(), **device},
             soft={name: host.optional_version(name) for name in ("accelerate", "datasets", "numpy", "tokenizers")},
-            bf16=bool(device) or machine.has_bf16(),
+            bf16=bool(device) or has_bf16(),
             soft_training=facts.NOT_COMPILED,
             known_variables=facts.WATCHED | facts.UNWATCHED,
         )
@@ -167,3 +176,46 @@ def target_name(fingerprint: Fingerprint) -> str:
     kind = str(fingerprint.target.get("compute_capability") or best).replace(".", "")
     digest = hashlib.sha256(canonical_json([fingerprint.toolchain, fingerprint.target])).hexdigest()
     return f"{fingerprint.target.get('machine', 'any')}-{kind}-{digest[:8]}"
+
+
+def cxx(environ: Mapping[str, str] = os.environ) -> tuple[str, str | None]:
+    """The C++ compiler that Inductor will call, `CXX` or the system's default, and the PATH to look it up on."""
+    return environ.get(CXX) or ("clang++" if sys.platform == "darwin" else "g++"), environ.get("PATH")
+
+
+@cache
+def cxx_version(compiler: str, path: str | None = None) -> str:
+    """The first line of the C++ compiler's `--version`; `path` is this process's PATH by default.
+
+    Raises:
+        CompilerUnavailableError: There is no such compiler, or it does not run.
+    """
+    hint = "apt-get install g++ (or set CXX to a C++ compiler)"
+    found = shutil.which(compiler, path=path)
+    if found is None:
+        raise CompilerUnavailableError(
+            f"there is no C++ compiler: {compiler!r} is not on PATH",
+            cause="Inductor builds its CPU kernels with a C++ compiler",
+            hint=hint,
+        )
+    try:
+        said = process.answer([found, "--version"])
+    except OSError as error:
+        raise CompilerUnavailableError(
+            f"the C++ compiler {compiler!r} does not run", cause=str(error), hint=hint
+        ) from error
+    # `g++ (Debian 12.2.0-14) 12.2.0` without the name it was called by: the same compiler has several.
+    return said.partition("\n")[0].partition(" ")[2].strip()
+
+
+def has_bf16() -> bool:
+    """Whether the CPU computes in bfloat16."""
+    return bool(BF16_FLAGS.intersection(cpu_features()))
+
+
+def look(_: Config) -> Iterator[Finding]:
+    """A check of `cachekit doctor`: Inductor builds its CPU kernels with a C++ compiler."""
+    from cachekit.health import Finding
+
+    name, path = cxx()
+    yield Finding("ok", f"{name} {cxx_version(name, path)}")

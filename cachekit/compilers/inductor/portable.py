@@ -185,6 +185,21 @@ def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     }
 
 
+def ungraphed(counters: Mapping[str, Mapping[str, int]]) -> str:
+    """That torch.compile was called and made no graph, as a sentence; empty where it made one, or was not called."""
+    frames = counters["frames"]["total"]
+    if not frames or any(graphs(counters).values()):
+        return ""
+    said = f"torch.compile looked at {frames} functions and made no graph: there is nothing to cache"
+    # Around the module's own forward it breaks the graph, and PyTorch's own modules it does not look into [torch 2.13].
+    if any("DistributedDataParallel" in reason for reason in counters["graph_break"]):
+        said += (
+            "; of a DistributedDataParallel it compiles no forward of PyTorch's own modules, such as nn.Sequential: "
+            "compile the model first, DistributedDataParallel(torch.compile(model))"
+        )
+    return said
+
+
 def time_found(counters: Any) -> None:
     """Have Inductor add up what compiling took of each graph that it finds, as its pickle carries it.
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from cachekit.compilers.inductor import facts
 from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
-from cachekit.compilers.tree_watch import AccessTimes
+from cachekit.compilers.tree import AccessTimes
 from cachekit.store.layout import temporary_folder
 
 HOOK = Path(__file__).parent / "hook"  # on PYTHONPATH of commands; see there
@@ -102,16 +102,20 @@ class CommandWatch(Watch):
         """A process that was killed left no counters: then its finished graphs are counted."""
         found = compiled = 0
         seconds, carried = 0.0, None
+        notes: dict[str, None] = {}  # of several ranks the same
         reports = sorted(self._reports.glob("*.json"))
         for path in reports:
             with suppress(OSError, ValueError, KeyError, TypeError):
                 numbers = json.loads(path.read_bytes())
                 found, compiled = found + int(numbers["found"]), compiled + int(numbers["compiled"])
                 seconds = max(seconds, float(numbers["seconds"]))  # ranks compile at the same time
+                notes |= {str(numbers["note"]): None} if numbers.get("note") else {}
                 if "found_ms" in numbers:  # and find at the same time
                     carried = max(carried or 0.0, int(numbers["found_ms"]) / 1000)
         compiled = max(compiled, self._count() - self._graphs)
-        return Observed(found, compiled, seconds, exact=bool(reports), found_seconds=carried)
+        if found or compiled:
+            notes = {}
+        return Observed(found, compiled, seconds, notes=tuple(notes), exact=bool(reports), found_seconds=carried)
 
     def _sources(self) -> frozenset[str]:
         return frozenset(

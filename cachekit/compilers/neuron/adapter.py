@@ -23,8 +23,7 @@ from cachekit.store.record import File, Module, Record
 if TYPE_CHECKING:
     from cachekit.compilers.evidence import Subject
     from cachekit.compilers.foreign import ForeignCache
-    from cachekit.compilers.graphs import CompiledFile, StoredModule
-    from cachekit.compilers.logged import Logged
+    from cachekit.compilers.graphs import CompiledFile, Logged, StoredModule
     from cachekit.compilers.neuron.host import NeuronHost
     from cachekit.health import Check
     from cachekit.store.archive import Stored
@@ -70,11 +69,11 @@ class XlaAdapter(_Neuron):
         """Whether it is here. It is asked after TorchNeuron, and so it is the one that says what is missing."""
         if super().here(compiles=compiles):
             return True
-        if compiles and presence.may_have_devices():
+        if compiles and (presence.may_have_devices() or presence.meant()):
             from cachekit.compilers.neuron import host
 
-            if error := host.unusable_devices():
-                raise error
+            if wrong := host.unusable():
+                raise wrong.error()
         return False
 
     def open(self, node: Node | None = None) -> Compiler:
@@ -143,9 +142,9 @@ class XlaAdapter(_Neuron):
         return Judged(harm=fit.misfit(whole, fit.claim(compiler, name, words)) or "")
 
     def read_log(self, log: BinaryIO) -> Logged | None:
-        from cachekit.compilers.neuron.log import told
+        from cachekit.compilers.neuron.log import summary
 
-        return told.read(log)
+        return summary.read(log)
 
     def describe(self, path: Path) -> CompiledFile | None:
         from cachekit.compilers.neuron import describe
@@ -184,8 +183,8 @@ class XlaAdapter(_Neuron):
         from cachekit.compilers.neuron import assumptions, host, install
 
         try:
-            if error := host.unusable_devices():
-                raise error
+            if wrong := host.unusable():
+                raise wrong.error()
             return _tried(assumptions.XLA, host.this_host())
         except CompilerUnavailableError as error:
             # Whoever asks about Neuron is not helped by another compiler.
@@ -221,11 +220,11 @@ class NativeAdapter(_Neuron):
         return {facts.COMPILER_PACKAGE: directory.removeprefix(self.prefix)}
 
     def assumed(self) -> Subject | None:
-        from cachekit.compilers.neuron import host, installed, native_assumptions
+        from cachekit.compilers.neuron import assumptions, host, installed
 
         if not installed.native_available():
             return None
-        return _tried(native_assumptions.NATIVE, host.this_host(installed.NATIVE))
+        return _tried(assumptions.NATIVE, host.this_host(installed.NATIVE))
 
     def describe_modules(self, modules: Sequence[Module], path: Callable[[File], Path]) -> Sequence[StoredModule]:
         said = super().describe_modules(modules, path)

@@ -1,7 +1,8 @@
-"""What cachekit assumes of Neuron on XLA, each with a look at what a run left: `doctor --neuron-contract`.
+"""What cachekit assumes of Neuron, each with a look at what a run left: `doctor --neuron-contract`.
 
 `verbs.prove` makes the run. An assumption that does not hold is corrected by an edit of `facts.py`, in most cases.
-What the run cannot show is listed in docs/neuron.md.
+What the run cannot show is listed in docs/neuron.md. All of TorchNeuron is from an unofficial copy of its source and
+from AWS's pages.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from msgspec import structs
+
 from cachekit.compilers.evidence import Assumption, Evidence, Look, Step, Subject, UnknownError
 from cachekit.compilers.graphs import Graph
-from cachekit.compilers.neuron import facts, flags, neff, processes
+from cachekit.compilers.neuron import facts, flags, native, neff, processes
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 from cachekit.compilers.neuron.installed import public
@@ -43,29 +46,23 @@ def _warmed(seen: Evidence) -> list[CacheEntry]:
     return [entry for entry in found if facts.DONE in entry.names] or found
 
 
-def read_neff(path: Path) -> Graph:
-    """A NEFF; what cannot be read is unknown."""
-    try:
-        return neff.read(path, leaks=False)
-    except (neff.NeffError, OSError) as error:
-        raise UnknownError(f"{path.name} cannot be read: {error}") from error
+def _read(paths: Iterable[Path]) -> tuple[list[Graph], str]:
+    """NEFFs, and what is wrong with the first that our reader does not take for whole."""
+    found: list[Graph] = []
+    for path in paths:
+        try:
+            found.append(neff.read(path, leaks=False))
+        except (neff.NeffError, OSError) as error:
+            return found, f"{path.name} cannot be read: {error}"
+    return found, ""
 
 
-def digests(paths: Iterable[Path]) -> tuple[bool, str]:
-    """Whether our reader takes every NEFF for whole."""
-    try:
-        return True, listed({str(read_neff(path).digest) for path in paths})
-    except UnknownError as error:
-        return False, str(error)
-
-
-def hard(step: Step, name: str) -> str:
+def _hard(step: Step, name: str) -> str:
     """An ingredient of a warm's key."""
     return str(step.answer["ingredients"]["hard"][name])
 
 
-def listed(names: Iterable[str]) -> str:
-    """Names in their order."""
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
@@ -74,33 +71,23 @@ def _module_names(seen: Evidence) -> tuple[bool, str]:
     found = {public(entry.compiler) for entry in scan_if_there(step.left or step.cache).entries if entry.names}
     if not found:
         others = [path for path in step.files if not path.startswith("cache_dirs/")]
-        return False, f"no module, but {listed(others[:3]) or 'nothing'}"
+        return False, f"no module, but {_listed(others[:3]) or 'nothing'}"
     wanted = seen.good("warm").answer["directory"]
-    return found == {wanted}, f"{listed(found)}; cachekit says {wanted}"
+    return found == {wanted}, f"{_listed(found)}; cachekit says {wanted}"
 
 
 def _module_files(seen: Evidence) -> tuple[bool, str]:
     wanted, found = {facts.NEFF, facts.DONE, facts.FLAGS_FILE, facts.HLO_FILES[0]}, _warmed(seen)
-    odd = [
-        entry
-        for entry in found
-        if {*entry.names, *entry.odd} - {*entry.locks} != wanted or (entry.path / facts.DONE).stat().st_size
-    ]
+    odd = [entry for entry in found if {*entry.names, *entry.odd} != wanted or (entry.path / facts.DONE).stat().st_size]
     one = (odd or found)[0]
-    return not odd, listed((*one.names, *one.odd))
-
-
-def _lock_gone(seen: Evidence) -> tuple[bool, str]:
-    found = _warmed(seen)
-    locked = [entry for entry in found if entry.locks]
-    return not locked, f"{len(locked)} of {len(found)} modules have a lock"
+    return not odd, _listed((*one.names, *one.odd))
 
 
 def _done_last(seen: Evidence) -> tuple[bool, str]:
     found = _entries(seen.step("killed"))
     done = [entry for entry in found if facts.DONE in entry.names]
-    whole, _ = digests(entry.path / facts.NEFF for entry in done)
-    return whole, f"{len(done)} of {len(found)} modules were done, {'all' if whole else 'not all'} of them whole"
+    _, torn = _read(entry.path / facts.NEFF for entry in done)
+    return not torn, f"{len(done)} of {len(found)} modules were done; {torn or 'all of them are whole'}"
 
 
 def _flags_hash(seen: Evidence) -> tuple[bool, str]:
@@ -111,13 +98,16 @@ def _flags_hash(seen: Evidence) -> tuple[bool, str]:
 
 def _target(seen: Evidence) -> tuple[bool, str]:
     words = flags.read_flags(_warmed(seen)[0].path / facts.FLAGS_FILE) or []
-    said, wanted = flags.option(words[:1], facts.TARGET_OPTION), hard(seen.good("warm"), "target.chip")
+    said, wanted = flags.option(words[:1], facts.TARGET_OPTION), _hard(seen.good("warm"), "target.chip")
     return said in facts.TARGETS and said == wanted, f"{said or 'no target'}; cachekit says {wanted}"
 
 
 def _neff_contents(seen: Evidence) -> tuple[bool, str]:
-    entry = _warmed(seen)[0]
-    found, chip = read_neff(entry.path / facts.NEFF), facts.TARGET_CHIPS.get(hard(seen.good("warm"), "target.chip"))
+    entries = _warmed(seen)
+    graphs, wrong = _read(entry.path / facts.NEFF for entry in entries)
+    if wrong:
+        return False, wrong
+    entry, found, chip = entries[0], graphs[0], facts.TARGET_CHIPS.get(_hard(seen.good("warm"), "target.chip"))
     compiler = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}"
     told = (found.compiler, found.chip, found.target, found.module)
     fits = (compiler, found.chip, found.module) == (entry.compiler, chip, entry.name)
@@ -138,7 +128,7 @@ def _told(kind: str, name: str, of: str) -> Look:
         # A warm's answer says more of each than its name.
         wanted = {Path(one["name"] if isinstance(one, dict) else one).name for one in record}
         text = f"{step.log}\n{step.said}"
-        told = {event.module for event in _events(text) if event.kind == kind}
+        told = {event.module for event in _events(text) if event.kind == kind and event.at and event.pid}
         line = next((line[:300] for line in text.splitlines() if facts.MODULE_PREFIX in line), "none")
         return bool(
             wanted
@@ -147,14 +137,7 @@ def _told(kind: str, name: str, of: str) -> Look:
     return look
 
 
-def _log_header(seen: Evidence) -> tuple[bool, str]:
-    hits = [event for event in _events(seen.good("train").log) if event.kind == "hit"]
-    if not hits:
-        raise UnknownError("no hit was reported")
-    return all(event.at and event.pid for event in hits), f"time {hits[0].at or 'none'}, process {hits[0].pid}"
-
-
-def compiler_process(seen: Evidence) -> tuple[bool, str]:
+def _process(seen: Evidence) -> tuple[bool, str]:
     """What seconds of compiling are told by, and --require-warm stops at."""
     seen.good("warm")
     unseen = seen.lacking.get("compiler-process", "")
@@ -168,62 +151,51 @@ def _lock_left(seen: Evidence) -> tuple[bool, str]:
     entry = locked[0]
     sizes = {file.st_size for name, file in entry.files().items() if name in entry.locks}
     fits = entry.locks == (f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}",) and sizes == {0} and entry.state == "locked"
-    return fits, f"{listed(entry.names)}; lock of {listed(map(str, sizes))} bytes"
+    return fits, f"{_listed(entry.names)}; lock of {_listed(map(str, sizes))} bytes"
 
 
-def _failure_log(seen: Evidence) -> tuple[bool, str]:
+def _failure(seen: Evidence) -> tuple[bool, str]:
     found = _entries(seen.step("refused"))
-    odd = [entry for entry in found if entry.state != "failed" or entry.locks]
-    return not odd, listed((odd or found)[0].names)
-
-
-def _failure_class(seen: Evidence) -> tuple[bool, str]:
-    logs = [entry.path / facts.FAILURE_LOG for entry in _entries(seen.step("refused"))]
-    if not (there := [path for path in logs if path.is_file()]):
-        raise UnknownError("no failure is remembered")
-    found = classify(there[0].read_text("utf-8", "replace"))
-    return found.kind is USER_ERROR, f"{found.kind.name}: {found.message}"
+    if odd := [entry for entry in found if entry.state != "failed" or entry.locks]:
+        return False, _listed(odd[0].names)
+    read = classify((found[0].path / facts.FAILURE_LOG).read_text("utf-8", "replace"))
+    return read.kind is USER_ERROR, f"{read.kind.name}: {read.message}"
 
 
 _LOCK, _GRAPH = f"{facts.HLO_FILES[0]}{facts.LOCK_SUFFIX}", facts.HLO_FILES[0]
+PROCESS = Assumption(
+    "compiler-process", f"while a graph compiles, one of {facts.COMPILER_PROCESSES} runs below the command",
+    "--require-warm does not stop a compile, and its seconds are not known", _process,
+)  # fmt: skip
 ROWS = (
     Assumption("module-names", f"modules are {facts.COMPILER_DIRECTORY_PREFIX}<version>, with or without commit, and "
                f"in there MODULE_<number>+<{facts.FLAGS_HASH_DIGITS} hex digits>",
                "cachekit looks for modules in the wrong place: nothing is kept, and nothing found", _module_names),
     Assumption("module-files",
-               f"a finished module is {facts.NEFF}, an empty {facts.DONE}, {facts.FLAGS_FILE} and {_GRAPH}, no more",
-               "records may lack a file that Neuron needs, and what is restored is compiled again", _module_files),
-    Assumption("lock-gone", "a finished compile leaves no lock",
-               "finished modules look as if they were being compiled: they are not kept, or waited for", _lock_gone),
+               f"a finished module is {facts.NEFF}, an empty {facts.DONE}, {facts.FLAGS_FILE}, {_GRAPH} and no lock",
+               "records may lack what Neuron needs, or finished modules are not kept, or waited for", _module_files),
     Assumption("done-last", f"{facts.DONE} is written last: a module that has it is whole",
                "after a kill a torn graph is taken for a finished one, and runs fail to load it", _done_last),
     Assumption("flags-hash", f"the flags' half of a module's name is the beginning of the MD5 of {facts.FLAGS_FILE}",
                "`why` and `verify` misjudge modules with other flags; what runs is right", _flags_hash),
     Assumption("target", f"the target is one of {facts.TARGETS}, and the one of this instance",
                "records are kept for the wrong chip: nothing is found, or not loaded", _target),
-    Assumption("neff-digest", f"a NEFF has its header of {facts.NEFF_HEADER_SIZE} bytes, and the digest of all that "
-               "follows", "whole graphs are taken for damaged ones, and are not used",
-               lambda seen: digests(entry.path / facts.NEFF for entry in _warmed(seen))),
-    Assumption("neff-contents", "a NEFF names its compiler, with commit, its chip by the names of NEFF_TARGETS, and in "
-               "its name its module", "graphs of another compiler or chip go unnoticed, or right ones are refused",
-               _neff_contents),
-    Assumption("extraction-line", "a trial reports every graph that it extracts",
+    Assumption("neff-contents", f"a NEFF has a header of {facts.NEFF_HEADER_SIZE} bytes with the digest of all that "
+               "follows, and names its compiler, with commit, its chip by the names of NEFF_TARGETS, and its module",
+               "graphs that are damaged or another compiler's go unnoticed, or right ones are refused", _neff_contents),
+    Assumption("extraction-line", "a trial reports every graph that it extracts, with time and process",
                "a warm does not know its graphs, and records are incomplete", _told("extracted", "warm", of="warm")),
     Assumption("log-compiled", "a compile in the run itself is reported",
                "compiles are not counted: runs are told to be warm that are not", _told("compiled", "run", of="run")),
-    Assumption("log-hit", "every module that is found is reported",
+    Assumption("log-hit", "every module that is found is reported, with time and process",
                "hits are not counted, and records lack modules that a run used", _told("hit", "train", of="warm")),
-    Assumption("log-header", "lines of the log begin with their time and process",
-               "no seconds of compiles, and no ranks", _log_header),
-    Assumption("compiler-process", f"while a graph compiles, one of {facts.COMPILER_PROCESSES} runs below the command",
-               "--require-warm does not stop a compile, and its seconds are not known", compiler_process),
+    PROCESS,
     Assumption("lock-left", f"a compile that is killed leaves one empty lock, {_LOCK}",
                "locks of killed compiles are not cleared, and later runs wait for ever", _lock_left),
-    Assumption("failure-log",
-               f"a compile that fails leaves {facts.FAILURE_LOG}, neither {facts.NEFF} nor {facts.DONE} nor a lock",
-               "failed graphs are not told from unfinished ones, and are not tried again", _failure_log),
-    Assumption("failure-class", "the compiler's refusal of a flag is read as: user-error",
-               "failed compiles are explained wrongly, and are tried again in vain", _failure_class),
+    Assumption("failure",
+               f"a compile that fails leaves {facts.FAILURE_LOG}, neither {facts.NEFF} nor {facts.DONE} nor a lock; "
+               "the refusal of a flag is read there as: user-error",
+               "failed graphs are not told from unfinished ones, or are tried again in vain", _failure),
 )  # fmt: skip
 
 
@@ -238,4 +210,103 @@ XLA = Subject(
     cleared=frozenset((facts.CC_FLAGS, facts.CACHE_URL, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR)),
     tools=((facts.NEURON_LS[0], "-j"), (facts.COMPILER, "--version"), ("dpkg-query", "-W", "aws-neuron*")),
     rows=ROWS,
+)
+
+
+# TorchNeuron
+
+_COUNTER = facts.NATIVE_COUNTERS["compiled"]
+NATIVE_PROGRAM = f"""\
+import importlib, torch
+importlib.import_module({facts.FRAMEWORK_MODULE!r})
+rows = torch.ones(3, 3).to(**{facts.NATIVE_TO!r})
+print(torch.compile(lambda x: (x * 2 + 1).sum(), **{facts.NATIVE_COMPILE!r})(rows).item())
+metrics = importlib.import_module({facts.NATIVE_METRICS_MODULE!r})
+print("counted:", metrics.get_counter_value({_COUNTER!r}))
+"""
+_TREE, _LOCAL = "graphs", "local"
+
+
+def _native_graphs(seen: Evidence) -> list[Path]:
+    tree = seen.step("flags").cache / _TREE
+    found = [tree / name for name in sorted(native.contents(tree))]
+    if not found:
+        raise UnknownError(f"the program alone left no *{facts.NATIVE_SUFFIX} in {facts.NATIVE_ROOT_VARIABLE}")
+    return found
+
+
+def _native_files(seen: Evidence) -> tuple[bool, str]:
+    graphs, cache = _native_graphs(seen), seen.step("flags").cache
+    odd = {path for path in graphs if facts.NATIVE_NAME.fullmatch(path.name) is None}
+    odd |= {path for path in graphs if path.relative_to(cache / _TREE).parts[:-1] != (path.name[:2], path.name[2:4])}
+    odd |= {path for path in (cache / _TREE).rglob("*") if path.is_file()} - {*graphs}
+    odd |= {*(cache / _LOCAL).rglob(f"*{facts.NATIVE_SUFFIX}")}
+    return not odd, _listed(path.relative_to(cache).as_posix() for path in [*odd][:5] or graphs[:1])
+
+
+def _native_contents(seen: Evidence) -> tuple[bool, str]:
+    step = seen.good("warm")
+    version, lnc = _hard(step, f"toolchain.{facts.COMPILER_PACKAGE}"), _hard(step, "target.lnc")
+    chip = facts.TARGET_CHIPS.get(_hard(step, "target.chip"), "")
+    graphs, wrong = _read(_native_graphs(seen))
+    if wrong:
+        return False, wrong
+    found = {(public(one.compiler), one.chip, str(one.lnc)) for one in graphs}
+    told = (", ".join(one or "nothing" for one in each) for each in found)
+    fits = found == {(version, chip, lnc)} and chip in facts.NATIVE_CHIPS
+    return fits, f"{_listed(told)}; cachekit says {version}, {chip}, {lnc}"
+
+
+def _counters(seen: Evidence) -> tuple[bool, str]:
+    said = [line for line in seen.good("flags").said.splitlines() if line.startswith("counted: ")]
+    count = said[-1].removeprefix("counted: ") if said else "nothing"
+    return count.isdecimal() and int(count) > 0, f"it counted {count}"
+
+
+def _native_killed(seen: Evidence) -> tuple[bool, str]:
+    step = seen.step("killed")
+    left = step.left or step.cache
+    found = [left / name for name in native.contents(left)]
+    _, torn = _read(found)
+    return not torn, f"{len(found)} graphs; {torn or 'all of them are whole'}"
+
+
+def _native_failure(seen: Evidence) -> tuple[bool, str]:
+    step = seen.step("refused")
+    kind = classify(f"{step.log}\n{step.said}").kind
+    return kind is USER_ERROR, f"{kind.name}; {step.end}"
+
+
+NATIVE_ROWS = (
+    Assumption("native-files",
+               f"graphs are in ab/cd/ by the first digits of their names, {facts.NATIVE_NAME.pattern}; "
+               f"nothing else stays there, and locks are below {facts.NATIVE_LOCAL}",
+               "graphs are not recognized, and are not kept", _native_files),
+    Assumption("native-contents", "a graph is a NEFF that names its compiler, this machine's chip, and how many cores "
+               "are one", "graphs for others go unnoticed, or right ones are refused", _native_contents),
+    Assumption("native-counters", f"{facts.NATIVE_METRICS}=1 has {facts.NATIVE_METRICS_MODULE} count {_COUNTER}",
+               "compiles are counted by files alone, and hits not at all", _counters),
+    PROCESS,
+    Assumption("native-killed", "a compile that is killed leaves finished graphs intact",
+               "after a kill a torn graph is taken for a finished one", _native_killed),
+    Assumption("native-failure", "the compiler's refusal of a flag ends the run, and is read as: user-error",
+               "a graph that does not compile runs op by op, slowly, and nobody is told", _native_failure),
+)  # fmt: skip
+
+
+def _native_place(folder: Path) -> dict[str, str]:
+    beside = {name: str(folder / _LOCAL / name) for name in facts.NATIVE_BESIDE}
+    tree, local = str(folder / _TREE), str(folder / _LOCAL)
+    return {**beside, facts.NATIVE_ROOT_VARIABLE: tree, facts.NATIVE_LOCAL: local, facts.NATIVE_METRICS: "1"}
+
+
+NATIVE = structs.replace(
+    XLA,
+    compiler="neuron-native",
+    probe=NATIVE_PROGRAM,
+    place=_native_place,
+    contents=native.contents,
+    another={facts.CC_FLAGS: "-O3"},
+    cleared=XLA.cleared | {facts.NATIVE_LEVEL, *facts.NATIVE_QUIET},
+    rows=NATIVE_ROWS,
 )

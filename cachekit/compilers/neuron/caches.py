@@ -2,7 +2,8 @@
 
 Modules of torch-neuronx on XLA go in and out verbatim, one folder each. TorchNeuron's graphs lie in a flat tree; their
 names do not say which compiler made them, the files themselves do: so a folder that several compilers wrote into comes
-in as an archive for each.
+in as an archive for each. vLLM-Neuron's cache is only looked at: an entry names kernels of NKI by their paths, and its
+key leaves their source out (`facts`), so it is not carried.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
+from cachekit import disk
 from cachekit.compilers.foreign import Scanned, Taken, Unfit, Units
 from cachekit.compilers.neuron import entries as on_disk
 from cachekit.compilers.neuron import facts, fit, installed, modules, native, neff, place
 from cachekit.compilers.neuron.entries import CacheEntry
 from cachekit.compilers.port import Restored, Sink
 from cachekit.compilers.tree import check_archive, pack
+from cachekit.errors import UsageError
 from cachekit.files import DIGEST, Opener
 from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
@@ -246,3 +251,39 @@ def _compiled_by(path: Path) -> tuple[str, str]:
     except OSError as error:
         return "", f"it cannot be read: {cause_of(error)}"
     return version, ""
+
+
+class VllmEntry(Struct, frozen=True):
+    """A compiled graph, or what a compile left of one."""
+
+    path: Path
+    marked: bool  # vLLM takes it for a hit
+    damage: str = ""  # why it should not
+
+
+def vllm_folders() -> list[Path]:
+    """The folders of entries on this host, of vLLM's own and of its library's alone."""
+    found = []
+    for name, usual in facts.VLLM_ROOTS.items():
+        with suppress(UsageError):  # the machine knows no such home directory: vLLM has nothing there either
+            folder = disk.named(os.environ.get(name) or usual) / facts.VLLM_FOLDER
+            found += [folder] if folder.is_dir() else []
+    return found
+
+
+def vllm_entries(folder: Path) -> Iterator[VllmEntry]:
+    """The entries of a folder; what is called otherwise is none."""
+    for path in sorted(folder.iterdir()):
+        if facts.VLLM_ENTRY.fullmatch(path.name) and path.is_dir():
+            mark = path / facts.VLLM_MARK
+            yield VllmEntry(path, mark.exists(), _damage(path, mark))
+
+
+def _damage(entry: Path, mark: Path) -> str:
+    """The mark says how large the graph must be."""
+    with suppress(OSError):
+        said = facts.VLLM_SIZE.search(mark.read_text("utf-8", "replace"))
+        sizes = [path.stat().st_size for path in entry.glob(facts.VLLM_GRAPH)]
+        if said and sizes != [int(said["size"])]:
+            return f"its graph has {sum(sizes)} bytes, and its mark says {said['size']}"
+    return ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cachekit.compilers.neuron import (
+    caches,
     chip,
     cores,
     facts,
@@ -21,7 +22,6 @@ from cachekit.compilers.neuron import (
     nki,
     presence,
     remembered,
-    vllm,
 )
 from cachekit.compilers.neuron.devices import DeviceListError, host_instance_type, list_devices
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
@@ -29,10 +29,11 @@ from cachekit.compilers.neuron.native import contents, split
 from cachekit.compilers.neuron.neff import NeffError, read
 from cachekit.compilers.neuron.root import resolve, resolve_native, stranger, work_folder
 from cachekit.config import Config
-from cachekit.errors import CachekitError, CompilerUnavailableError, UsageError
+from cachekit.errors import CachekitError, UsageError
 from cachekit.health import Check, Finding, age, of_others, of_this_environment, trouble
 from cachekit.private import new_folder
 from cachekit.recipe import zoo
+from cachekit.text import count
 from cachekit.whose import standing
 
 LOOKED_AT = 200  # graphs of TorchNeuron's cache that are read, of thousands
@@ -48,8 +49,9 @@ def concerned() -> bool:
         for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, facts.LIBTORCH_ROOT)
     )
     return (
-        bool(packages or said or vllm.folders() or resolve().folder or resolve_native().folder)
+        bool(packages or said or caches.vllm_folders() or resolve().folder or resolve_native().folder)
         or presence.may_have_devices()
+        or presence.driver()
     )
 
 
@@ -57,7 +59,6 @@ def packages(config: Config) -> Iterator[Finding]:
     """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
     found = installed.versions()
     required = _required(config)
-    known = {*found, *installed.half_installed()}
     wrong = installed.fault(required)
     if config.compiler != "inductor" and (other := host.of_the_other_stack(required)):
         yield Finding("problem", f"{other.message}; {other.cause}", other.hint)
@@ -67,24 +68,22 @@ def packages(config: Config) -> Iterator[Finding]:
             yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
-    elif error := _devices_in_vain(config):
-        choose = f"{'do this, or ' if wrong.run else ''}choose another compiler: {install.INSTEAD}"
-        yield Finding("problem", f"{error.message}; {error.cause}", choose, wrong.run)
-    elif known.intersection((*facts.PACKAGE_MODULES, facts.LITE_PACKAGE)):
+    elif config.compiler == "inductor":
+        yield Finding("ok", "not needed: another compiler was chosen")
+    elif in_vain := host.unusable(required):
+        mends = "do this" if in_vain.run else in_vain.help
+        choose = ", or ".join(filter(None, (mends, f"choose another compiler: {install.INSTEAD}")))
+        yield Finding("problem", f"{in_vain.message}; {in_vain.cause}", choose, in_vain.run)
+    elif config.compiler != "auto":
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
     else:
-        yield Finding("ok", "no Neuron packages: the compiler is PyTorch's Inductor")
+        yield Finding("ok", f"no {facts.FRAMEWORK_PACKAGE}: the compiler is PyTorch's Inductor")
 
 
 def _required(config: Config) -> Sequence[str]:
     """The packages of the compiler that was chosen, or of the one that is likely."""
     chosen = {"neuron": installed.REQUIRED, "neuron-native": installed.NATIVE}
     return chosen.get(config.compiler) or installed.likely()
-
-
-def _devices_in_vain(config: Config) -> CompilerUnavailableError | None:
-    """The error of devices that wait for packages; None where there are none, or another compiler was chosen."""
-    return None if config.compiler == "inductor" else host.unusable_devices(_required(config))
 
 
 def _no_machine(config: Config) -> CachekitError | None:
@@ -133,8 +132,10 @@ def devices(config: Config) -> Iterator[Finding]:
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
         return
     if not (installed.available() or installed.native_available()):
-        if _devices_in_vain(config):
-            yield Finding("unknown", "not looked at: the packages for the Neuron devices cannot be used")
+        if config.compiler != "inductor" and host.unusable(_required(config)):
+            yield Finding("unknown", "not looked at: Neuron's packages cannot be used")
+        elif presence.driver():
+            yield Finding("ok", "Neuron's driver is loaded, and has no device")
         else:
             yield Finding("ok", "not needed: no Neuron packages")
         return
@@ -151,13 +152,15 @@ def devices(config: Config) -> Iterator[Finding]:
     nodes, partly = presence.device_nodes(), host.shown(name, known)[1]
     if found is None or not found.count:
         if nodes:
-            said = f"neuron-ls lists no device, and {nodes[0]} is there"
+            said = f"{'neuron-ls lists no device' if found else 'there is no neuron-ls'}, and {nodes[0]} is there"
             mend = "install AWS's tools (aws-neuronx-tools), or see what `neuron-ls` prints"
             yield Finding("problem", "; ".join(filter(None, (said, partly))), mend)
         else:
-            yield Finding("ok", "no Neuron device: this machine can compile, and not train")
+            driven = "Neuron's driver is loaded, and has no device" if presence.driver() else "no Neuron device"
+            yield Finding("ok", f"{driven}: this machine can compile, and not train")
         return
-    words = f"{name or 'a machine that nothing names'}: {found.count} devices, {found.cores or 'unknown'} cores"
+    machine = name or "a machine that nothing names"
+    words = f"{machine}: {count(found.count, 'device')}, {found.cores or 'unknown'} cores"
     if nodes and len(nodes) != found.count:
         yield Finding("problem", partly, facts.CONTAINER_DEVICES)
     elif known is None:
@@ -309,11 +312,11 @@ def native(_: Config) -> Iterator[Finding]:
 
 def serving(_: Config) -> Iterator[Finding]:
     """vLLM-Neuron's cache: the mark of an entry is all that vLLM asks for."""
-    found = vllm.folders()
+    found = caches.vllm_folders()
     if not found:
         yield Finding("ok", "no cache of vLLM-Neuron's on this host")
     for folder in found:
-        entries = [*vllm.entries(folder)]
+        entries = [*caches.vllm_entries(folder)]
         damaged = [one for one in entries if one.damage]
         for one in damaged[:3]:
             said = f"{one.path}: {one.damage}; vLLM takes it for a hit"

@@ -20,10 +20,16 @@ from cachekit.compilers.neuron import presence
 KEY_BUGS = {"2.14.213.0": "2.19.0", "2.15.128.0": "2.20.0"}
 # What makes Neuron's toolchain; the version of each reaches graphs or code. The first three must import.
 COMPILER_PACKAGE = "neuronx-cc"
-FRAMEWORK_PACKAGE = "torch-neuronx"
+FRAMEWORK_PACKAGE = presence.FRAMEWORK_PACKAGE
 XLA_PACKAGE = "libneuronxla"
 TOOLCHAIN_PACKAGES = ("neuronx-cc", "libneuronxla", "torch-neuronx", "torch-xla", "torch", "nki")
 LITE_PACKAGE = "libtorch-neuronx-lite"  # of vLLM on Trn2 and Trn3, SDK 2.30 to 2.32; no training [SDK: n2-manifest]
+# What says that an environment without torch-neuronx is for something else: a package, from which version on, and what
+# it is for [SDK: n2-manifest, release notes of JAX].
+OTHER_WORK = (
+    (LITE_PACKAGE, "", "serves models and trains none; SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3"),
+    (XLA_PACKAGE, "3", "is JAX's; nobody was seen to train with it and PyTorch"),
+)
 # By the words for a system in its os-release. AWS's own repository of system packages must be set up for it, as the
 # page says [SDK: setup; apt.repos. and yum.repos.neuron.amazonaws.com, `dnf` on Amazon Linux 2023].
 DRIVER_INSTALL = {
@@ -58,6 +64,7 @@ SPLIT_INSTALL_OLD = "pip install --extra-index-url https://pip.repos.neuron.amaz
 SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaws.com optimum-neuron==0.4.3 \
 neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
 SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
+STACKS = {"neuron": "PyTorch/XLA", "neuron-native": "TorchNeuron"}  # by the compiler's name here
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages of which no environment holds both: from these on, before these (empty is any), and why. Of
 # two stacks one needs an environment of its own; else the registry's table says what goes with torch-neuronx.
@@ -80,6 +87,7 @@ REPORTED: tuple[Pair, ...] = (
         "every graph of a transformer ended in NCC_ISMP902 (2026-09); AWS's page of 2.32 has the two, that of 2.33 not",
     ),
 )  # fmt: skip
+DRIVER_AGAIN = "sudo modprobe -r neuron && sudo modprobe neuron"
 # A container gets them so, from a shell of the machine that has them.
 CONTAINER_DEVICES = "docker run $(printf -- '--device=%s ' /dev/neuron[0-9]*) IMAGE"
 ISSUES = "https://github.com/aws-neuron/aws-neuron-sdk/issues"

@@ -28,23 +28,21 @@ class NeuronHost(Struct, frozen=True):
     open: Mapping[str, str] = {}
 
 
-def unusable_devices(required: Sequence[str] = ()) -> CompilerUnavailableError | None:
-    """The error of a machine that has Neuron devices and lacks these packages; None on every other machine.
+def unusable(required: Sequence[str] = ()) -> install.Fault | None:
+    """Why a machine with Neuron devices, or an environment with torch-neuronx, has nothing to compile with; else None.
 
-    By default the packages are those of the stack that is likely.
+    By default these packages are those of the stack that is likely.
     """
-    if not presence.may_have_devices() or (wrong := installed.fault(required or installed.likely())) is None:
+    may_have = presence.may_have_devices()
+    if not (may_have or presence.meant()) or (wrong := installed.fault(required or installed.likely())) is None:
         return None
-    there = _there()
-    if not there and (failed := chip.listed()[1]):
-        return CompilerUnavailableError(
-            "whether this machine has Neuron devices is not known",
-            cause=failed,
-            hint=f"see what `neuron-ls` prints; or {install.INSTEAD}",
-        )
-    if not there:
-        return None  # an image with Neuron's tools, on a machine without devices
-    return wrong.error(f"this machine has Neuron devices ({there}), and the packages for them cannot be used")
+    if may_have and (there := _there()):
+        return wrong.of(f"this machine has Neuron devices ({there}), and the packages for them cannot be used")
+    if may_have and (failed := chip.listed()[1]):
+        unknown = "whether this machine has Neuron devices is not known"
+        return install.Fault(unknown, failed, "", "see what `neuron-ls` prints")
+    # Else it is an image with Neuron's tools, on a machine without devices.
+    return wrong if presence.meant() else None
 
 
 def _there() -> str:
@@ -56,21 +54,27 @@ def _there() -> str:
         return "neuron-ls lists them"
     if name := presence.machine():
         return f"it is {a(name)}"
-    if presence.driver():
-        return "their driver is loaded"
+    if presence.driven():
+        return "their driver has them"
     return "they are on its PCI bus" if presence.pci_chip() else ""
 
 
 def without_nodes() -> install.Fault | None:
     """Why a machine that has Neuron devices shows none; None where it shows them, or has none."""
-    if presence.device_nodes() or not (presence.machine() or presence.driver() or presence.pci_chip()):
+    if presence.device_nodes() or not (presence.machine() or presence.driven() or presence.pci_chip()):
         return None
     name = a(presence.machine() or "machine with Neuron devices")
-    if presence.driver():
+    if presence.driven():
         return install.Fault(
             f"this is {name}, and there is no /dev/neuron* here",
-            "the driver is loaded: a container must be given the devices",
+            "the driver has devices: a container must be given them",
             facts.CONTAINER_DEVICES,
+        )
+    if presence.driver():
+        return install.Fault(
+            f"this is {name}, and Neuron's driver has found no device",
+            "it is loaded, and there is no /dev/neuron*; `sudo dmesg` says why",
+            facts.DRIVER_AGAIN,
         )
     return install.Fault(
         f"this is {name}, and Neuron's driver is not loaded",
@@ -110,7 +114,7 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     if other := of_the_other_stack(required):
         raise other
     if wrong := installed.fault(required):
-        raise unusable_devices(required) or wrong.error()
+        raise (unusable(required) or wrong).error()
     if not os.environ.get(facts.TARGET_OVERRIDE) and (wrong := without_nodes()):
         raise wrong.error()
     seen = chip.listed()[0]
@@ -220,7 +224,7 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
             f"{toolchain} does not compile for {instance}",
             cause=f"it knows {', '.join(release.targets)}; {instance} is {machine.target}"
             + (f": {theirs.evidence}" if (theirs := release.shipped(machine.target)) else ""),
-            hint="`cachekit zoo ls toolchains` lists others",
+            hint=f"--toolchain {others[-1]}" if (others := zoo.toolchains_for(machine.target)) else "",
         )
     lnc = facts.DEFAULT_LNC.get(machine.target, 1)
     return NeuronHost(

@@ -36,17 +36,21 @@ class Way(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong with Neuron's packages in this environment, why, and the command that mends it, if one does."""
+    """What is wrong with Neuron here, why, and the command that mends it; where none does, what helps, in words."""
 
     message: str
     cause: str
     run: str
+    help: str = ""
 
-    def error(self, message: str = "") -> CompilerUnavailableError:
-        """As an error; `message` says what it is the cause of."""
-        cause = f"{self.message}; {self.cause}" if message and self.cause else self.message if message else self.cause
-        hint = f"{self.run}; or {INSTEAD}" if self.run else INSTEAD
-        return CompilerUnavailableError(message or self.message, cause=cause, hint=hint)
+    def of(self, message: str) -> Fault:
+        """The fault whose cause this one is."""
+        return structs.replace(self, message=message, cause="; ".join(filter(None, (self.message, self.cause))))
+
+    def error(self) -> CompilerUnavailableError:
+        """As an error."""
+        hint = "; or ".join(filter(None, (self.run or self.help, INSTEAD)))
+        return CompilerUnavailableError(self.message, cause=self.cause, hint=hint)
 
 
 def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
@@ -78,12 +82,11 @@ def apart(target: str, compiler: str = "") -> Way:
     if (install := _for(target, compiler)) is None:
         return _unknown(target, compiler)
     if (found := _image(target, compiler)) is not None:
-        image, theirs = found
-        run = f". {shlex.quote(image)}/bin/activate && pip install 'cachekit-neuron[{theirs.extra}]'"
-        return Way(run, f"AWS's image has them in {image}")
+        image, stack, extra = found
+        run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(extra)}"
+        return Way(run, f"AWS's image has {stack} in {image}")
     python = install.python[len(install.python) // 2]  # the one that AWS's own pages take
-    ours = f"'cachekit-neuron[{install.extra}]'"
-    run = f"python{python} -m venv ~/neuron && ~/neuron/bin/pip install {_words(install)} {ours}"
+    run = f"python{python} -m venv ~/neuron && ~/neuron/bin/pip install {_words(install)}"
     return Way(run, _too_old(install))
 
 
@@ -128,7 +131,12 @@ def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:
 
 
 def _words(install: Install) -> str:
-    return _from(install.packages, install.indexes)
+    """With cachekit, for what a training needs, as transformers of a release that the stack runs with."""
+    return f"{_from(install.packages, install.indexes)} {_ours(install.extra)}"
+
+
+def _ours(extra: str) -> str:
+    return shlex.quote(f"cachekit-neuron[{extra}]")
 
 
 def _from(packages: Sequence[str], indexes: Sequence[str]) -> str:
@@ -145,16 +153,21 @@ def _for(target: str, compiler: str = "") -> Install | None:
     return None
 
 
-def _image(target: str, compiler: str) -> tuple[str, Install] | None:
-    """The environment of AWS's image on this machine that has packages for the chip; None where none does."""
-    for one in zoo.toolchains().values():
-        if one.install is None or compiler not in {"", one.compiler} or (target and target not in one.targets):
+def _image(target: str, compiler: str) -> tuple[str, str, str] | None:
+    """The environment of AWS's image on this machine that has packages for the chip, what it has, and cachekit's extra.
+
+    None where none does. That of the compiler comes first; the other stack's will do where the chip chose the compiler.
+    """
+    either = compiler in {"", compiler_for(target)}
+    for one in sorted(zoo.toolchains().values(), key=lambda one: compiler not in {"", one.compiler}):
+        if one.install is None or not (either or one.compiler == compiler) or (target and target not in one.targets):
             continue
         found = (folder for pattern in one.install.images for folder in IMAGES.glob(pattern))
         # The one that is active already lacks something, or nobody would ask.
         able = (at for at in found if (at / "bin" / facts.COMPILER).exists() and str(at) != sys.prefix)
         if names := [str(folder) for folder in able]:
-            return max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)]), one.install
+            newest = max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
+            return newest, facts.STACKS[one.compiler], one.install.extra
     return None
 
 

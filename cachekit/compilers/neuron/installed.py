@@ -134,12 +134,13 @@ def _lacking(required: Sequence[str]) -> install.Fault | None:
             "half-installed: the package's metadata has no version",
             structs.replace(way, run=f"{way.run} --force-reinstall") if way.run.startswith("pip ") else way,
         )
-    if facts.LITE_PACKAGE in found and facts.FRAMEWORK_PACKAGE not in found:
-        return _fault(
-            f"{facts.LITE_PACKAGE} {found[facts.LITE_PACKAGE]} is installed, which serves models and trains none",
-            "SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3; leave this environment to it",
-            install.apart(target, compiler),
-        )
+    for name, first, what in facts.OTHER_WORK if facts.FRAMEWORK_PACKAGE not in found else ():
+        if name in found and release(found[name]) >= release(first):
+            return _fault(
+                f"{name} {found[name]} is installed, and no {facts.FRAMEWORK_PACKAGE}",
+                f"{name} {what}; leave this environment to it",
+                install.apart(target, compiler),
+            )
     if missing := [name for name in required if name not in found]:
         return _fault(
             f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "

@@ -21,8 +21,7 @@ from cachekit.compilers.neuron.fit import Claimed
 from cachekit.compilers.neuron.processes import compiles_below
 from cachekit.compilers.neuron.run_command import RunCommand
 from cachekit.compilers.port import Restored, Run
-from cachekit.compilers.tree import TreeCompiler
-from cachekit.compilers.tree_watch import TreeWatch
+from cachekit.compilers.tree import TreeCompiler, TreeWatch
 from cachekit.errors import CompileError, RecipeError
 from cachekit.private import private_folder
 from cachekit.recipe import Recipe, zoo

@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from cachekit.host import product
+from cachekit.host import is_named, product
 
 # Part of `facts.py`, which takes 10 ms to load. Its __version__ carries "+<commit>", which the package's metadata may
 # lack [ON].
@@ -18,7 +18,8 @@ COMPILER_MODULE = "neuronxcc"
 NEURON_LS = ("neuron-ls", "/opt/aws/neuron/bin/neuron-ls")
 DEVICE_FOLDER = "/dev"
 # The driver's own, whatever a container is given of /dev [neuron_cdev.c].
-DRIVER_CLASS = "/sys/class/neuron_device"
+DRIVER_CLASS = "/sys/class/neuron_device"  # with an entry for each device, as every class of the kernel's
+FRAMEWORK_PACKAGE = "torch-neuronx"
 # What the bus says, with or without the driver: the number of AWS as a maker, and those of its chips [neuron_pci.c].
 PCI_FOLDER, PCI_MAKER = "/sys/bus/pci/devices", "0x1d0f"
 PCI_CHIPS = {"0x7164": "trn1", "0x7264": "inf2", "0x7364": "trn2", "0x7564": "trn3", "0x7565": "trn3"}
@@ -51,6 +52,11 @@ def driver() -> bool:
     return Path(DRIVER_CLASS).is_dir()
 
 
+def driven() -> bool:
+    """Whether that driver has a device: AWS's images load it on machines without one, too."""
+    return any(_DEVICE.fullmatch(entry.name) for entry in Path(DRIVER_CLASS).glob("*"))
+
+
 def pci_chip() -> str:
     """The compiler's name for the chip of the Neuron devices on this machine's bus; empty where there are none."""
     for maker in Path(PCI_FOLDER).glob("*/vendor"):
@@ -62,9 +68,14 @@ def pci_chip() -> str:
     return ""
 
 
+def meant() -> bool:
+    """Whether torch-neuronx is installed here, be it by half: whoever has it does not mean PyTorch's own compiler."""
+    return is_named(FRAMEWORK_PACKAGE)
+
+
 def may_have_devices() -> bool:
     """Whether this machine may have Neuron devices: nodes, driver, type, bus, a tool. Starts no process."""
-    if device_nodes() or driver() or machine() or pci_chip():
+    if device_nodes() or driven() or machine() or pci_chip():
         return True
     name, path = NEURON_LS
     return Path(path).exists() or shutil.which(name) is not None

@@ -21,7 +21,7 @@ from cachekit.compilers.neuron.log.reader import LogReader
 from cachekit.compilers.neuron.log.summary import Log
 from cachekit.compilers.neuron.processes import compiles_below, look
 from cachekit.compilers.neuron.run_command import RunCommand
-from cachekit.compilers.port import UNTOLD, Node, Observed, Run, Sink, Watch
+from cachekit.compilers.port import UNTOLD, Node, Observed, Run, Sink, Watch, not_warm
 from cachekit.errors import CachekitError, CompileError, MissError
 
 LOOK = 1.0  # seconds between two looks for compilers
@@ -244,6 +244,8 @@ class NeuronWatch(Watch):
                 cause=f"{lost[0]} was reported by the trial run, and is not there: it is in another root, or removed",
                 hint=f"see that nothing else sets {facts.CACHE_URL} or {facts.CACHE_DIR_FLAG}, and warm again",
             )
+        if self._strict and (missing := [entry.module for entry in needed if not entry.finished]):
+            raise not_warm(f"{len(missing)} graphs are not compiled, {missing[0]} for one")
         self._own |= compile_entries.complete(
             needed,
             remembered.FailureMemory(self._root / facts.OUR_FOLDER / "failures"),

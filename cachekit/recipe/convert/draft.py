@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from cachekit import redact
 from cachekit.errors import RecipeError
-from cachekit.recipe import placeholder, tasks
-from cachekit.recipe.load import load_text
+from cachekit.recipe import tasks
+from cachekit.recipe.load import has_placeholder, load_text, short, spelled
 from cachekit.recipe.schema import Data, Model, Parallel, Training
 from cachekit.redact.names import names_secret
 from cachekit.text import one_line
@@ -89,7 +89,7 @@ class RecipeDraft(Struct):
         name = what.strip().lstrip("-").partition("=")[0].replace("-", "_")
         if names_secret(name) and (value is None or len(str(value)) >= SHORTEST):
             value, why = None, "a secret, which a recipe should not hold: `hf auth login`, or the environment"
-        words = "" if value is None else " " + placeholder.short(redact.printed(placeholder.words(value)))
+        words = "" if value is None else " " + short(redact.printed(spelled(value)))
         note = Note(one_line(what + words), why)
         if note not in self.notes:
             self.notes.append(note)
@@ -112,7 +112,7 @@ class RecipeDraft(Struct):
         said = {f"{section}.{name}": value for section, one in self.fields.items() for name, value in one.items()}
         said |= {f"environment.{name}": value for name, value in self.environment.items()}
         hint = "put values in their places, or leave out what holds them and say it in the recipe"
-        placeholder.refuse({"name": self.name, **said}.items(), source, hint)
+        refuse_placeholders({"name": self.name, **said}.items(), source, hint)
         self._leave_what_the_task_ignores()
         for _ in range(100):
             text = self._render(source)
@@ -179,6 +179,17 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(
     list, lambda dumper, value: dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=True)
 )
+
+
+def refuse_placeholders(places: Iterable[tuple[str, Any]], where: str, hint: str) -> None:
+    """Refuse placeholders among named values; `where` is what holds the values.
+
+    Raises:
+        RecipeError: The cause names each placeholder.
+    """
+    found = [f"{name} is {short(value)}" for name, value in places if has_placeholder(value)]
+    if found:
+        raise RecipeError(f"{where} has placeholders in the place of values", cause=", ".join(found), hint=hint)
 
 
 def grouped(notes: Iterable[Note]) -> list[str]:

@@ -18,14 +18,13 @@ from msgspec import Struct
 
 from cachekit.disk import named
 from cachekit.errors import RecipeError
-from cachekit.recipe import placeholder, tasks
-from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, slug
+from cachekit.recipe import tasks
+from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, refuse_placeholders, slug
 from cachekit.recipe.convert.rows import read_rows
-from cachekit.recipe.convert.tables import tables
-from cachekit.recipe.convert.tree import Tree, is_true, plain
+from cachekit.recipe.convert.tables import Tree, is_true, plain, tables
+from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.load import read_text
 from cachekit.recipe.schema import Training
-from cachekit.recipe.synonyms import SYNONYMS
 from cachekit.text import count
 
 PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."
@@ -161,7 +160,7 @@ def _checked(command: Command) -> tuple[dict[str, Any], list[str]]:
     launched, before = _options_of(command.launch)
     places = [(f"--{name}", value) for name, value in {**launched, **given}.items()]
     places += [("an argument", word) for word in (*before, *loose)]
-    placeholder.refuse(places, where, PASTE)
+    refuse_placeholders(places, where, PASTE)
     return given, loose
 
 
@@ -205,7 +204,7 @@ def _options_in(file: Path) -> dict[str, Any]:
             cause=str(error),
             hint="write names and values there, as JSON",
         ) from error
-    placeholder.refuse(document.items(), str(file), "put values in their places")
+    refuse_placeholders(document.items(), str(file), "put values in their places")
     return {str(name).replace("-", "_"): _word(value) for name, value in document.items() if value is not None}
 
 
@@ -354,7 +353,7 @@ def _environment(draft: RecipeDraft, command: Command) -> None:
         elif not name.startswith(known.environment):
             draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
         else:
-            placeholder.refuse([(name, value)], f"the environment of {command.script}.py", PASTE)
+            refuse_placeholders([(name, value)], f"the environment of {command.script}.py", PASTE)
             if name == "NEURON_CC_FLAGS":
                 _flags(draft, value)
             elif name not in {"XLA_USE_BF16", "XLA_DOWNCAST_BF16"}:

@@ -7,8 +7,7 @@ from typing import Any
 
 from cachekit.recipe import tasks
 from cachekit.recipe.convert.draft import RecipeDraft
-from cachekit.recipe.convert.tables import data_fields, tables
-from cachekit.recipe.convert.tree import Tree, is_true, plain
+from cachekit.recipe.convert.tables import Tree, data_fields, is_true, plain, tables
 
 # What a folder of images is called where `data.path` is the one around it.
 _FOLDERS = {"train": ("train", "training"), "validation": ("validation", "val", "valid", "dev", "eval")}

@@ -13,12 +13,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cachekit.errors import RecipeError
-from cachekit.recipe import placeholder, tasks
-from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, slug
-from cachekit.recipe.convert.tables import data_fields, tables
-from cachekit.recipe.convert.tree import Tree
+from cachekit.recipe import tasks
+from cachekit.recipe.convert.draft import UNKNOWN, RecipeDraft, refuse_placeholders, slug
+from cachekit.recipe.convert.tables import Tree, data_fields, tables
+from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.schema import Parallel, Training
-from cachekit.recipe.synonyms import SYNONYMS
 
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
 _RUNTIME = "a setting of Neuron's runtime that reaches no graph; say it in environment where you need it"
@@ -42,7 +41,7 @@ def convert(document: dict[str, Any], name: str) -> RecipeDraft | None:
 
 def _nxdt(tree: Tree, name: str) -> RecipeDraft:
     named = tree.take("name")
-    placeholder.refuse([("name", named)], "the configuration", "put values in their places")
+    refuse_placeholders([("name", named)], "the configuration", "put values in their places")
     draft = RecipeDraft(slug(str(named or name)), "a configuration of NeuronX Distributed Training")
     tree.take("exp_manager.name")
     draft.task = _task(tree)

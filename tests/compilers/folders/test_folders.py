@@ -8,10 +8,9 @@ import zlib
 
 import pytest
 
-from cachekit.compilers.folders import stream
-from cachekit.compilers.folders.adapter import FolderAdapter
+from cachekit.compilers.folders import compiler
+from cachekit.compilers.folders.adapter import Declaration, FolderAdapter
 from cachekit.compilers.folders.compiler import FolderCompiler
-from cachekit.compilers.folders.declaration import Declaration
 from cachekit.compilers.folders.jax import JAX
 from cachekit.compilers.port import Run
 from cachekit.errors import CompilerUnavailableError
@@ -132,11 +131,11 @@ def test_a_stream_is_whole_where_it_comes_to_its_end(tmp_path, size):
     body = (1234).to_bytes(2, "big") + bytes(size)
     data, path = zlib.compress(body), tmp_path / "a-entry"
     path.write_bytes(data)
-    assert b"".join(stream.unpack(io.BytesIO(data), len(data))) == body
-    assert (stream.whole(path), stream.seconds(path, 2)) == (True, 1234)
-    for broken in (data[:-1], data[: len(data) // 2], b"", b"no stream at all", stream.ZSTANDARD + b"x"):
+    assert b"".join(compiler.unpack(io.BytesIO(data), len(data))) == body
+    assert (compiler.whole(path), compiler.seconds(path, 2)) == (True, 1234)
+    for broken in (data[:-1], data[: len(data) // 2], b"", b"no stream at all", compiler.ZSTANDARD + b"x"):
         path.write_bytes(broken)
-        assert not stream.whole(path)
+        assert not compiler.whole(path)
 
 
 def test_paths_in_packed_entries_are_told(tmp_path):

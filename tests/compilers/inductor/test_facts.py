@@ -16,7 +16,7 @@ from cachekit.compilers.inductor.compiler import Inductor, torn
 from cachekit.compilers.inductor.watch import HOOK
 from cachekit.compilers.port import Observed, Run
 from cachekit.compilers.prepare import prepare
-from cachekit.compilers.tree_watch import keeps_access_times
+from cachekit.compilers.tree import keeps_access_times
 from cachekit.errors import CompilerUnavailableError, MissError, RecipeError
 from cachekit.recipe import load_text
 from tests.compilers.inductor.torch_variables import read_by_torch

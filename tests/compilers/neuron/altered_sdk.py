@@ -112,7 +112,7 @@ wrapper.look_up = young
         _ENTRY.format(then="pathlib.Path(entry, 'metadata.json').touch()"), "module-files", only=("warm",)
     ),
     "locks stay": _sdk(
-        "neuron_cc_cache.CompileCacheFs.hlo_release_lock = lambda self, h: None", "lock-gone", "warm", limit=15
+        "neuron_cc_cache.CompileCacheFs.hlo_release_lock = lambda self, h: None", "module-files", "warm", limit=15
     ),
     "no locks": _sdk(
         "neuron_cc_cache.CompileCacheFs.hlo_acquire_lock = lambda self, h: True", "lock-left", only=("killed",)
@@ -148,7 +148,7 @@ def made(*args, **kwargs):
     return raw[:180] + bytes(16) + raw[196:]
 neff.write, neff.check = made, lambda raw, graph: None
 """,
-        "neff-digest",
+        "neff-contents",
         "done-last",
         "killed",
         "warm",
@@ -177,7 +177,10 @@ wrapper.call_neuron_compiler = inside
         only=("warm",),
     ),
     "lines without a time": _sdk(
-        "logger._line = lambda name, text: os.write(1, f'[{name}] {text}\\n'.encode())", "log-header", only=("train",)
+        "logger._line = lambda name, text: os.write(1, f'[{name}] {text}\\n'.encode())",
+        "log-hit",
+        "extraction-line",
+        only=("train",),
     ),
     # What fails
     "a failed compile falls back": _sdk(
@@ -193,11 +196,11 @@ wrapper.neuron_xla_compile = fallen
         "refused",
     ),
     "failures are not remembered": _sdk(
-        _ENTRY.format(then="pathlib.Path(entry, 'model.log').unlink(missing_ok=True)"), "failure-log", only=("refused",)
+        _ENTRY.format(then="pathlib.Path(entry, 'model.log').unlink(missing_ok=True)"), "failure", only=("refused",)
     ),
     "another refusal": _sdk(
         "from neuronxcc import driver\ndriver.FAILURES['user-error'] = ('it cannot be done', 70)",
-        "failure-class",
+        "failure",
         only=("refused",),
     ),
 }

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cachekit.compilers.evidence import Evidence, Subject, Verdict, judged
-from cachekit.compilers.experiment import Proof
+from cachekit.compilers.evidence import Evidence, Proof, Subject, Verdict, judged
 from cachekit.compilers.neuron import assumptions
 from cachekit.compilers.neuron.flags import flags_hash
 from cachekit.verbs.prove import PARTS, PROMISES, make

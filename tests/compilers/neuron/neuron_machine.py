@@ -22,7 +22,7 @@ from cachekit.store import Store
 from cachekit.store.record import Module, Record
 from tests.support.neuron_sdk import PACKAGES, NeuronHost, neuron_host
 from tests.support.places import ROOT
-from tests.support.processes import run_cachekit
+from tests.support.processes import begin_python, run_cachekit
 
 HERE = Path(__file__).resolve().parent
 RECIPE = """
@@ -92,15 +92,8 @@ class Machine:
     def start(self, *arguments: str, **variables: str | None) -> subprocess.Popen:
         """Start cachekit; None for a variable takes it away."""
         environment = {**self.environment, **variables}
-        return subprocess.Popen(
-            [sys.executable, *self.command, *map(str, arguments), "--format", "json"],
-            cwd=self.work,
-            env={name: value for name, value in environment.items() if value is not None},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        words = (*self.command, *arguments, "--format", "json")
+        return begin_python(*words, folder=self.work, environment=environment)
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str | None) -> dict:
         """Run cachekit to its end; what it said is left in `said`."""

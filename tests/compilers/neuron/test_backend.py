@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit.compilers.neuron import split
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe.schema import Parallel, Training
-from cachekit.training.events import CounterWatch, Events
+from cachekit.training.job import CounterWatch, Events
 from tests.training.test_training_model import job as toy
 
 

@@ -93,7 +93,19 @@ def test_an_image_for_the_chip_is_found_whatever_its_stack(tmp_path, machine):
         (tmp_path / "opt" / name / "bin" / "neuronx-cc").touch()
     newest = tmp_path / "opt" / "aws_neuronx_venv_torch_neuronx_2_14_0"
     assert install.way("trn2").run == f". {newest}/bin/activate && pip install 'cachekit-neuron[train]'"
+    assert "AWS's image has TorchNeuron in" in install.way("trn2").why
     assert install.way("trn1").run.startswith("pip install")
+
+
+def test_an_image_of_the_other_stack_is_better_than_wheels_for_another_system(tmp_path, machine):
+    """A Trn3 with the image of SDK 2.31; TorchNeuron's own image comes first."""
+    xla, native = (tmp_path / "opt" / f"aws_neuronx_venv_{name}" for name in ("pytorch_2_9", "torch_neuronx_2_14_0"))
+    for venv, found in ((xla, "[neuron]"), (native, "[train]")):
+        (venv / "bin").mkdir(parents=True)
+        (venv / "bin" / "neuronx-cc").touch()
+        assert install.way("trn3", (), "neuron-native").run == (
+            f". {venv}/bin/activate && pip install 'cachekit-neuron{found}'"
+        )
 
 
 @pytest.mark.parametrize("python, run", [((3, 10), "python3.12 -m venv"), ((3, 12), "pip install --extra-index-url")])
@@ -117,7 +129,7 @@ def test_an_environment_of_awss_image_is_named_rather_than_another_one_made(tmp_
     with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
         select("auto")
     assert raised.value.hint.startswith(f". {venv}/bin/activate && pip install 'cachekit-neuron[neuron]'; or")
-    assert f"AWS's image has them in {venv}" in raised.value.cause
+    assert f"AWS's image has PyTorch/XLA in {venv}" in raised.value.cause
     with monkeypatch.context() as active:
         active.setattr(install.sys, "prefix", str(venv))
         assert install.way("trn1").run.startswith("pip install"), "to activate what is active mends nothing"

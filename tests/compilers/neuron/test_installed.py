@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 
 import pytest
@@ -10,9 +12,10 @@ from cachekit.compilers import select
 from cachekit.compilers.neuron import facts, host, installed
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import zoo
-from tests.compilers.neuron.unusable_cases import MESSAGE, NATIVE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.compilers.neuron.unusable_cases import MESSAGE, NATIVE, RECIPE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
 from tests.support.doctor_cases import findings, fine, the_problem
 from tests.support.places import ROOT
+from tests.support.processes import run_cachekit
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -85,7 +88,12 @@ TWO = {
     ),
     "the package for serving": (
         {"neuronx-cc": "2.27.5334.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
-        "which serves models and trains none",
+        "libtorch-neuronx-lite serves models and trains none; SDK 2.30 to 2.32 have it for vLLM",
+        "-m venv ~/neuron",
+    ),
+    "JAX's environment": (
+        {"neuronx-cc": "2.27.5334.0", "libneuronxla": "3.0.5356.0"},
+        "libneuronxla 3.0.5356.0 is installed, and no torch-neuronx; libneuronxla is JAX's",
         "-m venv ~/neuron",
     ),
 }
@@ -129,6 +137,28 @@ def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monke
     finally:
         for one in asked:
             one.cache_clear()
+
+
+@pytest.mark.feature("F6")
+def test_half_an_sdk_without_a_device_is_no_reason_for_inductor(tmp_path, work):
+    """The command itself: metadata is looked for once, by the names of its folders."""
+    (work / "tiny.yaml").write_text(RECIPE)
+    site = tmp_path / "site"
+    for name in ("neuronx_cc-2.26.6360.0", "torch_neuronx-2.9.0.2.15.32035"):
+        (site / f"{name}.dist-info").mkdir(parents=True)
+        (site / f"{name}.dist-info" / "METADATA").write_text("Name: {}\nVersion: {}\n".format(*name.split("-")))
+    environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "CACHEKIT_HOME": str(tmp_path / "home")}
+
+    def run(*words, code):
+        done = run_cachekit(*words, "--format", "json", folder=work, environment=environment, code=code)
+        return json.loads(done.stdout)
+
+    error = run("plan", "tiny.yaml", code=1)["error"]
+    assert "libneuronxla, torch-xla are not installed" in error["message"]
+    (found,) = (one for one in run("doctor", code=1)["findings"] if one["check"] == "neuron-packages")
+    assert (found["state"], found["said"]) == ("problem", f"{error['message']}; {error['cause']}")
+    assert error["hint"].startswith(f"{found['run']}; or --compiler inductor")
+    assert run("plan", "tiny.yaml", "--compiler", "inductor", code=0)["compiler"] == "inductor"
 
 
 @pytest.mark.usefixtures("whole")
@@ -175,8 +205,7 @@ def test_packages_that_do_not_load_together_are_refused_in_doctors_words(machine
         return
     found = the_problem("neuron-packages")
     ours = "neuron-native" if "2.14" in versions["torch-neuronx"] else "neuron"
-    # Without a device and without all packages nobody meant Neuron.
-    for compiler in ("auto", ours) if devices or "torch-xla" in versions or ours != "neuron" else (ours,):
+    for compiler in ("auto", ours):
         with pytest.raises(CompilerUnavailableError) as raised:
             assert select("auto", compiler).machine
         assert said in found["said"]

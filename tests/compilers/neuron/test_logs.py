@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
-from cachekit.compilers.neuron.log.told import read
+from cachekit.compilers.neuron.log.summary import read
 from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
 from tests.support.places import real_dir
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.compilers.machine import machine
-from cachekit.compilers.neuron import vllm
+from cachekit.compilers.neuron import caches
 from cachekit.config import load
 from cachekit.errors import UsageError
 from cachekit.verbs.export import export_cache
@@ -177,4 +177,4 @@ def test_doctor_knows_which_entries_of_vllms_own_cache_are_finished(tmp_path, mo
     assert "its graph has 3 bytes, and its mark says 4; vLLM takes it for a hit" in problem["said"]
     os.system(problem["run"])
     assert not entry.exists()
-    assert [one.marked for one in vllm.entries(folder)] == [False, True]
+    assert [one.marked for one in caches.vllm_entries(folder)] == [False, True]

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from cachekit.compilers import tree_watch
+from cachekit.compilers import tree
 from cachekit.compilers.neuron import native_guest
 from cachekit.errors import CompilerUnavailableError
 
@@ -105,13 +105,13 @@ def test_without_torchneuron_or_with_an_old_transformers_it_says_so(runtime, met
 def test_which_files_were_read_is_told_where_the_file_system_keeps_it(tmp_path, monkeypatch):
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
-    noted = tree_watch.AccessTimes(tmp_path, ["one", "two"])
+    noted = tree.AccessTimes(tmp_path, ["one", "two"])
     (tmp_path / "two").read_bytes()
-    if tree_watch.keeps_access_times(tmp_path):
+    if tree.keeps_access_times(tmp_path):
         assert noted.read() == {"two"}
     else:
         assert noted.read() is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"], "nothing of ours is left"
-    monkeypatch.setattr(tree_watch, "keeps_access_times", lambda folder: False)
-    assert tree_watch.AccessTimes(tmp_path, ["one"]).read() is None
-    assert tree_watch.AccessTimes(tmp_path, []).read() == frozenset()
+    monkeypatch.setattr(tree, "keeps_access_times", lambda folder: False)
+    assert tree.AccessTimes(tmp_path, ["one"]).read() is None
+    assert tree.AccessTimes(tmp_path, []).read() == frozenset()

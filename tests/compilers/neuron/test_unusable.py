@@ -90,7 +90,10 @@ def test_a_tool_that_fails_is_an_error_and_never_inductor_in_silence(tmp_path, m
     error = answer(command, "plan", recipe, code=1)["error"]
     assert error["message"] == "whether this machine has Neuron devices is not known"
     assert "neuron-ls" in error["cause"]
-    assert the_problem("neuron-packages")["said"] == f"{error['message']}; {error['cause']}"
+    found = the_problem("neuron-packages")
+    assert (found["said"], found["run"]) == (f"{error['message']}; {error['cause']}", "")
+    assert found["repair"].startswith("see what `neuron-ls` prints, or ")
+    assert error["hint"].startswith("see what `neuron-ls` prints; or ")
     assert answer(command, "plan", recipe, "--compiler", "inductor", code=0)["compiler"] == "inductor"
 
 
@@ -131,12 +134,36 @@ def test_other_machines_see_nothing_of_neuron(tmp_path, name):
 
 def test_a_container_that_was_given_no_devices_is_told_how_it_gets_them(tmp_path):
     (tmp_path / "product_name").write_text("trn1.2xlarge\n")
-    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "neuron0").mkdir(parents=True)
     found = the_problem("neuron-devices")
-    assert found["said"].startswith("this is a trn1.2xlarge, and there is no /dev/neuron* here; the driver is loaded")
+    assert found["said"].startswith("this is a trn1.2xlarge, and there is no /dev/neuron* here; the driver has devices")
     assert found["run"] == "docker run $(printf -- '--device=%s ' /dev/neuron[0-9]*) IMAGE"
     (tmp_path / "product_name").write_text("")
     assert the_problem("neuron-devices")["said"].startswith("this is a machine with Neuron devices")
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("name", ["trn1.2xlarge", "m5.large"])
+def test_a_driver_without_a_device_makes_none(machine, tmp_path, monkeypatch, name):
+    """AWS's images load it on machines without a chip, too, which may compile."""
+    for node in machine.iterdir():
+        node.unlink()
+    (tmp_path / "class").mkdir()
+    (tmp_path / "product_name").write_text(f"{name}\n")
+    if name == "m5.large":
+        monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
+        assert fine("neuron-devices")
+        assert findings("neuron-devices")[0]["said"].startswith("Neuron's driver is loaded, and has no device")
+        monkeypatch.setattr(presence, "meant", lambda: False)
+        monkeypatch.setattr(presence, "possible", lambda: False)
+        assert select("auto").name == "inductor"
+        return
+    found = the_problem("neuron-devices")
+    assert found["said"].startswith("this is a trn1.2xlarge, and Neuron's driver has found no device; it is loaded")
+    assert found["run"] == "sudo modprobe -r neuron && sudo modprobe neuron"
+    with pytest.raises(CompilerUnavailableError) as raised:
+        assert select("auto").machine
+    assert f"{raised.value.message}; {raised.value.cause}" == found["said"]
 
 
 def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_path, monkeypatch):
@@ -149,7 +176,7 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     (folder / "device_name").write_text("Trainium1\n")
     found = host.this_host()
     assert (found.target, found.cores) == ("trn1", 4)
-    assert the_problem("neuron-devices")["said"].startswith("neuron-ls lists no device, and ")
+    assert the_problem("neuron-devices")["said"].startswith("there is no neuron-ls, and ")
 
 
 def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine, tmp_path, monkeypatch):
@@ -272,5 +299,10 @@ def test_hints_of_toolchains_lead_to_one_that_plans(command):
     error = answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.33", *on, code=2)["error"]
     assert error["hint"] == "--toolchain neuron-2.31"
     assert answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.31", *on, code=0)["status"] == "miss"
+    error = answer(command, "plan", "bert", "--toolchain", "neuron-2.33", "--instance", "inf2.xlarge", code=2)["error"]
+    assert "inf2.xlarge is inf2: the packages of 2.31, with the compiler of 2.31" in error["cause"]
+    assert error["hint"] == "--toolchain neuron-2.31"
+    error = answer(command, "plan", "bert", "--instance", "trn3.48xlarge", code=2)["error"]
+    assert error["message"] == "the registry has no machine of trn3", "and none of another chip is offered for it"
     error = answer(command, "plan", "llama3-8b-lora", "--toolchain", "neuron-2.33", "--target", "trn1", code=2)["error"]
     assert "--toolchain neuron-2.31" in error["cause"]

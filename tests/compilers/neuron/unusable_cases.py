@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cachekit import host as product
-from cachekit.compilers.neuron import chip, install, installed, presence
+from cachekit.compilers.neuron import chip, facts, install, installed, presence
 
 RECIPE = """
 name: tiny
@@ -27,6 +27,8 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(presence, "PCI_FOLDER", str(tmp_path / "pci"))
     monkeypatch.setattr(product, "PRODUCT", tmp_path / "product_name")
     monkeypatch.setattr(install, "IMAGES", tmp_path / "opt")
+    monkeypatch.setattr(facts, "DEFAULT_ROOT", str(tmp_path / "neuron-compile-cache"))
+    monkeypatch.setattr(facts, "NATIVE_DEFAULT_ROOT", str(tmp_path / "neff_cache"))
     chip.listed.cache_clear()
     yield folder
     chip.listed.cache_clear()
@@ -59,4 +61,5 @@ def whole(machine, monkeypatch):
         (machine / f"neuron{number}").touch()
     monkeypatch.setattr(installed, "versions", lambda: WHOLE)
     monkeypatch.setattr(presence, "possible", lambda: True)
+    monkeypatch.setattr(presence, "meant", lambda: True)
     monkeypatch.setattr(installed, "without_code", lambda found: [])

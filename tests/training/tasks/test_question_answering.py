@@ -138,7 +138,7 @@ def test_windows_cover_the_text_and_know_where_its_answer_stands(tokenizer, side
 
 
 def test_an_answer_that_no_window_holds_wholly(tokenizer):
-    from cachekit.training.tasks.windows import LABELS
+    from cachekit.training.tasks.question_answering import LABELS
 
     words = " ".join(["stone"] * 60)
     row = {"question": "What?", "context": words, "answers": {"text": [words], "answer_start": [0]}}
@@ -149,7 +149,7 @@ def test_an_answer_that_no_window_holds_wholly(tokenizer):
 
 def test_characters_of_several_tokens():
     """Bytes of one character have one place, of which the answer takes the first and the last."""
-    from cachekit.training.tasks.windows import _position
+    from cachekit.training.tasks.question_answering import _position
 
     offsets = np.array([[-1, -1], [0, 1], [1, 2], [1, 2], [1, 2], [2, 3], [-1, -1]])
     assert _position(offsets, [("🙂", 1)], 0) == (2, 4)

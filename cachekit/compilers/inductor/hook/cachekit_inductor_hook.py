@@ -58,12 +58,12 @@ def _report(folder: Path, portable: Any) -> None:
     if utils is None:
         return
     with suppress(Exception):
-        numbers = portable.graphs(utils.counters)
-        if not any(numbers.values()):
+        numbers, note = portable.graphs(utils.counters), portable.ungraphed(utils.counters)
+        if not any(numbers.values()) and not note:
             return
         seconds = 0.0
         with suppress(Exception):
             seconds = float(utils.calculate_time_spent()["total_wall_time"])
         fresh = folder / f"{os.getpid()}.tmp"
-        fresh.write_text(json.dumps({**numbers, "seconds": round(seconds, 3)}), encoding="utf-8")
+        fresh.write_text(json.dumps({**numbers, "seconds": round(seconds, 3), "note": note}), encoding="utf-8")
         fresh.replace(folder / f"{os.getpid()}.json")

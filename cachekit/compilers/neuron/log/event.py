@@ -1,13 +1,19 @@
-"""What a line in the log of a Neuron run says, as a value."""
+"""What a line in the log of a Neuron run says, as a value; and the seconds of each compile, from the log's own times.
+
+What a log offers differs by version: a command and a completion line (a debug level), only completion lines (SDK 2.31),
+only commands with an unnamed `Compiler status PASS` (SDK 2.9 to 2.2x), or commands and an unnamed completion (older).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import accumulate
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
 
@@ -87,3 +93,121 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def process(self) -> str:
         """A name for the process, as exact as the line allows: its pid, else its rank, else nothing."""
         return f"pid {self.pid}" if self.pid is not None else f"rank {self.rank}" if self.rank is not None else ""
+
+
+# Between the last line of a run and the first of the next there is at least the start of a training script. Ranks of
+# one run that write nothing but one line each are nearer.
+_PAUSE = timedelta(seconds=10)
+
+
+class Timing:
+    """Follows the compiles of every process of a run."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, datetime] = {}
+        self._last: dict[str, datetime] = {}
+        self._open: dict[str, dict[str, datetime | None]] = {}
+        self._workers: set[str] = set()
+        # "PASS" lines that no compile was found for yet, by the rank in front of them.
+        self._passes: dict[int | None, int] = {}
+
+    def started(self, event: Event) -> None:
+        """The compiler was called for a module."""
+        if event.module:
+            self._open.setdefault(event.process, {})[event.module] = event.at
+
+    def worker(self, event: Event) -> None:
+        """The process of this event does nothing but compile from now on."""
+        self._workers.add(event.process)
+
+    def passed(self, event: Event) -> None:
+        """Some compile ended well."""
+        self._passes[event.rank] = self._passes.get(event.rank, 0) + 1
+
+    def failed(self, event: Event) -> Event:
+        """The compile of a module ended badly; gives the event with its seconds, as far as the log tells them."""
+        begun, known = self._take(event.process, event.module)
+        begun = begun if known else self._last.get(event.process)
+        if begun is None or event.at is None or event.at < begun:
+            return event
+        took = {"seconds": (event.at - begun).total_seconds(), "at_most": int(not known)}
+        return replace(event, numbers={**event.numbers, **took})
+
+    def completed(self, event: Event) -> Event:
+        """A compile ended well; where no module is named, it is the only one that the process compiles, if it is one.
+
+        Gives the event with its module, its seconds and their basis.
+        """
+        process, module = event.process, event.module
+        if not module and len(self._open.get(process, {})) == 1:
+            module = next(iter(self._open[process]))
+        begun, known = self._take(process, module)
+        basis = "command"
+        if not known:
+            begun, basis = self._last.get(process), "worker" if process in self._workers else "gap"
+        self._spend(event.rank)
+        return _compiled(event, module, begun, basis)
+
+    def only(self, process: str) -> str:
+        """The module that a process compiles, if it is one; else the one that any compiles, if it is one."""
+        busy = self._open.get(process) or {module: None for one in self._open.values() for module in one}
+        return next(iter(busy)) if len(busy) == 1 else ""
+
+    def is_open(self, module: str) -> bool:
+        """Whether a compile of this module has begun, and nothing has told its end."""
+        return any(module in busy for busy in self._open.values())
+
+    def before(self, source: Event, found: Sequence[Event]) -> list[Event]:
+        """A process writes a new line, which says `found`: its one open compile has ended, if a PASS was seen."""
+        if not (busy := self._open.get(source.process)):
+            return []
+        begun = [event.module for event in found if event.kind == "command"]
+        waiting = [module for module in busy if module not in begun]
+        if len(waiting) != 1 or not self._spend(source.rank):
+            return []
+        module = waiting[0]
+        return [_compiled(source, module, busy.pop(module), "next-line")]
+
+    def after(self, source: Event) -> None:
+        """The process has written a line at this time."""
+        if source.at is not None:
+            self._first.setdefault(source.process, source.at)
+            self._last[source.process] = source.at
+
+    def groups(self) -> int:
+        """How many groups of processes have written, each after all of those before it had ended."""
+        spans = sorted((begun, self._last[process]) for process, begun in self._first.items())
+        ends = accumulate((ended for _, ended in spans), max)
+        return 1 + sum(begun - ended >= _PAUSE for (begun, _), ended in zip(spans[1:], ends, strict=False))
+
+    def close(self) -> list[Event]:
+        """At the end: if there are as many PASS lines as open compiles, each of them ended well."""
+        names = [module for busy in self._open.values() for module in busy]
+        if not names or sum(self._passes.values()) < len(names):
+            return []
+        self._open = {}
+        return [Event(kind="compiled", module=module) for module in names]
+
+    def _spend(self, rank: int | None) -> bool:
+        """Take one PASS that this rank, or nobody in particular, has said."""
+        for name in (rank, None):
+            if self._passes.get(name, 0):
+                self._passes[name] -= 1
+                return True
+        return False
+
+    def _take(self, process: str, module: str) -> tuple[datetime | None, bool]:
+        """Close a compile; gives its begin and whether it was open."""
+        if not module:
+            return None, False
+        for name in (process, *self._open):
+            if module in self._open.get(name, {}):
+                return self._open[name].pop(module), True
+        return None, False
+
+
+def _compiled(event: Event, module: str, begun: datetime | None, basis: str) -> Event:
+    if begun is None or event.at is None or event.at < begun:  # a clock that was set back tells nothing
+        return replace(event, kind="compiled", module=module, path="")
+    seconds = (event.at - begun).total_seconds()
+    return replace(event, kind="compiled", module=module, path="", text=basis, numbers={"seconds": seconds})

@@ -16,8 +16,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.log.event import Event, codes_in, module_in
-from cachekit.compilers.neuron.log.timing import Timing
+from cachekit.compilers.neuron.log.event import Event, Timing, codes_in, module_in
 
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
