@@ -40,7 +40,7 @@ from cachekit.key.canonical import key_of
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.hub import HubStorage
-from cachekit.remotes.index import Known, RemoteIndex, encode
+from cachekit.remotes.index import WHOLE, Known, RemoteIndex, encode
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import Pushed, push
 from cachekit.store.record import File, Module, Record
@@ -167,7 +167,7 @@ def crowded(hub: Hub, work: Path, number: int) -> list[bool]:
     made = RemoteIndex().with_([Known.of(one) for one in records])
     mark = "a" * 12
     index = Write(layout.INDEX, encode(structs.replace(made, change=mark)), "")
-    storage.commit(Commit(f"cachekit: indexed [{mark}]", writes=[index]), storage.revision())
+    storage.commit(Commit(f"cachekit: indexed [{mark}]", writes=[index], message=WHOLE), storage.revision())
     ways = {"a miss": look_up, "why": ask_why, "coverage of 40 recipes": cover, "hub ls": list_all}
     results = []
     for what, way in ways.items():
@@ -277,7 +277,8 @@ def one_more(hub: Hub, maker: Watched, records: list[Record], what: str, module:
     both, size = sum(entry["received"] + entry["sent"] for entry in requests), sum(file.size for file in module.files)
     own = [entry for entry in requests if not entry["path"].startswith("/xet/")]
     results = [
-        count(f"push of {what} ({seconds:.2f} s), without Xet's", own, 15),
+        # One of them is whose token it is, which a machine asks once a day.
+        count(f"push of {what} ({seconds:.2f} s), without Xet's", own, 7),
         limit("  kB, both ways", [both / 1e3], 3 * size / 1e3 + 100, "kB"),
         count("  commits", commits, 1),
     ]

@@ -106,7 +106,8 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
         f"{e['holder']} has been removing from the store for {out.duration(e['waited'])}; going on without waiting"
     ),
     "push.failed": lambda e: (
-        f"not pushed, and kept here: {e['reason']}{_in_brackets(e['cause'])}; later: cachekit push --pending"
+        f"not pushed, and kept here: {'as said' if e.get('told') else e['reason'] + _in_brackets(e['cause'])};"
+        " later: cachekit push --pending"
     ),
     "push.refused": lambda e: f"not pushed: {e['reason']}{_in_brackets(e['cause'])}",
     "push.unsigned": lambda e: (

@@ -115,6 +115,7 @@ class Observed(Struct, frozen=True):
             None where nobody tells.
         exact: The run itself counted; else the counts are inferred from what it left.
         used: Which of the restored files the run read, by relative path; None where nobody knows.
+        order: The names of modules, in the order in which the run came to them, where it told that.
     """
 
     found: int = 0
@@ -128,6 +129,7 @@ class Observed(Struct, frozen=True):
     timed: bool = True
     used: frozenset[str] | None = None
     found_seconds: float | None = None
+    order: tuple[str, ...] = ()
 
 
 UNTOLD = Observed()

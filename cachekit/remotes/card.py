@@ -1,22 +1,20 @@
 """The README of a remote: what is cached, made by what and whom; for people who look at the repo on the Hub.
 
-The rows of the table are read from the page itself, so that a push adds its own without reading every record. The page
-shows the newest ones and says how many there are. What people wrote outside of our part stays as it is.
+Our part of it is made of the index, and shows the newest records. What people wrote outside of our part stays as it is.
 """
 
 from __future__ import annotations
 
+import heapq
 import html
-import re
 from collections.abc import Iterable
 
-from cachekit.store.record import Record
+from cachekit.remotes.index import Known
 from cachekit.text import size as shown_size
 
 BEGIN, END = "<!-- cachekit:begin -->", "<!-- cachekit:end -->"
 SHOWN = 200  # rows; the Hub renders a page of more slowly
-LONGEST = 4000  # characters of a row
-LONGEST_CELL = 200  # as it stands in the page, with what escapes its characters: ten of them are well below LONGEST
+LONGEST_CELL = 200  # as it stands in the page, with what escapes its characters
 MARKUP = r"\`*_[]|~"
 FRONT = """\
 ---
@@ -40,25 +38,20 @@ graphs here compiles nothing.
 
 """
 COLUMNS = ("recipe", "model", "compiler", "graphs", "size", "compiled in", "on", "when", "by", "key")
-WHEN, KEY = COLUMNS.index("when"), COLUMNS.index("key")
 
 
-def update(present: bytes, records: Iterable[Record], count: int) -> bytes:
-    """The page with the rows of some records added or renewed; the same bytes where nothing is new.
+def update(present: bytes, records: Iterable[Known], count: int) -> bytes:
+    """The page with its table made anew; the same bytes where nothing is new.
 
     Args:
         present: The page as it is; nothing where there is none.
-        records: What is new.
-        count: How many records there are with them.
+        records: All that are known.
+        count: How many records there are.
     """
     text = present.decode("utf-8", errors="replace")
     before, begin, rest = text.partition(BEGIN)
-    part, end, after = rest.partition(END)
-    known = {row[KEY]: row for line in part.splitlines() if (row := _cells(line))}
-    fresh = {row[KEY]: row for row in map(_row, records)}
-    rows = {key: row for key, row in fresh.items() if key not in known} | known | fresh
-    newest = sorted(rows.values(), key=lambda row: row[WHEN], reverse=True)[:SHOWN]
-    count = max(count, len(newest))
+    _, end, after = rest.partition(END)
+    newest = list(map(_row, heapq.nlargest(SHOWN, records, key=lambda record: record.created)))
     shown = f"; the newest {len(newest)} are shown" if len(newest) < count else ""
     lines = [COLUMNS, ("---",) * len(COLUMNS), *newest]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -70,21 +63,13 @@ def update(present: bytes, records: Iterable[Record], count: int) -> bytes:
     return f"{FRONT}{HEAD}{part}\n".encode()
 
 
-def _row(record: Record) -> tuple[str, ...]:
-    made = record.provenance
+def _row(record: Known) -> tuple[str, ...]:
     cells = (
         record.recipe, record.model_type, record.directory, str(record.graphs), shown_size(record.size),
-        f"{record.compile_seconds:.0f} s", made.instance or made.platform, made.created[:10], made.user,
+        f"{record.compile_seconds:.0f} s", record.instance, record.created[:10], record.by.partition("@")[0],
         record.key[:16],
     )  # fmt: skip
     return tuple(_cell(cell) for cell in cells)
-
-
-def _cells(line: str) -> tuple[str, ...]:
-    """The cells of a row; none where the line is not a row of records."""
-    cells = tuple(line[2:-2].split(" | ")) if line.startswith("| ") and len(line) <= LONGEST else ()
-    is_record = len(cells) == len(COLUMNS) and re.fullmatch("[0-9a-f]{16}", cells[KEY])
-    return cells if is_record else ()
 
 
 def _cell(text: str) -> str:

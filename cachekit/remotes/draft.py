@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -22,6 +23,7 @@ from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
+FEW = 2  # documents that are derived of records, and asked for as well
 
 
 class Offer(Struct, frozen=True):
@@ -124,24 +126,40 @@ class Comparison:
         self._same: list[Offer] = []
         self._packs: dict[tuple[str, ...], list[Upload]] = {}  # by what is in them
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
+        self._looked_at: set[str] = set()  # paths of files that this push has asked for
 
-    def is_all_there(self) -> bool:
+    def was_all_there(self) -> bool:
+        """Whether the records lay there as they are offered, when this store last saw them there."""
+        copies = self._storage.copies
+        return all(
+            copies.get(layout.record_path(offer.shared.record.place)) == offer.shared.document for offer in self._offers
+        )
+
+    def is_all_there(self, revision: str = "") -> bool:
         """Whether the remote has everything, as far as one request tells; for certain where files are read.
 
         Anybody may overwrite or remove a file there: optimum-neuron does.
+
+        Args:
+            revision: The state of the remote, for which the answers are remembered; the present one if it is not given.
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
         documents |= {path: raw for offer in self._offers for path, raw in _parts(offer.shared).items()}
         documents |= {
-            layout.signatures_path(offer.shared.record.place): self._signing.noted(offer.shared.record.key)
+            path: self._storage.copies.get(path) or b""
             for offer in self._offers
             if self._signing.concerns(offer.beside)
+            for path in [layout.signatures_path(offer.shared.record.place)]
         }
         files = {path: (file, offer) for offer in self._offers for file, path in offer.shared.paths.values()}
-        wanted = list(files)
-        random.shuffle(wanted)  # where there are more than fit in, other ones at the next push
-        wanted = wanted if self._read else wanted[: max(0, min(LOOKED_AT, self._storage.batch - len(documents)))]
-        there = self._storage.stat([*sorted(documents), *wanted], "")
+        # Where there are more than fit in, other ones at the next push; what this push adds is asked for anyway.
+        old = set().union(*map(self._known_files, self._offers)) if len(files) > LOOKED_AT else set[str]()
+        wanted = sorted(files, key=lambda path: (bool(old) and path in old, random.random()))  # noqa: S311
+        most = LOOKED_AT + (len(files.keys() - old) if old else 0)
+        wanted = wanted if self._read else wanted[: max(0, min(most, self._storage.batch - len(documents) - FEW))]
+        self._looked_at = set(wanted)
+        derived = [layout.INDEX, layout.CARD] if revision else []
+        there = self._storage.stat([*sorted(documents), *wanted, *derived], revision)
         for path in wanted:
             file, offer = files[path]
             if path not in there:
@@ -153,6 +171,15 @@ class Comparison:
                 self.taken.add(path)
         self._lost.update(path for path in self._spoiled if path in files)
         return not self._lost and all(path in there and there[path].equals(data) for path, data in documents.items())
+
+    def _known_files(self, offer: Offer) -> set[str]:
+        """The paths of the files of the record that lay in the place of an offer when this store last saw it."""
+        copies = self._storage.copies
+        raw = copies.get(layout.record_path(offer.shared.record.place))
+        with suppress(DamagedRecordError):
+            shared = document.read(raw, parts.copied(copies, offer.shared.parts)) if raw else None
+            return set(_files(shared)) if shared else set()
+        return set()
 
     def draft(self, revision: str) -> Draft:
         """What is missing on the remote as it is at `revision`."""
@@ -166,7 +193,7 @@ class Comparison:
             final = self._placed(one, lying, uploads)
             if self._storage.lines > 1:
                 new = [file for path, file in uploads.items() if path not in before | lying.keys()]
-                uploads |= {pack.path: pack for pack in self._packed(final, new)}
+                uploads |= {pack.path: pack for pack in self._packed(final, one.offer, new)}
             records.append(Write(one.path, final.document, one.token))
             rows.append(final)
         lacking = tuple(self._parts([*rows, *(offer.shared for offer in self._same)], revision))
@@ -189,9 +216,22 @@ class Comparison:
             signed,
         )
 
-    def _packed(self, shared: Shared, new: Sequence[Upload]) -> list[Upload]:
-        """What is new of a record and small, in packs; made once."""
+    def _packed(self, shared: Shared, offer: Offer, new: Sequence[Upload]) -> list[Upload]:
+        """What is new of a record and small, in packs; made once.
+
+        A record that grows by a few modules gets a pack with each sixteenth, of those since the one before.
+        """
         files = {file.sha256: file for file in new if file.sha256 not in shared.inline}
+        modules = shared.record.modules
+        had = sum(files.keys().isdisjoint(file.sha256 for file in module.files) for module in modules)
+        first, last = (number // packs.FEW * packs.FEW for number in (had, len(modules)))
+        if had and len(files) < packs.FEW:
+            files |= {
+                file.sha256: Upload(file.path, file.size, file.sha256, offer.sources[file.sha256])
+                for module in modules[first:last]
+                for file in module.files
+                if file.sha256 in offer.sources and file.sha256 not in shared.inline
+            }
         if (names := tuple(files)) not in self._packs:
             self._packs[names] = packs.packed(shared.record.key, files.values())
         return [pack for pack in self._packs[names] if pack.path not in self.taken]
@@ -358,7 +398,8 @@ class Comparison:
         told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in _files(theirs).items()}
         some = list(told)
         if self._storage.batch > LOOKED_AT and not self._read:
-            some = random.sample(some, min(LOOKED_AT, len(some)))
+            known = [path for path in some if path in self._looked_at]
+            some = known or random.sample(some, min(LOOKED_AT, len(some)))
         lost = self._lost_of(theirs, some, offer, revision)
         if lost and len(some) < len(told):
             some = list(told)

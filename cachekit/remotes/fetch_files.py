@@ -104,7 +104,7 @@ class Fetch:
         self._stop = threading.Event()
 
     def all(self, files: Iterable[WantedFile], *, sparing: bool = False) -> dict[str, Fetched]:
-        """Fetch them, the largest first; by name.
+        """Fetch them, the first ones first; by name.
 
         Args:
             files: Each name once.
@@ -115,7 +115,7 @@ class Fetch:
             IntegrityError: One is not what it should be.
             OSError: The store cannot be written.
         """
-        wanted = sorted(files, key=lambda file: -file.size)
+        wanted = list(files)
         if not wanted:
             return {}
         self._total, self._done = sum(file.size for file in wanted), 0

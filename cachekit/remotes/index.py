@@ -13,6 +13,7 @@ all else that it says is shown to people, and whatever is used is read and judge
 
 from __future__ import annotations
 
+import base64
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +47,10 @@ _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _HARD = "hard."  # begins the names of columns that are ingredients
 _KEY = "key"
 _FOLDERS = ("directory", "model_type")  # with the key, where a record lies
-# Titles of changes that change no record.
+# Titles of changes that change no record, and the message of the change that an index is written with.
+WHOLE = "The index of all records is renewed."
+_ROWS = "Rows of the index: "
+LARGEST_ROW = 8 << 10  # characters of a message
 _BESIDE = re.compile(r"cachekit: (?:[a-z ]+ the lease of [0-9a-f]{16}|a lease) \[[0-9a-f]+\]")
 
 
@@ -194,16 +198,14 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """The rows, by what they tell of the paths of their records."""
         return {path: row for row, path in enumerate(self.in_order)}
 
-    def covers(self, changes: Iterable[PastCommit]) -> bool:
-        """Whether all records are known, going by the last changes of the remote, newest first."""
-        if self.unread or not self.change:
-            return False
-        for change in changes:
-            if change.title.endswith(f"[{self.change}]"):
-                return True
-            if not _BESIDE.fullmatch(change.title):
-                return False
-        return False
+    def after(self, changes: Iterable[PastCommit]) -> RemoteIndex | None:
+        """With what the changes after it say; None where it, or what they say, lacks records.
+
+        Args:
+            changes: The last ones of the remote, newest first.
+        """
+        told = None if self.unread or not self.change else later(changes, self.change)
+        return None if told is None else self.with_(told)
 
     def known(self, row: int) -> Known | None:
         """What a row says; None where that cannot be."""
@@ -269,6 +271,49 @@ class RemoteIndex(Struct, frozen=True, dict=True):
 
     def _row(self, path: str) -> Known | None:
         return self.known(self.paths[path])
+
+
+def message(known: Sequence[Known]) -> str:
+    """What a change says of the records that it writes, for the history; empty where that is too much."""
+    rows = base64.b64encode(zlib.compress(msgspec.json.encode(known), 9)).decode()
+    return _ROWS + rows if len(rows) <= LARGEST_ROW else ""
+
+
+def later(changes: Iterable[PastCommit], mark: str = "") -> list[Known] | None:
+    """What the changes after the one that an index was written with say of their records, the oldest first.
+
+    Args:
+        changes: The last ones of the remote, newest first. Anybody may have written them.
+        mark: Of that index; of any that has all records where it is not given.
+
+    Returns:
+        None where one of them says nothing, or that change is not among them.
+    """
+    told: list[Known] = []
+    for change in changes:
+        if change.title.endswith(f"[{mark}]") if mark else change.message == WHOLE:
+            return told
+        if not _BESIDE.fullmatch(change.title):
+            rows = _read_message(change.message)
+            if rows is None:
+                return None
+            told = rows + told
+    return None
+
+
+def _read_message(text: str) -> list[Known] | None:
+    if not text.startswith(_ROWS) or len(text) > len(_ROWS) + LARGEST_ROW:
+        return None
+    unpacking = zlib.decompressobj()
+    try:
+        raw = unpacking.decompress(base64.b64decode(text.removeprefix(_ROWS), validate=True), LARGEST_ROW * 16)
+        rows = msgspec.json.decode(raw, type=list[Known])
+        fits = all(
+            key_of(one.hard) == one.key and names_folder(one.directory) and names_folder(one.model_type) for one in rows
+        )
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError, zlib.error):
+        return None
+    return rows if fits and unpacking.eof else None
 
 
 def _row(known: Known) -> dict[str, Any]:

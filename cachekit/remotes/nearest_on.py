@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from cachekit.errors import AuthError, RemoteError, UnknownNameError, UntrustedE
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST
 from cachekit.remotes import index, layout
+from cachekit.remotes.budget import each
 from cachekit.remotes.index import DIGITS, Known, RemoteIndex
 from cachekit.remotes.nearest import Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 # folder of the wanted one's kind is the nearest of all.
 NEAR = 30
 REMEMBERED_SECONDS = 60.0
+LANES = 8  # remotes that are asked at once
 FEW = 5  # records that are told apart by more digits of their keys
 JUDGED = 8  # records of one search that are read for who signed them: the nearest first
 _NOTE = "index.json"
@@ -114,13 +117,13 @@ class Catalogue:
                 return there
             self._stale = there or RemoteIndex()
         with self._remote.call() as storage:
-            covers = there is not None and there.change != "" and there.covers(storage.latest(revision))
-            if covers:
-                self.known, self.folder = self._stale, layout.RECORDS
+            present = there.after(storage.latest(revision)) if there is not None and there.change else None
+            if present is not None:
+                self.known, self.folder = present, layout.RECORDS
             else:
-                present = self._stale  # what it says now counts, and not what it said before
-                more = before.only(before.paths.keys() - present.paths.keys())
-                before = present.with_(more.rows()) if present else before
+                said = self._stale  # what it says now counts, and not what it said before
+                more = before.only(before.paths.keys() - said.paths.keys())
+                before = said.with_(more.rows()) if said else before
                 listing = sorted(islice(storage.list(folder, revision), self._budget.listed), key=first)
                 survey, self.folder = Survey(storage, revision, self._budget, before), folder
                 try:
@@ -266,13 +269,23 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
         UnknownNameError: Several begin so.
         UntrustedError: There is one, and it may not be used.
     """
+
+    def ask(remote: Remote) -> list[Known] | RemoteError | AuthError:
+        catalogue = Catalogue(remote, store.layout.remotes)
+        try:
+            there = catalogue.look(first=lambda entry: not _key_in(entry).startswith(beginning.lower()))
+        except (RemoteError, AuthError) as error:
+            return error
+        return list(islice(_beginning(beginning.lower(), there), FEW))
+
     refused = ""
     found: dict[str, tuple[Known, str]] = {}
-    for remote in remotes.readable:
+    answers = each([partial(ask, remote) for remote in remotes.readable], LANES)  # a slow one keeps no other waiting
+    for remote, answer in zip(remotes.readable, answers, strict=True):
         try:
-            catalogue = Catalogue(remote, store.layout.remotes)
-            known_there = catalogue.look(first=lambda entry: not _key_in(entry).startswith(beginning.lower()))
-            for known in islice(_beginning(beginning.lower(), known_there), FEW):
+            if isinstance(answer, Exception):
+                raise answer
+            for known in answer:
                 if not remote.picks or remotes.find_on(remote, known.place):
                     found.setdefault(known.key, (known, remote.name))
                 else:

@@ -18,11 +18,32 @@ import msgspec
 from cachekit import files, whose
 
 T = TypeVar("T")
+LARGEST_COPY = 2 << 20  # bytes of a document of which a copy is kept
 
 
 def short(name: str) -> str:
     """A short file name for notes about a remote or a folder with any name."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Copies:
+    """The documents of one remote as this store last read or wrote them: one that is still the same is not read again.
+
+    Args:
+        folder: In the store; None keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._notes = Notes(folder) if folder else None
+
+    def get(self, path: str) -> bytes | None:
+        """What lay at a path; whoever uses it compares it with what the remote says of it now, or with a digest."""
+        return self._notes.read(short(path), bytes) if self._notes else None
+
+    def keep(self, path: str, data: bytes | None) -> None:
+        """Note what lies at a path now; None is nothing."""
+        if self._notes and data is not None and len(data) <= LARGEST_COPY:
+            self._notes.write(short(path), data)
 
 
 class Notes:

@@ -14,6 +14,7 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from msgspec import Meta, Struct
 from cachekit.errors import IntegrityError
 from cachekit.remotes import layout
 from cachekit.remotes.budget import each
+from cachekit.remotes.notes import Copies
 from cachekit.remotes.port import Storage
 from cachekit.store.record import LARGEST, DamagedRecordError, Digest, misfit, parse, sealed, serialise, unsealed
 
@@ -105,10 +107,11 @@ def fetching(storage: Storage, revision: str, known: Mapping[str, bytes] | None 
         DamagedRecordError: One is not there, or has other bytes.
         RemoteError, AuthError: The remote cannot be asked.
     """
+    kept = copied(storage.copies, known or {})
 
     def fetch(name: str) -> bytes:
-        if known and name in known:
-            return known[name]
+        with suppress(DamagedRecordError):
+            return kept(name)
         try:
             found = storage.read(layout.blob_path(name), revision, _LARGEST)
         except IntegrityError as error:  # a body without end, say
@@ -117,7 +120,24 @@ def fetching(storage: Storage, revision: str, known: Mapping[str, bytes] | None 
             raise DamagedRecordError("a part of it is not there")
         if hashlib.sha256(found.data).hexdigest() != name:
             raise DamagedRecordError("a part of it is not what it should be")
+        storage.copies.keep(layout.blob_path(name), found.data)
         return found.data
+
+    return fetch
+
+
+def copied(copies: Copies, known: Mapping[str, bytes]) -> Fetch:
+    """What brings parts that are known, or that this store read or wrote before: asks no remote.
+
+    Raises:
+        DamagedRecordError: One is not here.
+    """
+
+    def fetch(name: str) -> bytes:
+        raw = known.get(name) or copies.get(layout.blob_path(name)) or b""
+        if hashlib.sha256(raw).hexdigest() != name:
+            raise DamagedRecordError("a part of it is not there")
+        return raw
 
     return fetch
 

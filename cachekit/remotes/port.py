@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from cachekit import files
+from cachekit.remotes.notes import Copies
 
 if TYPE_CHECKING:
     from cachekit.health import Finding
@@ -135,11 +136,13 @@ class Commit(Struct, frozen=True):
         title: One line for people, with an id that no other change has: by it a commit whose answer was lost is found.
         files: Artifacts, uploaded before.
         writes: Documents.
+        message: More about it, which the history keeps where there is one.
     """
 
     title: str
     files: Sequence[Upload] = ()
     writes: Sequence[Write] = ()
+    message: str = ""
 
 
 class PastCommit(Struct, frozen=True):
@@ -147,13 +150,14 @@ class PastCommit(Struct, frozen=True):
 
     Attributes:
         revision: The state with it.
-        title: See `Commit`.
+        title, message: See `Commit`.
         at: When, in seconds since the epoch by the remote's clock.
     """
 
     revision: str
     title: str
     at: float = 0.0
+    message: str = ""
 
 
 class Repo(Struct, frozen=True):
@@ -210,6 +214,7 @@ class Storage(Protocol):
         staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.
         untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
             out. Empty where that can, as far as `revision` found out.
+        copies: Documents as they were last read or written there; who opens the remote for a run says where they are.
     """
 
     name: str
@@ -220,6 +225,7 @@ class Storage(Protocol):
     public: bool = False
     staging: str = ""
     untold: str = ""
+    copies: Copies = Copies()
 
     @abstractmethod
     def revision(self) -> str:

@@ -17,12 +17,15 @@ from cachekit.remotes import card, index, layout
 from cachekit.remotes.budget import CLOCK, Clock, Retry
 from cachekit.remotes.document import Shared
 from cachekit.remotes.draft import Comparison, Draft, Offer
-from cachekit.remotes.port import ABSENT, Commit, Storage, Tell, Upload, Write
+from cachekit.remotes.index import Known
+from cachekit.remotes.port import ABSENT, Commit, PastCommit, Storage, Tell, Upload, Write
 from cachekit.remotes.signing import Signing, signers
 from cachekit.remotes.survey import Budget, Survey
 from cachekit.text import duration
 
 CARD_LIMIT = 4 << 20
+EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
+SHORT = 16 << 10  # bytes of an index: about 300 records
 TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
@@ -84,7 +87,8 @@ def publish(
     """
     began = clock.now()
     compared = Comparison(storage, offers, spoiled, read=recheck, signing=signing)
-    if offers and release is None and compared.is_all_there():
+    believed = compared.was_all_there()
+    if offers and release is None and believed and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
     for attempt in range(1, 10_000):
@@ -97,13 +101,15 @@ def publish(
                     cause="what is pushed there reveals who made it, and where",
                     hint="see what with `cachekit push --dry-run`; `cachekit push --public` pushes it anyway",
                 )
+            if attempt == 1 and offers and not believed and compared.is_all_there(revision) and release is None:
+                return Published(Draft(unchanged=len(offers)), revision)
             todo = compared.draft(revision)
             done = Published(todo, revision, attempt)
             if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
                 continue
             # Where all changes are one race, the card and the index lose none of their own.
             lasting = attempt <= TRIES or storage.scarce
-            page = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else []
+            page, message = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else ([], "")
             done = structs.replace(done, derived=tuple(one.path for one in page))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
@@ -113,7 +119,10 @@ def publish(
             if dry_run or not writes:
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
-            return structs.replace(done, revision=storage.commit(Commit(title, todo.files, tuple(writes)), revision))
+            change = Commit(title, todo.files, tuple(writes), message)
+            made = storage.commit(change, revision)
+            _keep_copies(storage, todo, writes)
+            return structs.replace(done, revision=made)
         except ConflictError as error:
             retry, last = Retry(seconds, 0.08, 1.6, 15.0), error
         except BusyError as error:
@@ -140,6 +149,16 @@ def publish(
             ) from last
         wait(pause, last.message)
     raise AssertionError("unreachable")
+
+
+def _keep_copies(storage: Storage, todo: Draft, writes: Sequence[Write]) -> None:
+    """Remember what lies there now: the next push need not read it."""
+    for write in writes:
+        storage.copies.keep(write.path, write.data)
+    for shared in (*todo.rows, *todo.same):
+        place = shared.record.place
+        storage.copies.keep(layout.record_path(place), shared.document)
+        storage.copies.keep(layout.signatures_path(place), todo.signed.get(place.key))
 
 
 def _landed(storage: Storage, mark: str) -> str:
@@ -178,40 +197,65 @@ def _upload(storage: Storage, files: Sequence[Upload], revision: str, tell: Tell
     return True
 
 
-def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> list[Write]:
-    """The card, and the index of the remote with what this push changes; neither where nothing of it changes."""
+def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run: bool) -> tuple[list[Write], str]:
+    """What is derived of records and changes with this push: the index and the card, and what the history is told.
+
+    Where commits are scarce the history has the rows of the last pushes, so that the index, which is long, is renewed
+    seldom: at the latest before the history's last page would not reach back to it.
+    """
     if not (todo.records or todo.signatures or (todo.same and not storage.scarce)):
-        return []
+        return [], ""
+    rows = {one.record.key: Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in todo.rows}
+    signed = {
+        one.record.key: Known.of(one.record, signers(todo.signed[one.record.key]))
+        for one in todo.same
+        if one.record.key in todo.signed
+    }
+    changes = storage.latest(revision)
+    told = index.later(changes) if storage.scarce else None
+    message = index.message([*rows.values(), *signed.values()])
+    if told is not None and message and not dry_run and not _is_due(storage, todo, revision, changes):
+        return [], message
     there, token = index.read(storage, revision)
     if there is None:  # a later cachekit's
-        return []
-    rows = list(there.rows())
-    whole = there if len(rows) == len(there) else index.RemoteIndex().with_(rows)  # without those that cannot be
-    covers = whole.change != "" and whole.covers(storage.latest(revision))
-    if not (covers or dry_run):
-        survey = Survey(storage, revision, Budget(), whole)
+        return [], ""
+    known = list(there.rows())
+    whole = there if len(known) == len(there) else index.RemoteIndex().with_(known)  # without those that cannot be
+    if (present := whole.after(changes)) is not None:
+        whole = present
+    elif not dry_run:
+        survey = Survey(storage, revision, Budget(), whole.with_(told or ()))
         whole = survey.read(storage.list(layout.RECORDS, revision))
-    fresh = [*todo.rows, *(one for one in todo.same if _is_news(one, todo, whole))]
-    known = whole.with_(index.Known.of(one.record, signers(todo.signed.get(one.record.key, b""))) for one in fresh)
-    writes = _card(storage, todo, revision, len(known) + known.unread) if todo.records else []
-    is_news = (known.columns, known.unread) != (there.columns, there.unread) or (storage.scarce and not covers)
-    if is_news:
-        writes.append(Write(layout.INDEX, index.encode(structs.replace(known, change=mark)), token))
-    return writes
+    same = {} if storage.scarce else {one.record.key: Known.of(one.record) for one in todo.same if _is_new(one, whole)}
+    renewed = whole.with_({**same, **signed, **rows}.values())
+    writes = _card(storage, renewed, revision) if todo.records else []
+    if (storage.scarce and present is None) or (renewed.columns, renewed.unread) != (there.columns, there.unread):
+        writes.append(Write(layout.INDEX, index.encode(structs.replace(renewed, change=mark)), token))
+    return writes, "" if renewed.unread else index.WHOLE
 
 
-def _is_news(shared: Shared, todo: Draft, known: index.RemoteIndex) -> bool:
-    """Whether an index lacks a record that lies there already, or who has signed it now."""
-    return shared.record.key in todo.signed or index.short_path(shared.record.place) not in known.paths
+def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:
+    """Whether the index is to be renewed: it must be soon, or that costs little, or little beside what is pushed."""
+    since = next(number for number, change in enumerate(changes) if change.message == index.WHOLE)
+    there = storage.stat([layout.INDEX], revision).get(layout.INDEX)
+    if there is None or since >= LATE:
+        return True
+    if there.size <= SHORT and any(record.token == ABSENT for record in todo.records):
+        return True  # and people see the new record in the card
+    return since >= EARLY and sum(file.size for file in todo.new) > 2 * there.size
 
 
-def _card(storage: Storage, todo: Draft, revision: str, count: int) -> list[Write]:
+def _is_new(shared: Shared, known: index.RemoteIndex) -> bool:
+    """Whether an index lacks a record."""
+    return index.short_path(shared.record.place) not in known.paths
+
+
+def _card(storage: Storage, known: index.RemoteIndex, revision: str) -> list[Write]:
     try:
         found = storage.read(layout.CARD, revision, CARD_LIMIT)
     except TooLargeError:  # people made it too large to be changed here; that must not stop a push
         return []
-    page = found.data if found else b""
-    text = card.update(page, [row.record for row in todo.rows], count)
+    text = card.update(found.data if found else b"", known.rows(), len(known) + known.unread)
     if found and text == found.data:
         return []
     return [Write(layout.CARD, text, found.token if found else ABSENT)]

@@ -191,7 +191,9 @@ def _push(
             )
     except Exception as error:  # noqa: BLE001 - whatever it is: what was to be pushed has cost hours, and works
         reason = error if isinstance(error, CachekitError) else _unforeseen(remote, error)
-        _note_failure(store, remote, keys, reason, dry_run=dry_run)
+        trouble = lease.trouble if lease is not None and lease.remote is remote.storage else None
+        told = trouble is not None and trouble.said == reason.said
+        _note_failure(store, remote, keys, reason, told=told, dry_run=dry_run)
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
     pushed = Pushed(
@@ -253,7 +255,6 @@ def _note_success(store: Store, remote: Remote, offers: Sequence[Offer], draft: 
         divergent.tell(store.layout, store.journal, ours[other.key], other, remote.name)
     remote.refresh()
     remote.settled(list(ours))
-    remote.note_signed(draft.signed)
     remote.spoiled.clear()
     recipes = {record.recipe for record in ours.values()}
     store.journal.emit(
@@ -269,13 +270,14 @@ def _note_success(store: Store, remote: Remote, offers: Sequence[Offer], draft: 
     )
 
 
-def _note_failure(store: Store, remote: Remote, keys: list[str], reason: CachekitError, *, dry_run: bool) -> None:
-    """What was to be pushed is pending, and offered again."""
+def _note_failure(
+    store: Store, remote: Remote, keys: list[str], reason: CachekitError, *, told: bool, dry_run: bool
+) -> None:
+    """What was to be pushed is pending, and offered again; why it failed may have been told of the lease."""
     for key in keys if not dry_run else ():
         remote.keep_pending(key)
-    store.journal.emit(
-        "push.failed", remote=remote.name, keys=keys, code=reason.code, reason=reason.message, cause=reason.cause
-    )
+    said = {"reason": reason.message, "cause": reason.cause, "told": told}
+    store.journal.emit("push.failed", remote=remote.name, keys=keys, code=reason.code, **said)
     bypass(store.journal, "push-failed", remote.name)
 
 

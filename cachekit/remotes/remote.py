@@ -21,7 +21,7 @@ from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
 from cachekit.remotes.document import Shared
 from cachekit.remotes.judging import HINT_BARE, Trust, beside_of, origin_of, refusal, untrusted
-from cachekit.remotes.notes import Notes, short
+from cachekit.remotes.notes import Copies, Notes, short
 from cachekit.remotes.patience import Patience, patient
 from cachekit.remotes.port import Storage
 from cachekit.store.layout import Place
@@ -102,6 +102,8 @@ class Remote:
         patience: Patience | None = None,
     ) -> None:
         self.storage = storage
+        own = memory / short(storage.name)
+        storage.copies = Copies(own / "documents")
         self._patience = patience or Patience()
         self._patient = patient(storage, self._patience)
         self.name = storage.name
@@ -111,9 +113,7 @@ class Remote:
         self.trust = trust or Trust()
         self._demands: str | None = None  # why records need a signature; None until the remote was asked
         self._breaker = Breaker(memory, storage.name)
-        own = memory / short(storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
-        self._signed = Notes(own / "signed")
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -232,15 +232,6 @@ class Remote:
         if reason:
             raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
         return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
-
-    def signed(self, key: str) -> bytes:
-        """The document of signatures that an earlier push left there; it need not be read while it is the same."""
-        return (self._signed.read(key, str) or "").encode()
-
-    def note_signed(self, signed: Mapping[str, bytes]) -> None:
-        """Remember the documents of signatures that lie there, by key."""
-        for key, raw in signed.items():
-            self._signed.write(key, raw.decode())
 
     def _replayed(self, record: Record, created: Mapping[str, str]) -> str:
         """Whether a newer record of the key was seen there, signed by somebody who is believed still, in words.

@@ -82,10 +82,6 @@ class Signing:
         except UntrustedError:
             return None
 
-    def noted(self, key: str) -> bytes:
-        """The document of signatures that an earlier push left there."""
-        return self._remote.signed(key) if self._remote else b""
-
     def concerns(self, beside: Beside) -> bool:
         """Whether a record of the store goes with signatures."""
         return bool(self._passed_on(beside)) or self._signs(beside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from cachekit.config_trust import Mode, is_fingerprint
 from cachekit.errors import MissingRemoteError, UsageError
 from cachekit.key.nearest import TOOLS
 from cachekit.remotes.address import setup
+from cachekit.remotes.budget import each
 from cachekit.remotes.index import Known
-from cachekit.remotes.nearest_on import Catalogue
+from cachekit.remotes.nearest_on import LANES, Catalogue
 from cachekit.remotes.port import Repo
 from cachekit.values import Answer
 
@@ -192,8 +194,8 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
     Raises:
         UsageError: The settings name a signer's key that is none.
     """
-    found = []
-    for remote in session.remotes.readable:
+
+    def look(remote: Remote) -> RemoteContents:
         remote.retry()
         demands = remote.demands()
         catalogue = Catalogue(remote, session.store.layout.remotes)
@@ -210,8 +212,9 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
             and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
         )
         mode, others = remote.trust.mode(remote.name), _others(recipe, {one.recipe for one in known})
-        found.append(RemoteContents(remote.name, mode, tuple(rows), index.unread, demands, others))
-    return found
+        return RemoteContents(remote.name, mode, tuple(rows), index.unread, demands, others)
+
+    return each([partial(look, remote) for remote in session.remotes.readable], LANES)
 
 
 def _others(recipe: str, there: Collection[str]) -> tuple[str, ...]:

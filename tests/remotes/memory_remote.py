@@ -8,6 +8,7 @@ import threading
 
 from cachekit.errors import ConflictError, TooLargeError
 from cachekit.remotes.layout import check
+from cachekit.remotes.notes import Copies
 from cachekit.remotes.port import ABSENT, Document, Entry, PastCommit
 
 
@@ -19,7 +20,7 @@ class MemoryRemote:
         scarce: It has revisions: a commit on another state than the present one fails, as on a Hub repo.
     """
 
-    public, untold = False, ""
+    public, untold, copies = False, "", Copies()
 
     def check(self, paths):
         """Nobody owns a file of it."""
@@ -92,9 +93,10 @@ class MemoryRemote:
                     self._files.pop(write.path, None)
                 else:
                     self._files[write.path] = (write.data, str(next(self._numbers)))
-            self._titles.append(change.title)
+            self._titles.append((change.title, change.message))
             return str(len(self._titles)) if self.scarce else ""
 
     def latest(self, revision=""):
         last = int(revision) if revision else len(self._titles)
-        return [PastCommit(str(number), self._titles[number - 1]) for number in range(last, 0, -1) if self.scarce]
+        changes = enumerate(self._titles[:last] if self.scarce else (), 1)
+        return [PastCommit(str(number), title, 0.0, message) for number, (title, message) in changes][::-1]

@@ -207,9 +207,12 @@ def test_what_was_sent_lasts_for_the_next_attempt(make, hub, repo, way):
     assert [entry.path.split("/")[5] for entry in hub.requests] == ["paths-info", "commit"]
 
 
-def test_a_body_that_came_wrong_replaces_no_document(storage, repo, monkeypatch):
-    storage.stat([DOC], revision := storage.revision())
-    monkeypatch.setattr(storage._client, "document", lambda *_: (b"wrong", ""))
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_body_that_came_wrong_replaces_no_document(storage, repo, monkeypatch, asked):
+    revision = storage.revision()
+    if asked:
+        storage.stat([DOC], revision)
+    monkeypatch.setattr(storage._client, "document", lambda *_: (b"wrong", "", "0" * 40))
     token = storage.read(DOC, revision, 100).token
     with pytest.raises(ConflictError):
         storage.commit(Commit("a", (), [Write(DOC, b"mine", token)]), revision)

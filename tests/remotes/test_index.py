@@ -10,9 +10,10 @@ from msgspec import structs
 from cachekit.cli.hub import _listed
 from cachekit.key.canonical import key_of
 from cachekit.remotes import index, layout
+from cachekit.remotes import publish as publishing
 from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.nearest import search, to_fetch
-from cachekit.remotes.nearest_on import Catalogue
+from cachekit.remotes.nearest_on import Catalogue, by_key
 from cachekit.remotes.port import Commit, PastCommit, Write
 from cachekit.remotes.push import push
 from cachekit.remotes.survey import Budget, Survey
@@ -47,9 +48,9 @@ def near_one(wanted):
 
 
 def there(storage):
-    """What the index on a remote says."""
+    """What the index on a remote says, and the changes after it."""
     found, _ = index.read(storage, storage.revision())
-    return found
+    return found.after(storage.latest()) or found
 
 
 def keys(found):
@@ -91,19 +92,37 @@ def test_a_push_writes_it_with_the_records(tmp_path, wanted, make):
     assert [one.recipe for one in there(make()).rows()] == [record.recipe for record, _ in made]
     storage = make()
     if storage.scarce:  # one commit has both
-        assert there(storage).covers(storage.latest())
-        assert there(storage).change in storage.latest()[0].title
+        assert there(storage).after(storage.latest())
+        assert [change.message for change in storage.latest()[:2]] == [index.WHOLE] * 2
 
 
 def test_leases_change_no_record(wanted):
     lease = PastCommit("2", f"cachekit: renews the lease of {wanted.key[:16]} [{'b' * 32}]")
     mine, other = PastCommit("1", f"cachekit: bert [{'a' * 12}]"), PastCommit("0", f"cachekit: bert [{'c' * 12}]")
     found = RemoteIndex(change="a" * 12)
-    assert found.covers([mine, other])
-    assert found.covers([lease, lease, mine, other])
-    assert not found.covers([lease, other, mine]), "another one pushed after it"
-    assert not found.covers([lease]), "nobody knows"
-    assert not structs.replace(found, unread=1).covers([mine])
+    assert found.after([mine, other]) is found
+    assert found.after([lease, lease, mine, other]) is found
+    assert found.after([lease, other, mine]) is None, "another one pushed after it"
+    assert found.after([lease]) is None, "nobody knows"
+    assert structs.replace(found, unread=1).after([mine]) is None
+
+
+def test_changes_say_what_they_add_and_nothing_else_is_believed(wanted):
+    one, two = (Known.of(record) for record, _ in others(wanted, 2))
+    renamed = structs.replace(one, recipe="renamed")
+    base = PastCommit("0", f"cachekit: bert [{'a' * 12}]", message=index.WHOLE)
+    told = [(2, [two, renamed]), (1, [one])]  # newest first: what was said last counts
+    changes = [PastCommit(str(at), f"cachekit: bert [{at:012}]", message=index.message(rows)) for at, rows in told]
+    changes.append(base)
+    found = RemoteIndex(change="a" * 12).after(changes)
+    assert {known.key: known.recipe for known in found.rows()} == {one.key: "renamed", two.key: two.recipe}
+    assert index.later(changes) == [one, two, renamed]
+    lies = [structs.replace(one, hard={}), structs.replace(one, directory="../..")]
+    for message in ("", "Rows of the index: AAAA", *(index.message([lie]) for lie in lies)):
+        assert index.later([PastCommit("9", "cachekit: x [9]", message=message), *changes]) is None
+    assert index.message([structs.replace(one, key=key_of({"number": number})) for number in range(999)]) == "", (
+        "too much"
+    )
 
 
 def test_records_that_an_older_cachekit_pushed_are_found_and_the_next_push_adds_them(tmp_path, wanted, make):
@@ -131,7 +150,7 @@ def test_a_remote_with_more_records_than_a_push_reads_is_indexed_by_several(want
     fill(memory, made[:4])
     small = Survey(memory, memory.revision(), Budget(read=3), RemoteIndex())
     part = small.read(memory.list(layout.RECORDS, ""))
-    assert (len(part), part.unread, part.covers(memory.latest())) == (3, 1, False)
+    assert (len(part), part.unread, part.after(memory.latest())) == (3, 1, None)
     whole = Survey(memory, memory.revision(), Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
     assert (len(whole), whole.unread) == (4, 0)
 
@@ -319,4 +338,60 @@ def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory):
     for thread in threads:
         thread.join()
     assert keys(there(memory)) == firsts(made)
-    assert there(memory).covers(memory.latest())
+    assert there(memory).after(memory.latest())
+
+
+@pytest.mark.parametrize("how", ["hub ls", "why KEY"])
+def test_remotes_are_asked_at_the_same_time(tmp_path, wanted, how):
+    together = threading.Barrier(2)  # one that is asked alone waits for the other in vain
+
+    class Asked(Counted):
+        def revision(self):
+            together.wait(60)
+            return self._storage.revision()
+
+    remotes = []
+    for number, one in enumerate(others(wanted, 2)):
+        remotes.append(memory := MemoryRemote(scarce=True))
+        memory.name = f"memory-{number}"
+        fill_whole(tmp_path / memory.name, memory, [one])
+    me = Watched(tmp_path / "me", shared=[(Asked(memory), "r") for memory in remotes])
+    key = others(wanted, 2)[1][0].key
+    if how == "hub ls":
+        assert [len(there.records) for there in contents(me.session)] == [1, 1]
+    else:
+        assert by_key(key[:20], me.store, me.session.remotes)[1] == "memory-1"
+
+
+def test_the_index_is_renewed_before_the_history_no_longer_reaches_back_to_it(tmp_path, wanted, memory, monkeypatch):
+    monkeypatch.setattr(publishing, "LATE", 3)
+    monkeypatch.setattr(publishing, "SHORT", 0)
+    made = others(wanted, 9)
+    for number, one in enumerate(made):
+        fill_whole(tmp_path / f"home-{number}", memory, [one])
+        assert keys(there(memory)) == firsts(made[: number + 1])
+    renewed = [change.message == index.WHOLE for change in memory.latest()]
+    assert renewed == [True, False, False, False, True, False, False, False, True]
+
+
+@pytest.mark.feature("R7")
+@pytest.mark.parametrize("size", [3_000])
+def test_a_push_of_one_record_beside_many_asks_and_sends_little(tmp_path, wanted, size):
+    with serve("hub", tmp_path / "server") as make:
+        made = [record for record, _ in others(wanted, size)]
+        storage, mark = make(), "a" * 12
+        document = index.encode(structs.replace(RemoteIndex().with_(map(Known.of, made)), change=mark))
+        change = Commit(f"cachekit: x [{mark}]", writes=[Write(layout.INDEX, document, "")], message=index.WHOLE)
+        storage.commit(change, storage.revision())
+        make.hub.log.clear()
+        near, contents = near_one(wanted)
+        fill_whole(tmp_path / "ann", make(), [(near, contents)])
+        requests = [entry for entry in make.hub.requests if entry.kind != "xet"]
+        assert len(requests) <= 6
+        assert sum(entry.sent + entry.received for entry in requests) < 3 * near.size + 100_000
+        make.hub.log.clear()
+        me = Watched(tmp_path / "me", shared=[(make(), "r")])
+        found = search(wish(wanted), me.store, me.session.remotes)
+        assert found.nearest.known.key == near.key
+        assert len(make.hub.requests) <= 4
+        assert sum(entry.sent for entry in make.hub.requests) < 300_000

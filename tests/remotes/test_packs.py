@@ -6,7 +6,7 @@ import struct
 import pytest
 from msgspec import structs
 
-from cachekit.remotes import layout, packs
+from cachekit.remotes import fetch_files, layout, packs
 from cachekit.remotes.document import TINY, Shared
 from cachekit.remotes.port import Upload
 from tests.remotes.memory_remote import MemoryRemote
@@ -54,6 +54,18 @@ def test_many_small_files_cost_a_pull_few_requests(tmp_path):
         assert len(make.hub.requests) <= 8
 
 
+@pytest.mark.feature("R5")
+def test_files_are_fetched_in_the_order_of_the_record(tmp_path, remote, monkeypatch):
+    monkeypatch.setattr(fetch_files, "LANES", 1)
+    record, contents = long_record(5, size=SMALL)
+    record = structs.replace(record, modules=record.modules[::-1])
+    pushed(member(tmp_path, "ann", remote), (record, contents))
+    asked, chunks = [], remote.chunks
+    monkeypatch.setattr(remote, "chunks", lambda path, *rest: (asked.append(path), chunks(path, *rest))[1])
+    pulled(tmp_path, remote, (record, contents))
+    assert asked == [path for _, path in Shared(record).paths.values()]
+
+
 def test_a_few_files_are_fetched_alone(tmp_path, remote):
     record, contents = made = long_record(packs.FEW + 1, size=SMALL)
     ann, bob = member(tmp_path, "ann", remote), member(tmp_path, "bob", remote)
@@ -68,6 +80,15 @@ def test_a_push_of_a_few_makes_no_pack(tmp_path, remote):
     made = long_record(packs.FEW - 1, size=SMALL)
     pushed(member(tmp_path, "ann", remote), made)
     assert packs_of(remote, made[0]) == []
+
+
+def test_a_record_that_grew_by_one_module_at_a_time_is_pulled_in_packs(tmp_path, remote):
+    record, contents = made = long_record(2 * packs.FEW + 1, size=SMALL)
+    for number in range(3, len(record.modules) + 1):
+        grown = structs.replace(record, modules=record.modules[:number])
+        pushed(member(tmp_path, "ann", remote), (grown, contents))
+    assert len(packs_of(remote, record)) == 2
+    assert pulled(tmp_path, remote, made).count("chunks") == 3  # the packs, and the last module
 
 
 @pytest.mark.parametrize("spoilt", [None, b"", b"\0" * 200, b"\xff" * 200_000])

@@ -63,7 +63,7 @@ def test_one_more_module_of_a_long_record_costs_few_requests_and_bytes(tmp_path,
         make.hub.log.clear()
         pushed(ann, (made, contents))
         requests = [entry for entry in make.hub.requests if entry.kind != "xet"]
-        assert len(requests) <= 13
+        assert len(requests) <= 7  # one of them, whose token it is, once a day
         assert sum(entry.sent + entry.received for entry in requests) < 100_000
         make.hub.log.clear()
         bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
@@ -81,7 +81,7 @@ def test_only_the_parts_that_changed_are_read_and_written(tmp_path):
     storage.calls.clear()
     pushed(ann, (made, contents))
     assert len({entry.path for entry in storage.list(layout.BLOBS, "")} - before) == 1
-    assert storage.calls.count("read") == 3  # the document, the index, the card
+    assert storage.calls.count("read") == 1  # the document: the Hub's adapter has a copy of that
 
 
 # It is the same record

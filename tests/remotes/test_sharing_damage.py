@@ -12,6 +12,7 @@ from cachekit.errors import AuthError, IntegrityError
 from cachekit.remotes import card, document, layout
 from cachekit.remotes.fetch import pull
 from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.index import Known
 from cachekit.remotes.port import Commit, Write
 from cachekit.remotes.push import push
 from cachekit.store.record import encode
@@ -139,7 +140,7 @@ def test_a_record_without_end_keeps_nobody_from_its_key(tmp_path, make, monkeypa
 def test_a_card_that_others_spoilt_stops_no_push(tmp_path, shared, row):
     ann = Watched(tmp_path / "ann", shared=[(FolderStorage(shared), "rw")])
     one, two = publish(ann.store, make_record(1)), publish(ann.store, make_record(2))
-    lines = card.update(b"", [one], 1).decode().splitlines()
+    lines = card.update(b"", [Known.of(one)], 1).decode().splitlines()
     page = "\n".join(row if one.key[:16] in line else line for line in lines).encode(errors="surrogatepass")
     storage = FolderStorage(shared)
     storage.commit(Commit("a stranger's [1]", writes=[Write(layout.CARD, page, "")]), "")

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from cachekit.errors import ConflictError
+from cachekit.cli.progress import LINES, WARNINGS
+from cachekit.errors import AuthError, ConflictError
 from cachekit.files import hold
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
@@ -15,6 +16,7 @@ from cachekit.verbs.plan import plan
 from cachekit.verbs.push import chosen
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
+from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import ANY_KIND, log, make, member, shared  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import serve
 from tests.remotes.watched_storages import Broken, Busy, Counted, Long
@@ -153,3 +155,16 @@ def test_a_record_carries_no_more_than_its_share_of_tiny_files(tmp_path, monkeyp
         assert len(found.shared.inline) == 2
         bob.pull(found)
         assert served(bob.store, record) == expected(made)
+
+
+def test_why_a_remote_takes_neither_lease_nor_record_is_told_once(tmp_path):
+    storage = Broken(MemoryRemote(), "commit", error=AuthError)
+    ann = Watched(tmp_path / "ann", shared=[(storage, "rw")])
+    warm(ann.session, ann.prepare())
+    said = [
+        (LINES | WARNINGS)[event["event"]](event)
+        for event in ann.events
+        if event["event"] in {"lease.failed", "push.failed"}
+    ]
+    assert ["the cable is cut" in line for line in said] == [True, False]
+    assert "cachekit push --pending" in said[1]

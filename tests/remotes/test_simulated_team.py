@@ -77,7 +77,7 @@ class Team:
 @pytest.mark.slow
 @pytest.mark.feature("C2", "C3")
 @pytest.mark.parametrize("beside", [False, True])
-@pytest.mark.parametrize(("machines", "keys", "dying"), [(24, 4, 0), (24, 4, 2), (24, 24, 0), (48, 48, 0)])
+@pytest.mark.parametrize(("machines", "keys", "dying"), [(24, 4, 0), (24, 4, 2), (24, 24, 0), (48, 48, 0), (51, 48, 2)])
 def test_a_release_in_the_zoo(tmp_path, monkeypatch, *, machines, keys, dying, beside):
     clock = JumpingClock()
     monkeypatch.setattr(process, "namespace", lambda: threading.current_thread().name)

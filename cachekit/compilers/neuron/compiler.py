@@ -279,7 +279,10 @@ class Neuron(OnNeuron):
         """What the run reported, found or made; without a report, what is new."""
         names = observed.modules if observed else self.contents(cache_dir) - before
         lost = "was compiled or found in this run, and cannot be kept"
-        wanted = [read_needed(cache_dir / name, lost) for name in sorted(names)]
+        # In this order they are fetched and restored: what a training loads first comes first.
+        order = {name: number for number, name in enumerate(observed.order if observed else ())}
+        ordered = sorted(names, key=lambda name: (order.get(name, len(order)), name))
+        wanted = [read_needed(cache_dir / name, lost) for name in ordered]
         seconds: Mapping[str, float] = observed.seconds if observed else {}
         found = modules.collect(wanted, workspace, self._check, seconds)
         if observed and found.left:  # a record without them would promise what is not so

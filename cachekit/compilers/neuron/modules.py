@@ -55,7 +55,7 @@ def collect(
     seconds: Mapping[str, float] | None = None,
     opener: Opener = os.open,
 ) -> Copied:
-    """Copy finished modules into a workspace; without one everything is read, and nothing copied.
+    """Copy finished modules into a workspace, in their order; without one everything is read, and nothing copied.
 
     Left are those that are unfinished, locked, damaged (as `check` judges their NEFF), changed meanwhile or unreadable.
     `seconds` are compile times by module, where they are known. `opener` opens the files.
@@ -77,7 +77,6 @@ def collect(
         taken.append(Module(entry.module, found, (seconds or {}).get(entry.module)))
         files |= fresh
         beside += strange(entry)
-    taken.sort(key=lambda module: module.name)
     return Copied(Harvest(tuple(taken), files) if taken else None, tuple(left), tuple(beside))
 
 

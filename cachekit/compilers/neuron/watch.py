@@ -289,6 +289,7 @@ class NeuronWatch(Watch):
             surprises=tuple(dict.fromkeys(when.values())),
             notes=self._notes(),
             modules=frozenset(needed),
+            order=tuple(names[name] for name in self._log.modules if name in names),
             seconds={names[name]: seconds for name, seconds in compiled.items() if seconds and name in names},
         )
 

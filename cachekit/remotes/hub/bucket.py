@@ -119,7 +119,7 @@ class BucketStorage(Storage):
         """A document; two requests."""
         call = self._client.call(streams=True, missing=True)
         try:
-            data, token = self._client.document(self._address(path), path, limit, call)
+            data, token, _ = self._client.document(self._address(path), path, limit, call)
         except FileNotFoundError:
             return None
         except TooLargeError as error:

@@ -215,8 +215,8 @@ class Client:
     def _located(self, url: str, objects: Mapping[str, int], _: Any) -> dict[str, str]:
         return download.located(url, self._headers(), objects)
 
-    def document(self, url: str, path: str, limit: int, call: Call) -> tuple[bytes, str]:
-        """A small file whole, and the name that the Hub gives its contents; empty where it says none.
+    def document(self, url: str, path: str, limit: int, call: Call) -> tuple[bytes, str, str]:
+        """A small file whole; the name that the Hub gives its contents, and their digest, as `Body` has them.
 
         Raises:
             CachekitError: Of the port.
@@ -224,7 +224,7 @@ class Client:
             TooLargeError: It has more than `limit` bytes; the error's token is that name.
         """
 
-        def whole(_: Any) -> tuple[bytes, str]:
+        def whole(_: Any) -> tuple[bytes, str, str]:
             with closing(Body(url, self._headers(), call)) as body:
                 data = bytearray()
                 for piece in body.chunks():
@@ -232,7 +232,7 @@ class Client:
                     if len(data) > limit:
                         cause = f"more than {limit} bytes"
                         raise TooLargeError(f"{path} on {self.place} is too large", cause=cause, token=body.named)
-                return bytes(data), body.named
+                return bytes(data), body.named, body.digest
 
         return self.ask(whole, call, self.limits.connect + 2 * self.limits.read + limit / SLOW)
 

@@ -20,6 +20,7 @@ from cachekit.remotes.hub.call import Call, entered
 from cachekit.remotes.hub.session import PIECE, bound_session
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+_DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _LFS = "application/vnd.git-lfs+json"
 _PAST_END = re.compile(r"bytes \*/(\d+)")
 
@@ -76,6 +77,7 @@ class Body:
 
     Attributes:
         named: What the Hub calls the file's contents: a Xet hash, or an ETag; empty where it says nothing.
+        digest: Git's digest of the contents, or their SHA-256 where git LFS holds them; empty where that is not said.
         elsewhere: The signed address that the Hub sent us to, which serves other ranges for a while, and without the
             token; empty where the Hub itself answered.
 
@@ -103,7 +105,10 @@ class Body:
             except BaseException:
                 self.close()
                 raise
-        self.named = self._said("X-Xet-Hash") or self._said("X-Linked-Etag").strip('"')
+        linked = self._said("X-Linked-Etag").strip('"')
+        self.named = self._said("X-Xet-Hash") or linked
+        digest = linked or self._said("ETag").removeprefix("W/").strip('"')
+        self.digest = digest if _DIGEST.fullmatch(digest) else ""
         self.elsewhere = str(self._response.url) if self._response.history else ""
 
     def chunks(self) -> Iterator[bytes]:

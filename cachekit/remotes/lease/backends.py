@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import redact
-from cachekit.errors import ConflictError, RemoteError, TooLargeError, UncertainError
+from cachekit.errors import BusyError, ConflictError, RemoteError, TooLargeError, UncertainError
 from cachekit.remotes.budget import Clock
 from cachekit.remotes.layout import LEASES, lease_path
 from cachekit.remotes.lease.document import GENERATIONS, LARGEST, LONGEST, LeaseDocument, Owner, decode, encode, utc
@@ -26,6 +27,9 @@ CROWD = (
     24  # commits: where the last ones came at the pace of the quota, signs of life would leave none for what is made
 )
 CROWD_SECONDS = CROWD * 3600 / 128
+MOST_SIGNS = 18  # of these, which leave 32 commits an hour for what is made
+ANSWER_SECONDS = 300.0  # within which a holder that gives no signs in a crowd answers who asks for them
+_SIGN = "renews"
 
 
 class WantedLease(Struct, frozen=True):
@@ -56,20 +60,37 @@ class WantedLease(Struct, frozen=True):
         third = seconds / 3
         return max(third, seconds - SCARCE_LATE) if self.remote.scarce else third
 
-    def length(self, revision: str) -> float:
-        """Seconds that the lease is to be believed from now on, given what others commit."""
+    def terms(self, revision: str, *, asked: bool = False) -> dict[str, float]:
+        """How long the lease is to be believed from now on, given what others commit: `seconds` and `answers`.
+
+        In a crowd a holder gives signs of life only if somebody waits for them, who asks once; and none where those of
+        the others are most of what is committed.
+        """
+        usual = {"seconds": self.seconds, "answers": 0.0}
         if not (self.remote.scarce and self.crowded):
-            return self.seconds
+            return usual
         try:
             last = self.remote.latest(revision)[:CROWD]
         except RemoteError:
-            return self.seconds
-        crowd = len(last) == CROWD and last[0].at - last[-1].at < CROWD_SECONDS
-        return self.crowded if crowd else self.seconds
+            return usual
+        if len(last) < CROWD or last[0].at - last[-1].at >= CROWD_SECONDS:
+            return usual
+        if sum(f": {_SIGN} the lease of " in change.title for change in last) > MOST_SIGNS:
+            return {"seconds": self.crowded, "answers": 0.0}
+        return usual if asked else {"seconds": self.crowded, "answers": ANSWER_SECONDS}
 
-    def document(self, generation: int = 1, *, seconds: float = 0.0, held: bool = True) -> LeaseDocument:
+    def ask(self, seen: LeasesSeen) -> None:
+        """Ask those who hold the lease, and give no signs of life as long as nobody waits for them."""
+        for held in seen.others.values():
+            there = held.document
+            if there is not None and there.answers and not there.asked:
+                asked = Write(held.path, encode(structs.replace(there, asked=True)), held.token)
+                with suppress(ConflictError, BusyError, UncertainError):  # the next look tells
+                    self.commit("asks about", [asked], seen.revision)
+
+    def document(self, generation: int = 1, *, held: bool = True) -> LeaseDocument:
         """What is to stand in the lease."""
-        seconds, now = min(seconds or self.seconds, LONGEST), self.clock.wall()
+        seconds, now = min(self.seconds, LONGEST), self.clock.wall()
         what = redact.printed(self.what)[:256]
         return LeaseDocument(self.key, self.owner, generation, 0, seconds, now, what, held, sign=now)
 
@@ -84,7 +105,11 @@ class WantedLease(Struct, frozen=True):
             stored = self.remote.read(path, revision, LARGEST)
         except TooLargeError as error:
             return HeldLease(path, error.token, error.token.encode(), None)
-        return None if stored is None else HeldLease(path, stored.token, stored.data, decode(stored.data))
+        if stored is None:
+            return None
+        there = decode(stored.data)
+        mark = stored.data if there is None else encode(structs.replace(there, asked=False))  # no sign of its holder
+        return HeldLease(path, stored.token, mark, there)
 
 
 class HeldLease(Struct, frozen=True):
@@ -187,7 +212,7 @@ class LeaseWatch:
             if mark is not None and mark != held.mark:
                 since = self._signs[path] = now
             self._since[path] = (held.mark, since)
-            left[path] = since + (held.document.seconds if held.document else self._wanted.seconds) - now
+            left[path] = since + (held.document.believed if held.document else self._wanted.seconds) - now
             if held.document is not None and held.document.owner.is_dead():
                 left[path] = 0.0
         return left
@@ -221,7 +246,8 @@ class Swapped:
         """
         there = seen.others.get(self._path)
         known = there.document.generation if there is not None and there.document is not None else 0
-        mine = self._wanted.document(min(known + 1, GENERATIONS), seconds=self._wanted.length(seen.revision))
+        mine = self._wanted.document(min(known + 1, GENERATIONS))
+        mine = structs.replace(mine, **self._wanted.terms(seen.revision))
         return self._write("takes", mine, ABSENT if there is None else there.token, seen.revision)
 
     def renew(self, held: HeldLease) -> HeldLease | None:
@@ -230,8 +256,9 @@ class Swapped:
             return None
         try:
             revision = self._wanted.remote.revision()
-            mine = held.document.next(self._wanted.clock.wall(), seconds=self._wanted.length(revision))
-            return self._write("renews", mine, held.token, revision)
+            terms = self._wanted.terms(revision, asked=held.document.asked)
+            mine = held.document.next(self._wanted.clock.wall(), **terms)
+            return self._write(_SIGN, mine, held.token, revision)
         except (ConflictError, UncertainError):
             return self.look().mine
 
@@ -299,7 +326,7 @@ class SideBySide:
         if mine is None or mine.document is None or held.document is None:
             return None
         renewed = Write(self._path, encode(held.document.next(self._wanted.clock.wall())), mine.token)
-        self._wanted.commit("renews", [renewed], self._remote.revision())
+        self._wanted.commit(_SIGN, [renewed], self._remote.revision())
         if self._wanted.clock.now() - self._written > self._wanted.seconds:
             self._step_back()
             return None

@@ -59,6 +59,8 @@ class LeaseDocument(Struct, frozen=True):
         recipe: What is compiled.
         held: On remotes without compare-and-swap: it has won against the others.
         sign: When the last sign of life was given, as `since`; 0 by a cachekit that did not say.
+        answers: As `seconds`, once somebody has asked for signs of life; 0 where they come anyway.
+        asked: Somebody has.
     """
 
     key: Text
@@ -71,6 +73,13 @@ class LeaseDocument(Struct, frozen=True):
     held: bool = True
     schema: int = SCHEMA
     sign: float = 0.0
+    answers: Annotated[float, Meta(ge=0, le=LONGEST)] = 0.0
+    asked: bool = False
+
+    @property
+    def believed(self) -> float:
+        """How long it may stay unchanged as it is now before others take it, in seconds."""
+        return self.answers if self.asked and self.answers else self.seconds
 
     def __str__(self) -> str:
         since = utc(self.since)[:19].replace("T", " ")

@@ -43,6 +43,7 @@ from cachekit.remotes.port import Storage, Write
 T = TypeVar("T")
 SETTLE = 2.0  # seconds until all see a new document, on remotes without compare-and-swap
 SCARCE_POLL = 10.0  # seconds between two looks where requests are counted; one request, while nothing has changed
+LISTEN = 30.0  # seconds between two looks of a holder that gives signs of life when it is asked
 PATIENCE = 60.0  # seconds that a remote may be busy, or away while one waits for somebody
 TAKING = 20.0  # seconds that taking it may take: a compile waits for that
 _BRIEFLY = 5.0  # seconds that it may fail to take a lease
@@ -250,6 +251,7 @@ class Lease(Generic[T]):
             if waiting:
                 well, attempt = began, 0
                 self._tell(watch.waiting(seen, left, self.waited), wait, told)
+                self._wanted.ask(seen)
                 pause = min(pause, max(left.values()) + 0.01, max(0.0, wait - self.waited))
             self._clock.sleep(pause)
 
@@ -312,7 +314,7 @@ class Lease(Generic[T]):
 
     def _beat(self, stop: threading.Event) -> None:
         pause = self._alive + self._wanted.sign(self._seconds) - self._clock.now()
-        while not self._clock.wait(stop, max(0.0, pause)) and self._held is not None:
+        while not self._is_ended(stop, max(0.0, pause)) and self._held is not None:
             began = self._clock.now()
             asked = 0.0
             try:
@@ -328,6 +330,28 @@ class Lease(Generic[T]):
             else:  # no sign: another one soon, as long as others still believe the last one
                 left = self._alive + self._seconds - self._clock.now()
                 pause = max(asked, left / 6, self._seconds / (100 if left > 0 else 6))
+
+    def _is_ended(self, stop: threading.Event, pause: float) -> bool:
+        """Wait for the next sign, or until somebody asks for one; whether signs end."""
+        end = self._clock.now() + pause
+        while (left := end - self._clock.now()) > 0:
+            lies = self._held.document if self._held is not None else None
+            quiet = lies is not None and lies.answers > 0
+            if self._clock.wait(stop, min(left, LISTEN) if quiet else left):
+                return True
+            if quiet and self._is_asked():
+                break
+        return stop.is_set()
+
+    def _is_asked(self) -> bool:
+        """Whether somebody asks for signs of life, or has taken the lease."""
+        try:
+            mine = self._backend.look().mine
+        except CachekitError:  # cut off, say
+            return False
+        if mine is not None:
+            self._held = mine
+        return mine is None or (mine.document is not None and mine.document.asked)
 
     def _end_heart(self) -> None:
         self._stop.set()

@@ -191,6 +191,20 @@ def test_real_neffs_are_for_their_own_chips_alone(tmp_path):
             assert (reason is None) is (chip == found.chip), (path, target)
 
 
+@pytest.mark.feature("R5")
+def test_modules_are_kept_in_the_order_in_which_the_run_came_to_them(tmp_path):
+    names = []
+    for seed in (3, 1, 2):
+        folder = make(tmp_path / "root", seed=seed)
+        make_neff(folder / "model.neff", version=OURS, target="sunda", seed=seed)
+        names.append(f"{COMPILER}/{folder.name}")
+    (workspace := tmp_path / "workspace").mkdir()
+    neuron = Neuron(host())
+    seen = Observed(compiled=3, modules=frozenset(names), order=tuple(names))
+    found = neuron.harvest(tmp_path / "root", frozenset(), neuron.fingerprint(), workspace, seen)
+    assert [module.name for module in found.modules] == names
+
+
 def test_a_module_that_vanishes_before_it_is_kept_is_named(tmp_path):
     """A cleaner of the host removed it; the store has nothing to do with it."""
     seen = Observed(1, 0, 0.0, (), (), frozenset({f"{COMPILER}/{module_name(1)}"}), {})

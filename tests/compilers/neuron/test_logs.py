@@ -73,7 +73,7 @@ def test_a_run_is_added_up():
     assert run.waits == {module(3): 22.0}
     assert list(run.remembered) == [module(4)]
     assert list(run.failed) == [module(6)]
-    assert run.modules == [module(2), module(1)]
+    assert run.modules == [module(1), module(2)], "as they were first mentioned"
     assert run.compilers == {"neuronxcc-2.26.6360.0+6f180f47"}
     assert run.summary == {"total": 2, "success": 1, "failed": 1}
     assert run.failures()[module(4)].kind.name == "device-oom"

@@ -52,6 +52,7 @@ class Log(Struct):
     # Its last count of the root's entries by state (`failed`, `done`, …), those of earlier runs too.
     entries: dict[str, float] = {}
     alone: str = ""  # error codes of the compiler, with their lines, that are told of no module
+    mentioned: dict[str, int] = {}  # how many others the run had come to before, by module
     begun: set[str] = set()  # modules for which the compiler was called, or that are said to be compiled next
 
     def add_all(self, events: Iterable[Event]) -> Log:
@@ -65,6 +66,8 @@ class Log(Struct):
         if compiler := compiler_in(event.path):
             self.compilers.add(compiler)
         module = event.module
+        if module:
+            self.mentioned.setdefault(module, len(self.mentioned))
         match event.kind:
             case "hit":
                 self._count(self.hits, event)
@@ -106,8 +109,9 @@ class Log(Struct):
 
     @property
     def modules(self) -> list[str]:
-        """Every module that the run itself reported as needed: found, compiled or extracted, in no other order."""
-        return list(dict.fromkeys([*self.extracted, *self.hits, *self.compiled]))
+        """Every module that the run itself reported as needed, in the order in which the run came to them."""
+        needed = {*self.extracted, *self.hits, *self.compiled}
+        return [module for module in self.mentioned if module in needed]
 
     @property
     def unfinished(self) -> set[str]:
