@@ -91,7 +91,7 @@ def test_the_promises_hold_over_real_graphs(tmp_path):
     """
     there = Machine(tmp_path / "host", real=True, trial_zeros=True)
     subject = structs.replace(assumptions.XLA, workers=2, compiling=lambda _: False)
-    run = proof(there, tmp_path / "proof", subject, limit=180)
+    run = proof(there, tmp_path / "proof", subject, limit=900)
     with neuron_alone():
         run.program(prove.PROGRAM)
         other = {"RANK": "1", "WORLD_SIZE": "2", "LANG": "POSIX", "TZ": "JST-9"}
