@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import transformers.trainer
 from transformers import TrainerCallback
 
 from cachekit import trackers
@@ -68,7 +68,8 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         self._named, self._ingredients = bool(name), dict(ingredients or {})
         self._attachment: Attachment | None = None
         self._compiled = 0
-        trackers.add(transformers.trainer, self._figures)
+        if trainer := sys.modules.get("transformers.trainer"):  # loaded with the class of the Trainer that is made next
+            trackers.add(trainer, self._figures)
 
     @property
     def report(self) -> Attached | None:

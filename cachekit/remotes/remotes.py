@@ -60,6 +60,7 @@ class Remotes:
         self._remotes = tuple(remotes)
         self._journal = journal or Journal(None, "")
         self._told: set[str] = set()
+        self._counted: set[tuple[str, str]] = set()
         self._failure: RemoteError | AuthError | None = None
         self._problems: dict[str, dict[str, CachekitError]] = {}  # by key, then by remote: why nothing came from there
         self.trust = trust or Trust()
@@ -262,7 +263,7 @@ class Remotes:
         self._journal.emit(
             "remote.untrusted", remote=remote.name, key=key, reason=error.cause, message=error.message, hint=error.hint
         )
-        bypass(self._journal, "remote-untrusted", remote.name)
+        self._bypassed(remote, "untrusted")
 
     def failed(self, remote: Remote, error: RemoteError | AuthError, key: str = "") -> None:
         """Report, once in a run, that a remote is not used; for each key, that it could not be asked for it."""
@@ -282,7 +283,13 @@ class Remotes:
         )
         kinds = ((SkippedError, "skipped"), (UntrustedError, "untrusted"), (AuthError, "refused"))
         kind = next((word for cls, word in kinds if isinstance(error, cls)), "failed")
-        bypass(self._journal, f"remote-{kind}", remote.name)
+        self._bypassed(remote, kind)
+
+    def _bypassed(self, remote: Remote, kind: str) -> None:
+        """Count, once in a run, why a remote is not used."""
+        if (remote.name, kind) not in self._counted:
+            self._counted.add((remote.name, kind))
+            bypass(self._journal, f"remote-{kind}", remote.name)
 
 
 def remotes_of(config: Config, journal: Journal, *, offline: bool = False) -> Remotes:

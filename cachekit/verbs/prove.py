@@ -50,7 +50,7 @@ UNFINISHED, INTERRUPTED = "it is not finished", "it was interrupted"
 PROGRAM = Site(home="program", cache="program")
 
 
-class Contract(Answer, frozen=True, tag="cachekit/neuron-contract/1"):
+class Contract(Answer, frozen=True, tag="cachekit/contract/1"):
     """What cachekit promises and assumes of a compiler, and what this host's does: the report that can be sent.
 
     Where there is no compiler to try, `problem` says why, and `hint` what helps. `good` means that this is all of it,

@@ -9,7 +9,7 @@ import pytest
 
 from cachekit.compilers import tree
 from cachekit.compilers.port import Run
-from cachekit.compilers.tree import TreeCompiler, TreeWatch, check_archive, keeps_access_times
+from cachekit.compilers.tree import UNCOUNTED, TreeCompiler, TreeWatch, check_archive, keeps_access_times
 from cachekit.errors import MissError
 from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store.archive import UnsafeArchiveError
@@ -98,13 +98,13 @@ def test_a_run_is_told_by_what_it_read_and_what_is_new(tree):
 
 
 def test_where_reads_leave_no_trace_nothing_is_said_to_be_found_and_a_note_says_why(tree, monkeypatch):
-    monkeypatch.setattr(tree, "keeps_access_times", lambda _: False)
+    monkeypatch.setattr("cachekit.compilers.tree.keeps_access_times", lambda _: False)
     add(tree, "read")
     watch = TreeWatch(Pairs(), Run(None, tree, "command", found=True), {})
     watch.begin(print)
     (tree / "read-cache").read_bytes()
     seen = watch.observed()
-    assert (seen.found, seen.exact, seen.notes) == (0, False, (tree.UNCOUNTED,))
+    assert (seen.found, seen.exact, seen.notes) == (0, False, (UNCOUNTED,))
 
 
 def test_a_file_that_tells_nothing_uses_no_unit(tree, monkeypatch):

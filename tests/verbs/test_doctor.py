@@ -138,19 +138,22 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
 @pytest.mark.feature("N2")
 @pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
 def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
-    """Three versions that look right, and nothing to import: then Inductor compiles here."""
+    """Three versions that look right, and nothing to import: whoever installed torch-neuronx does not mean Inductor."""
     found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0", "torch-xla": "2.9.0"}
     monkeypatch.setattr(installed, "versions", lambda: found)
     if folder:
         for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
             (tmp_path / name).mkdir()
+    (tmp_path / "torch_neuronx-2.9.0.dist-info").mkdir()
+    (tmp_path / "torch_neuronx-2.9.0.dist-info" / "METADATA").write_text("Name: torch-neuronx\nVersion: 2.9.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     (said,) = problems("neuron-packages")
     assert said["said"].startswith("neuronx-cc, libneuronxla, torch-neuronx cannot be used; installed by name only")
-    assert select("auto").name == "inductor"
-    with pytest.raises(CompilerUnavailableError, match="neuronx-cc, libneuronxla, torch-neuronx") as raised:
-        select("neuron").fingerprint()
-    assert "no module neuronxcc" in raised.value.cause
+    for asked in ("auto", "neuron"):
+        with pytest.raises(CompilerUnavailableError, match="neuronx-cc, libneuronxla, torch-neuronx") as raised:
+            select(asked).fingerprint()
+        assert "no module neuronxcc" in raised.value.cause
+    assert select("inductor").name == "inductor"
 
 
 class _Raises:

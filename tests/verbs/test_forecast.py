@@ -59,7 +59,7 @@ def test_each_row_is_what_a_plan_of_its_own_says(tmp_path, log):
         alone = [plan(bob.prepare(one), bob.store, bob.session.remotes) for one in named]
     # A record that another row found tells of the time as well.
     for row, one in zip(found.plans, alone, strict=True):
-        told = planned(one, PRICE).as_dict() | {"expected": ""}
+        told = planned(one, PRICE).as_dict() | {"expected": "", "schema": "cachekit/plan-row/1"}
         assert {name: value for name, value in row.as_dict().items() if name in told} | {"expected": ""} == told
     assert {name: row.status for name, row in rows.items()} == {"toy-1": "hit", "toy-2": "hit", "toy-3": "miss"}
     assert [row.remote for row in found.plans] == [bob.session.remotes.readable[0].name, "local", ""]

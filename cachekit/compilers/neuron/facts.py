@@ -64,7 +64,6 @@ SPLIT_INSTALL_OLD = "pip install --extra-index-url https://pip.repos.neuron.amaz
 SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaws.com optimum-neuron==0.4.3 \
 neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
 SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
-STACKS = {"neuron": "PyTorch/XLA", "neuron-native": "TorchNeuron"}  # by the compiler's name here
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages of which no environment holds both: from these on, before these (empty is any), and why. Of
 # two stacks one needs an environment of its own; else the registry's table says what goes with torch-neuronx.

@@ -167,7 +167,8 @@ def _image(target: str, compiler: str) -> tuple[str, str, str] | None:
         able = (at for at in found if (at / "bin" / facts.COMPILER).exists() and str(at) != sys.prefix)
         if names := [str(folder) for folder in able]:
             newest = max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
-            return newest, facts.STACKS[one.compiler], one.install.extra
+            stack = "TorchNeuron" if one.compiler == "neuron-native" else "PyTorch/XLA"
+            return newest, stack, one.install.extra
     return None
 
 

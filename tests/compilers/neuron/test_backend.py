@@ -47,6 +47,7 @@ def installed(monkeypatch, arguments, trainer=None):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["optimum.neuron.trainers"].NeuronTrainingArguments = arguments
     sys.modules["optimum.neuron.trainers"].NeuronTrainer = trainer
+    sys.modules["optimum.neuron.trainers"].transformers = ModuleType("transformers")  # its module of that name
     monkeypatch.setattr(metadata, "version", lambda _: "0.9.0")
 
 
