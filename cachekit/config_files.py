@@ -92,7 +92,7 @@ def check_writers(path: Path, state: os.stat_result, why: str, *, settings: bool
     this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
     other file was put by this user, too; settings, which their owner can add to later, only where they are mounted into
     the folder, as into a container's. What lies on the way in a folder of everybody, and the file there, must be this
-    user's or root's: see `_planted`.
+    user's or root's: see `planted_on`.
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
@@ -105,7 +105,7 @@ def check_writers(path: Path, state: os.stat_result, why: str, *, settings: bool
         OSError: It is gone.
     """
     folder, own = path.parent, path == user_file()
-    planted = _planted(path)
+    planted = planted_on(path)
     owners = {0, os.geteuid()}
     if not (own or _open_to_all(folder)):
         above = folder.absolute()
@@ -136,10 +136,17 @@ def check_writers(path: Path, state: os.stat_result, why: str, *, settings: bool
     raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
 
 
-def _planted(path: Path) -> tuple[Path, int] | None:
+def planted_on(path: Path, *, file: bool = True) -> tuple[Path, int] | None:
     """The first step on the way to a file that another user made where everybody can, and that user.
 
     It may be the file, a folder or a link. Where this user works was chosen, whoever made it.
+
+    Args:
+        path: The file.
+        file: It is one; else a folder, which need not be there yet: then the steps that are there count.
+
+    Raises:
+        OSError: A step cannot be looked at.
     """
     chosen, above = set[Path](), False
     with suppress(FileNotFoundError):  # the working directory may be gone
@@ -153,7 +160,11 @@ def _planted(path: Path) -> tuple[Path, int] | None:
         if not stat.S_ISLNK(step.state.st_mode):
             above = step.everybody
 
-    os.close(whose.walk(path, look, file=True))
+    try:
+        os.close(whose.walk(path, look, file=file))
+    except FileNotFoundError:
+        if file:
+            raise
     return found[0] if found else None
 
 

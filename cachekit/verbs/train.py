@@ -15,6 +15,7 @@ from cachekit.compilers import Observed
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping, spared
 from cachekit.compilers.prepare import Prepared
+from cachekit.config_files import planted_on
 from cachekit.data.shapes import check_data
 from cachekit.disk import existing, named
 from cachekit.errors import CompilerUnavailableError, IntegrityError, RecipeError, UsageError
@@ -140,6 +141,7 @@ def train(
         record = restored or record
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
+        _check_output(output_dir)  # somebody may have made it while this run compiled
         with session.until_notice():
             result, seen = run_job(
                 session.launcher(),
@@ -263,8 +265,19 @@ def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str)
 
 
 def _check_output(folder: Path) -> None:
-    # Made only by a training that starts: one that does not leaves nothing behind.
+    """See that a model can be written to a folder, and that no other user's link or folder leads the writer there.
+
+    The folder is made only by a training that starts: one that does not leaves nothing behind.
+    """
     try:
+        planted = planted_on(folder, file=False)
+        if planted:
+            step, owner = planted
+            raise UsageError(
+                f"the output folder {folder} is not written to: a training replaces and removes files there",
+                cause=f"another user ({owner}) made {step} where everybody can",
+                hint="choose a folder of your own with --output-dir, or work in a folder that others cannot write to",
+            )
         probe = existing(folder) / f".cachekit-{uuid.uuid4().hex}"
         probe.touch(exist_ok=False)
         probe.unlink()

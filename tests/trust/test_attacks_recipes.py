@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cachekit import config
-from cachekit.api import load_recipe, zoo_entry
+from cachekit.api import Cache, load_recipe, zoo_entry
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.recipe import variant
@@ -60,6 +60,34 @@ def test_another_users_checkpoint_in_a_folder_of_everybody_is_not_gone_on_from(t
         os.chown(path, ONE, ONE)
     with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled"):
         checkpoint(resume, Path("runs/bert"), Journal(None, "test"))
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+@pytest.mark.parametrize("way", ["folder", "link", "dangling link", "link in a folder"])
+def test_no_training_writes_where_another_users_link_or_folder_leads(tmp, tmp_path, mode, way):
+    """It would rotate checkpoints away there. What this user made there is written to."""
+    tmp.chmod(mode)
+    cache, runs, precious = Cache(home=tmp_path / "home"), tmp / "runs", tmp_path / "precious"
+    if way != "dangling link":
+        (precious / "checkpoint-1").mkdir(parents=True)
+    planted = runs
+    if way in {"folder", "link in a folder"}:
+        runs.mkdir()
+        if way != "folder":
+            (runs / "mine").symlink_to(precious)
+    else:
+        planted = runs / "mine"
+        runs.mkdir()
+        runs.chmod(mode)
+        planted.symlink_to(precious)
+    if way != "dangling link":
+        cache.plan_train("bert", output_dir="runs/mine")
+    os.chown(planted, ONE, ONE, follow_symlinks=False)
+    with pytest.raises(UsageError, match="is not written to") as raised:
+        cache.plan_train("bert", output_dir="runs/mine")
+    assert f"another user ({ONE}) made {planted}" in raised.value.cause
+    cache.plan_train("bert", output_dir=tmp_path / "own" / "mine")
+    assert [path.name for path in precious.rglob("*")] == ["checkpoint-1"] * (way != "dangling link")
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])

@@ -12,7 +12,7 @@ import pytest
 
 from cachekit import disk
 from cachekit.compilers import select
-from cachekit.compilers.neuron import installed, processes
+from cachekit.compilers.neuron import installed, presence, processes
 from cachekit.config import load
 from cachekit.errors import CompilerUnavailableError, StoreError
 from cachekit.verbs.doctor import Finding, checks, doctor
@@ -141,11 +141,10 @@ def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
     """Three versions that look right, and nothing to import: whoever installed torch-neuronx does not mean Inductor."""
     found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0", "torch-xla": "2.9.0"}
     monkeypatch.setattr(installed, "versions", lambda: found)
+    monkeypatch.setattr(presence, "is_named", found.__contains__)
     if folder:
         for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
             (tmp_path / name).mkdir()
-    (tmp_path / "torch_neuronx-2.9.0.dist-info").mkdir()
-    (tmp_path / "torch_neuronx-2.9.0.dist-info" / "METADATA").write_text("Name: torch-neuronx\nVersion: 2.9.0\n")
     monkeypatch.syspath_prepend(tmp_path)
     (said,) = problems("neuron-packages")
     assert said["said"].startswith("neuronx-cc, libneuronxla, torch-neuronx cannot be used; installed by name only")

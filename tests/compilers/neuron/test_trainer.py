@@ -175,8 +175,8 @@ def test_a_training_by_neuron_trainer_compiles_nothing(warmed, tmp_path):
     assert kept.name == "checkpoint-8"
     history = json.loads((kept / "trainer_state.json").read_text())["log_history"]
     losses = [entry["loss"] for entry in history]
-    assert losses == sorted(losses, reverse=True)
-    assert losses[0] > losses[-1] > 0, "adapters learn"
+    # Each step has other rows, so that not each loss is below the one before.
+    assert min(losses[:2]) > max(losses[-2:]) > 0, "adapters learn"
     assert "not used" in other.said or "not used" in other.log()
     error = other("train", *SMALL, "--resume", "auto", "--output-dir", "out", code=2)["error"]
     assert "cannot be resumed" in error["message"]
