@@ -17,7 +17,9 @@ from types import SimpleNamespace
 import pytest
 
 from cachekit import disk
+from cachekit.compilers import select
 from cachekit.compilers.neuron import installed
+from cachekit.errors import CompilerUnavailableError
 from cachekit.store.layout import Layout
 from tests.compilers.neuron.neuron_trees import make
 from tests.support.cli_session import process
@@ -146,10 +148,18 @@ def neuron(tmp_path, monkeypatch):
 def test_a_compiler_that_is_not_that_of_this_environment(neuron, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(program(tmp_path / "venv", "python")))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    # With none anywhere, no PATH helps: the package is what must come again, and nothing compiles before.
+    found = the_problem("neuron-packages", compiler="neuron")
+    why = f"its program neuronx-cc is neither on PATH nor in {tmp_path}/venv"
+    assert why in found["said"]
+    assert "pip install " in found["run"]
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("neuron").fingerprint()
+    assert (why in raised.value.cause, found["run"] in raised.value.hint) == (True, True)
+    program(tmp_path / "venv", "neuronx-cc")
     found = the_problem("neuron-path")
     assert found["said"] == "neuronx-cc is not on PATH"
     assert shell(f"{found['run']}; echo $PATH") == f"{tmp_path}/venv:/usr/bin:/bin"
-    program(tmp_path / "venv", "neuronx-cc")
     other = program(tmp_path / "other", "neuronx-cc")
     monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin")
     assert f"neuronx-cc on PATH is {other}, of a different environment" in the_problem("neuron-path")["said"]

@@ -163,7 +163,7 @@ class Neuron(OnNeuron):
         names = facts.GRAPH_VARIABLES | (facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset())
         return {
             "flags": self.flags(recipe),
-            "environment": watched_variables(recipe, names.__contains__) if self.machine.here else {},
+            "environment": nki.named_in(watched_variables(recipe, names.__contains__)) if self.machine.here else {},
             # A first step at rate zero is another graph: XLA writes 0 and 1 into it (measured with torch-xla 2.9).
             "first_rate_zero": recipe.training.warmup_steps > 0,
             # So is a rate that is one of these from the start. Only then it is named, so that no other key changes.

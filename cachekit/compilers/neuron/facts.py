@@ -245,6 +245,8 @@ NKI_PACKAGE = "nki"
 # Its folder of compiled kernels, one for all compilers, to which it lets every user write. Graphs name the kernels by
 # their absolute paths, and the compiler reads them there [SDK: NCC_EVRF059; a fork of vllm-neuron; public scripts].
 NKI_COMPILE_CACHE, NKI_DEFAULT_FOLDER = "NKI_COMPILE_CACHE_URL", "/var/tmp/nki-intermediate-cache"  # noqa: S108
+# The same in every shell: its path is in graphs, and so in keys.
+NKI_OWN_FOLDER = f'export {NKI_COMPILE_CACHE}="$HOME/.cache/nki-intermediate-cache"'
 # The call of a kernel in a graph: JSON in base64, `{"klir_binary": {"binary": "/var/tmp/…"}, …}`; `eyJ` is `{"`. Those
 # of older releases have the kernel itself in them [a fork of vllm-neuron; a third party's reader of graphs].
 KERNEL_CALL = b"AwsNeuronCustomNativeKernel"

@@ -8,10 +8,13 @@ when the worker starts.
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 from msgspec import structs
 
@@ -70,8 +73,23 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def without_code(found: Mapping[str, str]) -> list[str]:
-    """Packages that are installed by their metadata, and have no module that could be imported. Executes nothing."""
-    return [name for name, module in facts.PACKAGE_MODULES.items() if name in found and not _importable(module)]
+    """Packages that are installed by their metadata, and have no module that could be imported, or the compiler's that
+    has no program where a worker finds it: on PATH, or in this environment. Executes nothing.
+    """
+    own = str(Path(sys.executable).parent)
+    program = shutil.which(facts.COMPILER) or shutil.which(facts.COMPILER, path=own)
+    return [
+        name
+        for name, module in facts.PACKAGE_MODULES.items()
+        if name in found and not (_importable(module) and (program or name != facts.COMPILER_PACKAGE))
+    ]
+
+
+def _without(packages: Sequence[str]) -> str:
+    """What these packages lack of their code."""
+    if gone := [module for name in packages if not _importable(module := facts.PACKAGE_MODULES[name])]:
+        return f"installed by name only: there is no module {', '.join(gone)}"
+    return f"its program {facts.COMPILER} is neither on PATH nor in {Path(sys.executable).parent}"
 
 
 def _importable(module: str) -> bool:
@@ -151,7 +169,7 @@ def _lacking(required: Sequence[str]) -> install.Fault | None:
     if empty := without_code(found):
         return _fault(
             f"{', '.join(empty)} cannot be used",
-            f"installed by name only: there is no module {', '.join(facts.PACKAGE_MODULES[name] for name in empty)}",
+            _without(empty),
             install.way(target, tuple(empty), compiler),
         )
     if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:

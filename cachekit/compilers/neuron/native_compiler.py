@@ -96,7 +96,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
         return {
             "flags": self.flags(recipe),
             "options": self.settings(recipe),
-            "environment": watched_variables(recipe, _shapes) if self.machine.here else {},
+            "environment": nki.named_in(watched_variables(recipe, _shapes)) if self.machine.here else {},
             # Nobody has shown that what compiles then is what a device asks for: a plan for a device promises no hit.
             **({"without_device": True} if self._without_device else {}),
         }

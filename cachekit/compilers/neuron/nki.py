@@ -18,7 +18,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,22 @@ from cachekit.compilers.neuron import facts
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.files import digest_of, note, noted, opened, pieces, written
 from cachekit.health import of_others
-from cachekit.private import NotPrivateError, new_folder, private_folder
+from cachekit.private import NotPrivateError, private_folder
 from cachekit.store.record import File, Module
+from cachekit.text import cause_of
 
 
 def folder() -> Path:
-    """Where NKI keeps its kernels: as this shell says, or by default."""
-    return Path(os.environ.get(facts.NKI_COMPILE_CACHE) or facts.NKI_DEFAULT_FOLDER)
+    """Where NKI keeps its kernels: as this shell says, or by default; `/a//b` is spelled `/a/b`."""
+    said = os.environ.get(facts.NKI_COMPILE_CACHE) or facts.NKI_DEFAULT_FOLDER
+    return Path(f"/{said.lstrip('/')}" if said.startswith("/") else said)  # `//a` is another path to pathlib
+
+
+def named_in(variables: Mapping[str, str]) -> dict[str, str]:
+    """These variables of this shell with the folder as graphs have it; without it where that is the default."""
+    rest = {name: value for name, value in variables.items() if name != facts.NKI_COMPILE_CACHE}
+    chosen = facts.NKI_COMPILE_CACHE in variables and folder() != Path(facts.NKI_DEFAULT_FOLDER)
+    return rest | ({facts.NKI_COMPILE_CACHE: str(folder())} if chosen else {})
 
 
 def check_folder() -> None:
@@ -46,7 +55,7 @@ def check_folder() -> None:
     Raises:
         UsageError: Somebody else can, and it is not this user's to close; or it is no folder of this host.
     """
-    place, another = folder(), new_folder(facts.NKI_COMPILE_CACHE)
+    place, another = folder(), facts.NKI_OWN_FOLDER
     if not place.is_absolute():
         said = f"{facts.NKI_COMPILE_CACHE} is {place}, which is not the full path of a folder on this host"
         raise UsageError(said, hint=another)
@@ -96,7 +105,9 @@ def carried_as(path: str) -> str:
 
 def misplaced(path: str) -> str:
     """Why a kernel neither travels nor is put anywhere; empty where its path is one of NKI's folder."""
-    place = f"{folder()}/"
+    place, said = f"{folder()}/", os.environ.get(facts.NKI_COMPILE_CACHE, "").rstrip("/")
+    if said.startswith("/") and path.startswith(f"{said}/"):  # as a run without cachekit spelled it: `/a//b/`
+        path = place + path.removeprefix(f"{said}/")
     below = path.removeprefix(place).split("/")
     plain = path.isprintable() and len(path) <= facts.KERNEL_LONGEST and not any(p[:1] in {"", "."} for p in below)
     if path.startswith(place) and plain:
@@ -137,6 +148,8 @@ def put(module: Module, files: Sequence[Path], root: Path) -> str:
             _put(*held[name], Path(path))
         except NotPrivateError as error:
             return f"the kernel {path} cannot be put where the graph looks: {error.standing.why}"
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            return f"the kernel {path} cannot be put where the graph looks: {cause_of(error)}"
     return ""
 
 
@@ -152,7 +165,8 @@ def sweep(root: Path) -> None:
             continue
         with suppress(FileNotFoundError):  # another run was quicker
             if time.time() - path.stat().st_mtime > facts.LOCK_SETTLED:  # else its module may be on its way
-                Path(placed.path).unlink(missing_ok=True)
+                with suppress(IsADirectoryError, NotADirectoryError):  # not what was put there
+                    Path(placed.path).unlink(missing_ok=True)
                 path.unlink()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit import start
-from cachekit.compilers.neuron import cores, facts, options
+from cachekit.compilers.neuron import cores, facts, nki, options
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.port import Node, Run
 from cachekit.process import SUBREAPER
@@ -55,6 +55,8 @@ class RunCommand(Struct, frozen=True):
             "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
             **cores.named(self.workers, self.recipe),
         }
+        if facts.NKI_COMPILE_CACHE in os.environ and nki.folder().is_absolute():
+            changes[facts.NKI_COMPILE_CACHE] = str(nki.folder())  # graphs have it as the key has it
         if self.trial and options.jobs_for_memory() == 1:
             changes[facts.NPC_RETRIES] = "1"  # AWS's advice for trn1.2xlarge: the first try may run out of memory
         if self.recipe.parallel.nodes > 1:

@@ -153,6 +153,24 @@ def test_a_link_in_the_place_of_a_kernel_leads_nowhere(tmp_path, root, workspace
     assert (at.read_bytes(), at.is_symlink(), (tmp_path / "mine").read_bytes()) == (BYTES, False, b"mine")
 
 
+@pytest.mark.parametrize("planted", ["a folder", "a file in place of its folder"])
+def test_a_kernel_whose_place_is_taken_leaves_the_module_out(tmp_path, root, workspace, place, planted):
+    module, files, at = carried(tmp_path, workspace, place)
+    shutil.rmtree(place)
+    if planted == "a folder":
+        (at / "mine").mkdir(parents=True)
+    else:
+        place.mkdir()
+        at.parent.write_text("mine")
+    before = tree(place)
+    left = restore(module, files, root)
+    assert left.left.startswith(f"the kernel {at} cannot be put where the graph looks: ")
+    for note in (root / facts.OUR_FOLDER).rglob("kernel-*"):
+        os.utime(note, (0, 0))
+    neuron().make_way(root, lambda _: None)
+    assert tree(place) == before
+
+
 @ROOT_ONLY
 @pytest.mark.parametrize("whose", ["the folder", "a folder in it", "a link to it"])
 def test_a_place_of_somebody_elses_gets_no_kernel_and_the_module_is_left(tmp_path, root, workspace, place, whose):
@@ -290,11 +308,32 @@ def test_a_folder_of_somebody_elses_is_refused_by_a_run_and_told_by_doctor(tmp_p
     with pytest.raises(UsageError, match="NKI's folder of kernels") as caught:
         neuron().cache_dir(load(tmp_path / "tiny.yaml"))
     assert caught.value.cause == f"{place} belongs to another user (nobody)"
-    assert caught.value.hint == 'export NKI_COMPILE_CACHE_URL="$(mktemp -d)"'
+    # The same in every shell: a key has the folder in it, as graphs do.
+    assert caught.value.hint == 'export NKI_COMPILE_CACHE_URL="$HOME/.cache/nki-intermediate-cache"'
     monkeypatch.setattr("cachekit.compilers.neuron.installed.versions", lambda: {"nki": "0.5.0"})
     found = the_problem("neuron-owner")
     assert found["said"] == f"{caught.value.message}; {caught.value.cause}"
     assert found["run"] == caught.value.hint
+
+
+def test_a_key_has_the_folder_as_graphs_have_it_and_not_how_it_is_spelled(tmp_path, monkeypatch):
+    recipe = load_text("name: tiny\nmodel: {id: bert-base-uncased}\n")
+    monkeypatch.delenv(facts.NKI_COMPILE_CACHE, raising=False)
+    default, name = neuron().ingredients(recipe)["environment"], facts.NKI_COMPILE_CACHE
+    for said, keyed in (
+        ("", {}),
+        (facts.NKI_DEFAULT_FOLDER, {}),
+        (f"/{facts.NKI_DEFAULT_FOLDER}/", {}),
+        ("/a/b", {name: "/a/b"}),
+        ("/a//b/", {name: "/a/b"}),
+    ):
+        monkeypatch.setenv(name, said)
+        compiler = neuron()
+        assert compiler.ingredients(recipe)["environment"] == default | keyed
+        # And workers get that spelling, so that graphs have it.
+        told = compiler.watch(Run(recipe, tmp_path, "train")).environment
+        assert told[name] == keyed.get(name, facts.NKI_DEFAULT_FOLDER)
+        assert not nki.misplaced(f"{said.rstrip('/') or told[name]}/k/attention.colz")
 
 
 @pytest.mark.slow
