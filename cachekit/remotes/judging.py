@@ -207,8 +207,9 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     if origin.how != "signed":
         found = [(key.fingerprint, statement) for _, key, statement in holding(record, envelopes)]
         keys = tuple(dict.fromkeys(key for key, _ in found))
-        reused = dict.fromkeys(one for _, statement in found for one in statement.predicate.reused)
-        origin = structs.replace(origin, signers=keys, reused=_reused(origin.remote, origin.how, reused))
+        said = (one for _, statement in found for one in statement.predicate.reused)
+        reused = dict.fromkeys((*origin.reused, *_reused(origin.remote, origin.how, said)))
+        origin = structs.replace(origin, signers=keys, reused=tuple(reused))
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
 
 

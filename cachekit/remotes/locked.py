@@ -10,11 +10,15 @@ from cachekit.errors import AuthError, IntegrityError, RemoteError, UntrustedErr
 from cachekit.remotes import document, layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.fetch import Judge, Pulled, pull
+from cachekit.remotes.port import LATEST
 from cachekit.remotes.remote import Found, Remote
 from cachekit.remotes.remotes import Remotes
 from cachekit.store import Store
 from cachekit.store.lock_file import Locked
+from cachekit.store.origin import ReusedOrigin
 from cachekit.store.record import Record, covers, paths_of
+
+HISTORY = 2000  # commits in which a state that a lock file names is looked for
 
 
 def holder(remotes: Remotes, record: Record) -> Found | None:
@@ -95,14 +99,51 @@ def _candidates(remotes: Remotes, remote: Remote, locked: Locked, reasons: list[
             continue
         if shared is not None:
             try:
-                found = remote.judge(shared, revision, past=revision != now)
+                stray = "" if revision == now else _stray(remote, revision, now)
+                found = remote.judge(shared, revision, past=revision != now and not stray, stray=stray)
             except UntrustedError as error:
                 remotes.refused(remote, locked.record.key, error)
                 reasons.append(f"{remote.name}: {error.cause}")
                 continue
-            # That of the remote may have grown by what others added; what is taken is what is locked.
-            same = shared.record.digest == locked.digest
-            yield found if same else structs.replace(found, shared=structs.replace(shared, record=locked.record))
+            yield found if shared.record.digest == locked.digest else _cut(found, locked.record)
+
+
+def _stray(remote: Remote, revision: str, now: str) -> str:
+    """Why a state that a lock file names may be anybody's, as the commit of a pull request is; empty where it is not.
+
+    Only the whole hash of a commit that is in the history of the present state names one of the remote's own.
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    with remote.call() as storage:
+        if any(one.revision == revision for most in (LATEST, HISTORY) for one in storage.latest(now, most)):
+            return ""
+    return f"the lock file names the state {revision[:40]!r}, which is not among the last {HISTORY:,} commits there"
+
+
+def _cut(found: Found, locked: Record) -> Found:
+    """What is locked of a record that has it, and perhaps more, which others added: all else is as it was judged.
+
+    A lock file may say anything of when and by whom a record was made. The record that was judged is noted as one whose
+    files are reused, so that whoever revokes that one revokes this one.
+
+    Raises:
+        RemoteError, AuthError: The signatures of the record cannot be read.
+    """
+    whole = found.shared.record
+    names = {module.name for module in locked.modules}
+    modules = tuple(module for module in whole.modules if module.name in names)
+    beside = None if modules == whole.modules else found.beside()
+    if beside is None:
+        return found
+    origin = beside.origin
+    source = ReusedOrigin(whole.key, whole.digest, origin.remote, origin.how, origin.signers, whole.provenance.created)
+    return structs.replace(
+        found,
+        shared=structs.replace(found.shared, record=structs.replace(whole, modules=modules)),
+        origin=structs.replace(origin, reused=(source, *origin.reused)),
+    )
 
 
 def same_artifacts(remote: Remote, record: Record, revision: str, reasons: list[str] | None = None) -> Shared | None:

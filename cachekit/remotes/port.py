@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cachekit.health import Finding
 
 Tell = Callable[[int], None]  # bytes that went over the line since the last call
+LATEST = 50  # commits that are looked at: a page
 ABSENT = ""  # the token of a document that is not there
 
 
@@ -329,10 +330,14 @@ class Storage(Protocol):
             BusyError, RemoteError, AuthError: It did not happen.
         """
 
-    def latest(self, revision: str = "") -> Sequence[PastCommit]:
+    def latest(self, revision: str = "", most: int = LATEST) -> Sequence[PastCommit]:
         """The last changes up to a state, the newest first; none where the remote keeps no history.
 
         There, what a change wrote must be looked for to know whether it happened.
+
+        Args:
+            revision: The state.
+            most: How many; a page is one request.
         """
         return ()
 

@@ -205,20 +205,21 @@ class Remote:
         except (envelope.MalformedError, IntegrityError):
             return ()
 
-    def judge(self, shared: Shared, revision: str, *, past: bool = False) -> Found:
+    def judge(self, shared: Shared, revision: str, *, past: bool = False, stray: str = "") -> Found:
         """A record that was read there, and may be used.
 
         Args:
             shared: The record.
             revision: The state that it was read in, of which its signatures are read.
             past: That is an earlier state on purpose, in which older signatures are nobody's trick.
+            stray: Why that state may be anybody's, so that a signature is needed; empty where it is the remote's own.
 
         Raises:
             UntrustedError: It may not.
             UsageError: The settings name a signer's key that is none.
             RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
         """
-        demands = self.demands()
+        demands = self.demands() or (stray if self.trust.mode(self.name) != "all" else "")
         if not demands:  # a signature would vouch for the bytes, whoever put them there
             with self.call() as storage:
                 storage.check([path for sha256, (_, path) in shared.paths.items() if sha256 not in shared.inline])

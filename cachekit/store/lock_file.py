@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.config_files import check_writers
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.recipe import zoo
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, sealed
@@ -91,10 +92,13 @@ def read(path: Path) -> list[Locked]:
     """Read a lock file.
 
     Raises:
-        UsageError: It is not a lock file, was written by a newer cachekit, or cannot be read.
+        UsageError: It is not a lock file, was written by a newer cachekit, cannot be read, or another user of the
+            machine can have written it.
     """
     try:
-        document = parse(files.read(path))
+        with files.opened(path) as source:
+            check_writers(path, os.fstat(source.fileno()), "a lock file says which artifacts run here")
+            document = parse(source.read())
         if document.get("version") != VERSION:
             raise UsageError(
                 f"{path} was written by a newer cachekit, or is not a lock file",

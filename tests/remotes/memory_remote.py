@@ -96,7 +96,7 @@ class MemoryRemote:
             self._titles.append((change.title, change.message))
             return str(len(self._titles)) if self.scarce else ""
 
-    def latest(self, revision=""):
+    def latest(self, revision="", most=50):
         last = int(revision) if revision else len(self._titles)
         changes = enumerate(self._titles[:last] if self.scarce else (), 1)
         return [PastCommit(str(number), title, 0.0, message) for number, (title, message) in changes][::-1]

@@ -10,6 +10,7 @@ from cachekit.api import Cache, load_recipe, zoo_entry
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.recipe import variant
+from cachekit.store import lock_file
 from cachekit.training.checkpoints import checkpoint
 from tests.support.users import ANOTHER, ONE, known
 from tests.training.made_checkpoints import make
@@ -113,6 +114,19 @@ def test_another_users_folder_in_a_folder_of_everybody_gives_no_recipe_by_its_wh
     with pytest.raises(UsageError, match="is not read: a recipe says what runs here") as raised:
         load_recipe(path)
     assert f"another user ({ONE})" in raised.value.cause
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(ONE, 0o644), (0, 0o666)])
+def test_a_lock_file_that_another_user_made_or_can_change_is_not_read(tmp, monkeypatch, owner, mode):
+    """It is looked for in each folder above the project."""
+    (tmp / "project").mkdir()
+    monkeypatch.chdir(tmp / "project")
+    written(tmp / lock_file.NAME, text=lock_file.text([]))
+    assert lock_file.read(lock_file.nearest()) == []
+    written(tmp / lock_file.NAME, owner, mode, text=lock_file.text([]))
+    for act in (lambda: lock_file.read(lock_file.nearest()), lambda: Cache(home=tmp / "home").pull_locked()):
+        with pytest.raises(UsageError, match="is not read: a lock file says which artifacts run here"):
+            act()
 
 
 def test_where_one_works_was_chosen_whoever_made_it(tmp, monkeypatch):

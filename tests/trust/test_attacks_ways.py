@@ -10,6 +10,8 @@ from cachekit.errors import CachekitError, UntrustedError
 from cachekit.recipe.variant import Variant
 from cachekit.remotes import document, layout
 from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.port import ABSENT, Commit, Write
+from cachekit.store.lock_file import anonymous
 from cachekit.store.record import File, Module
 from cachekit.trust.envelope import encode
 from cachekit.verbs.export import export_bundle
@@ -17,12 +19,14 @@ from cachekit.verbs.imports import import_into
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.pull import pull_modules, pull_recipe
 from cachekit.verbs.push import push_records
+from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.compilers.neuron.neuron_trees import COMPILER
 from tests.compilers.neuron.test_native_cache import add
 from tests.remotes.peer_repo import entry
+from tests.remotes.storage_processes import serve
 from tests.support.places import real_dir
-from tests.support.standins import Watched, make_record, publish, recipe
+from tests.support.standins import StandIn, Watched, make_record, publish, recipe
 from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     Loader,
     as_own,
@@ -41,6 +45,7 @@ from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     EVE,
     alice,
     bundle,
+    close,
     place,
     planned,
     put,
@@ -200,6 +205,65 @@ def test_a_lock_file_binds_no_artifacts_of_another_key(alice, victim, place):
     locked = lock(alice.session, alice.prepare(), Variant("toy"))
     assert exit_code(lambda: pull_locked(bob.session, structs.replace(locked, record=mixed)))
     assert bob.store.lookup(alice.record.place) is None
+
+
+@pytest.mark.parametrize("named", ["ref", "commit", "short", "signed"])
+def test_a_lock_file_brings_nothing_unsigned_of_a_pull_request(tmp_path, named):
+    """Whoever may read a repo may propose a commit. What the branch itself had earlier is used."""
+    with serve("hub", tmp_path / "server") as make:
+        repo = make.repo
+
+        def member(name, **options):
+            return Watched(tmp_path / name, shared=[(make(), "rw")], **{"trust": trust(), **options})
+
+        ann, eve = member("ann"), member("eve", trust=trust(key=EVE), compiler=StandIn(salt="evil"))
+        warm(ann.session, ann.prepare())
+        good, locked = repo.head, lock(ann.session, ann.prepare(), Variant("toy"))
+        evil = warm(eve.session, eve.prepare(), recache=True).record
+        push_records(eve.session, [evil], public=False, replaces=True, dry_run=False)
+        merged = structs.replace(locked, record=anonymous(evil), digest=evil.digest, revision=repo.head)
+        proposed = repo.head
+        repo.branches = {**repo.branches, "refs/pr/1": proposed, "main": good}
+        state = {"ref": "refs/pr/1", "short": proposed[:12]}.get(named, proposed)
+        bob = member("bob", trust=trust(*[EVE] * (named == "signed")))
+        forged = structs.replace(merged, revision=state)
+        if named == "signed":
+            assert pull_locked(bob.session, forged).state == "fetched"
+            return
+        assert exit_code(lambda: pull_locked(bob.session, forged)) == 5
+        assert bob.store.lookup(evil.place) is None
+        make().commit(Commit("later [1]", writes=[Write("later", b"", ABSENT)]), good)
+        assert pull_locked(bob.session, locked).state == "fetched"
+
+
+@pytest.mark.parametrize(("grown", "way"), [(False, "before"), (True, "record"), (True, "before"), (True, "key")])
+def test_a_lock_file_hides_no_record_from_revocation(alice, user, place, grown, way):
+    """It says when its record was made, and by whom; nobody signed that."""
+    locked = lock(alice.session, alice.prepare(), Variant("toy"))
+    whole = alice.record
+    if grown:
+        more = user("alice", trust(key=ALICE), compiler=StandIn(extra=1))
+        train(more.session, more.prepare(), output_dir=place.parent / "output")
+        whole = more.lookup(more.prepare())
+        assert len(whole.modules) > len(alice.record.modules)
+        push_records(more.session, [whole], public=False, replaces=False, dry_run=False)
+    said = structs.replace(locked.record.provenance, created="2999-01-01T00:00:00+00:00", user="root")
+    lies = structs.replace(locked.record, provenance=said, compile_seconds=99_999.0, recipe="evil")
+    close(place)
+    for name, known in (("bob", trust(ALICE)), ("carol", trust())):
+        carol = user(name, known)
+        pull_locked(carol.session, structs.replace(locked, record=lies, digest="f" * 64))
+        taken = carol.store.lookup(whole.place)
+        assert taken.modules == alice.record.modules
+        assert taken == structs.replace(whole, modules=taken.modules)
+        revoked = {
+            "record": {"records": [whole.digest]},
+            "before": {"before": "2900-01-01"},
+            "key": {"keys": [key(ALICE).fingerprint]},
+        }[way]
+        after = user(name, trust(ALICE, revoked=revoked), may="")
+        assert planned(after).hit is False
+        assert "revoked" in planned(after).untrusted[0]
 
 
 # Caches without records

@@ -25,6 +25,7 @@ from cachekit.remotes.hub.client import LINES, STAGING, Client
 from cachekit.remotes.hub.create import place_of
 from cachekit.remotes.port import (
     ABSENT,
+    LATEST,
     Commit,
     Document,
     Entry,
@@ -45,7 +46,6 @@ MAIN = "main"
 STAT_BATCH = 1000  # paths; the Hub answers 413 for more
 _PIECE = 1 << 20  # bytes
 FEW = 4  # files, each of which costs one request more than it would if git LFS were asked for all of them
-LATEST = 50  # commits that are looked at: a page
 LIST_LIMIT = 2_000_000  # entries; the Hub itself advises 100,000 files
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ADDRESS = re.compile(r"hf://(?:(datasets|models)/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
@@ -269,11 +269,11 @@ class HubStorage(Storage):
             raise UncertainError(f"{self.name} did not name a commit in its answer", cause=made[:100])
         return made
 
-    def latest(self, revision: str = "") -> Sequence[PastCommit]:
-        """The last commits; one request."""
+    def latest(self, revision: str = "", most: int = LATEST) -> Sequence[PastCommit]:
+        """The last commits; one request for each page."""
 
         def commits(api: Any) -> list[PastCommit]:
-            found = islice(api.list_repo_commits(revision=revision or self._branch, **self._repo), LATEST)
+            found = islice(api.list_repo_commits(revision=revision or self._branch, **self._repo), most)
             return [
                 PastCommit(str(one.commit_id), one.title.strip(), one.created_at.timestamp(), one.message.strip())
                 for one in found
