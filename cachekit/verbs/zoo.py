@@ -334,10 +334,9 @@ def _cost(expected: Expectation, wanted: Filter) -> ZooExpected:
 
 
 def _compiling(loaded: Recipe, wanted: Filter) -> Iterator[ZooCompiling]:
-    """How long compiling takes on each instance, by what others published."""
-    for instance in dict.fromkeys(expected.instance for expected in loaded.expect):
-        if not zoo.instance(instance).target:
-            continue  # a GPU, to compare with
+    """How long compiling takes on each instance, by what others published; on the first one where none is named."""
+    known_to_run = dict.fromkeys(one.instance for one in loaded.expect if zoo.instance(one.instance).target)  # no GPU
+    for instance in known_to_run or [next(name for name, one in zoo.instances().items() if one.target)]:
         made = prepare(loaded, registry.select(loaded.compiler.name, instance=instance))
         known = published_time(
             made.fingerprint.compiler, instance, made.model_type, made.ingredients.hard, made.compiler.growth

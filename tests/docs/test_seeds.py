@@ -144,6 +144,8 @@ def test_the_recipe_of_imdb_is_that_of_the_article():
 SCREENS = [
     ("plan bert --toolchain neuron-2.31 --instance trn1.2xlarge", "10 to 15 min|$0.22 to $0.34|at $1.34 an hour|2023"),
     ("zoo show bert", "accuracy 0.925|loss 0.2057|2 min 42 s|$0.07|9.239 steps a second|f1 0.914|96.337 rows|$1.34"),
+    ("zoo show demo", "compiling takes 2 to 8 min|$0.043 to $0.18|at $1.34 an hour"),
+    ("zoo show distilbert-yelp-stars", "compiling takes|at $1.34 an hour"),
     ("zoo show bert-notebook", "f1 0.914|8 min 30 s|$0.20|2023-06-06"),
     (
         "zoo show bert-amazon-polarity",

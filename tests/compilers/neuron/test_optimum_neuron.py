@@ -1,4 +1,6 @@
-"""The tutorial's own script with optimum-neuron's NeuronTrainer, unchanged under `cachekit run`: `make test-xla`.
+"""A script after the tutorial's, with optimum-neuron's NeuronTrainer, under `cachekit run`: `make test-xla`.
+
+The original of 2023 imports `TrainiumTrainer`, `evaluate` and `HfFolder`, and does not start with optimum-neuron 0.4.
 
 The trainer, its Hub cache and its libraries are the installed packages', and so are torchrun and XLA's graphs. Stood in
 for are AWS's closed parts (`neuron_sdk/packages`), neuronx-distributed (`neuron_sdk/split_packages`) and the Hub, which
