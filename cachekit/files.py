@@ -193,16 +193,19 @@ def note(path: Path, data: bytes, *, mode: int = 0o666) -> bool:
     return True
 
 
-def noted(path: Path, kind: type[T], believe: Callable[[int], bool] = lambda _: True) -> T | None:
+def noted(
+    path: Path, kind: type[T], believe: Callable[[int], bool] = lambda _: True, opener: Opener = os.open
+) -> T | None:
     """What `note` kept, as JSON; None where nothing of this kind can be read: it is missing, spoilt or too large.
 
     Args:
         path: The note.
         kind: What it holds.
         believe: Says of its descriptor whether it counts: whether this user wrote it, say.
+        opener: Opens it.
     """
     try:
-        with opened(path, buffering=0) as source:
+        with opened(path, buffering=0, opener=opener) as source:
             if not believe(source.fileno()):
                 return None
             raw = source.read(LARGEST_NOTE + 1)

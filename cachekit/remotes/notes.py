@@ -2,14 +2,19 @@
 
 Nothing depends on them: where the store cannot be written, or somebody removed or damaged a note, the remote is asked.
 Others may write to a store that is shared. So each user has notes of their own, and believes no note of others: it
-could say that a repo is this user's, or that nothing newer was signed.
+could say that a repo is this user's, or that nothing newer was signed. For the same reason no link of others leads to
+them: it could name a file of this user's that says so.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import stat
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,22 +63,33 @@ class Notes:
 
     def read(self, name: str, kind: type[T]) -> T | None:
         """A note; None where there is none, or none of this kind."""
-        return files.noted(self.folder / name, kind, whose.wrote)
+
+        def opened(path: Path, flags: int) -> int:
+            with self._own() as folder:
+                return os.open(path.name, flags | os.O_NOFOLLOW, dir_fd=folder)
+
+        return files.noted(self.folder / name, kind, whose.wrote, opened)
 
     def write(self, name: str, value: object) -> bool:
         """Keep a note, in the place of an earlier one; whether that worked."""
-        return files.note(self.folder / name, msgspec.json.encode(value), mode=0o644)
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._own():
+                return files.note(self.folder / name, msgspec.json.encode(value), mode=0o644)
+        return False
 
     def touch(self, name: str) -> None:
         """Keep an empty note: its name and its time are what counts."""
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            files.touch(self.folder / name)
+            with self._own():
+                files.touch(self.folder / name)
 
     def age(self, name: str) -> float | None:
         """Seconds since a note was made; None where there is none, or one from the future."""
         try:
-            state = (self.folder / name).lstat()
+            with self._own() as folder:
+                state = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return None
         age = time.time() - state.st_mtime
@@ -81,12 +97,30 @@ class Notes:
 
     def remove(self, name: str) -> None:
         """Forget a note, if there is one."""
-        with suppress(OSError):
-            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError), self._own() as folder:
+            os.unlink(name, dir_fd=folder)
 
     def names(self) -> list[str]:
         """Of all notes, the oldest first."""
-        with suppress(OSError):
+        with suppress(OSError), self._own():
             found = [(path.lstat(), path.name) for path in self.folder.iterdir()]
             return [name for _, name in sorted((one.st_mtime, name) for one, name in found if whose.is_mine(one))]
         return []
+
+    @contextmanager
+    def _own(self) -> Iterator[int]:
+        """Open the folder; yields its descriptor.
+
+        Raises:
+            PermissionError: It is another user's, or a link of another user's leads there.
+            OSError: It is not there, or cannot be opened.
+        """
+        steps: list[whose.PathStep] = []
+        folder = whose.walk(self.folder, steps.append)
+        try:
+            for step in steps:
+                if (step.last or stat.S_ISLNK(step.state.st_mode)) and not whose.is_mine(step.state):
+                    raise PermissionError(errno.EPERM, whose.of_another(step.place, step.state).why, str(step.place))
+            yield folder
+        finally:
+            os.close(folder)

@@ -241,6 +241,28 @@ def test_what_a_stranger_notes_of_remotes_is_not_believed(tmp_path):
 
 
 @ROOT_ONLY
+@pytest.mark.parametrize("place", ["remotes/notes/seen", "remotes/notes", "remotes", ""])
+def test_what_is_noted_of_remotes_is_not_read_where_a_strangers_link_or_folder_leads(tmp_path, place):
+    """What the link leads to is this user's own, and says something else than is asked."""
+    mine, remembered = tmp_path / "mine", Notes(tmp_path / "remotes" / "notes")
+    (mine / "notes").mkdir(parents=True)
+    for folder in (mine, mine / "notes"):
+        (folder / "seen").write_bytes(b'"mine"')
+    if not place:
+        assert remembered.write("seen", "mine")
+        os.chown(remembered.folder, ONE, ONE)
+    else:
+        plant(tmp_path / place, mine / "seen" if place.endswith("seen") else mine)
+    before = contents(mine)
+    assert (remembered.read("seen", str), remembered.age("seen"), remembered.names()) == (None, None, [])
+    if not place.endswith("seen"):
+        remembered.touch("new")
+        remembered.remove("seen")
+        assert not remembered.write("seen", "2026")
+    assert contents(mine) == before
+
+
+@ROOT_ONLY
 @pytest.mark.parametrize("forged", ["another user's", "another token's"])
 def test_whose_names_a_token_stands_for_is_not_asked_of_a_strangers_note(tmp_path, forged):
     asked = []
