@@ -59,7 +59,7 @@ def packages(config: Config) -> Iterator[Finding]:
     """PyPI's placeholders install, and fail on import; a machine with Neuron devices has packages for them."""
     found = installed.versions()
     required = _required(config)
-    wrong = installed.fault(required)
+    wrong = installed.fault(_named(config))
     if config.compiler != "inductor" and (other := host.of_the_other_stack(required)):
         yield Finding("problem", f"{other.message}; {other.cause}", other.hint)
     elif wrong is None:
@@ -70,7 +70,7 @@ def packages(config: Config) -> Iterator[Finding]:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
     elif config.compiler == "inductor":
         yield Finding("ok", "not needed: another compiler was chosen")
-    elif in_vain := host.unusable(required):
+    elif in_vain := host.unusable(_named(config)):
         mends = "do this" if in_vain.run else in_vain.help
         choose = ", or ".join(filter(None, (mends, f"choose another compiler: {install.INSTEAD}")))
         yield Finding("problem", f"{in_vain.message}; {in_vain.cause}", choose, in_vain.run)
@@ -82,8 +82,12 @@ def packages(config: Config) -> Iterator[Finding]:
 
 def _required(config: Config) -> Sequence[str]:
     """The packages of the compiler that was chosen, or of the one that is likely."""
-    chosen = {"neuron": installed.REQUIRED, "neuron-native": installed.NATIVE}
-    return chosen.get(config.compiler) or installed.likely()
+    return _named(config) or installed.likely()
+
+
+def _named(config: Config) -> Sequence[str]:
+    """The packages of the compiler that was chosen; none where none was."""
+    return {"neuron": installed.REQUIRED, "neuron-native": installed.NATIVE}.get(config.compiler, ())
 
 
 def _no_machine(config: Config) -> CachekitError | None:

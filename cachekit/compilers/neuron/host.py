@@ -34,7 +34,7 @@ def unusable(required: Sequence[str] = ()) -> install.Fault | None:
     By default these packages are those of the stack that is likely.
     """
     may_have = presence.may_have_devices()
-    if not (may_have or presence.meant()) or (wrong := installed.fault(required or installed.likely())) is None:
+    if not (may_have or presence.meant()) or (wrong := installed.fault(required)) is None:
         return None
     if may_have and (there := _there()):
         return wrong.of(f"this machine has Neuron devices ({there}), and the packages for them cannot be used")

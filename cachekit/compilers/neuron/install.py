@@ -53,22 +53,23 @@ class Fault(Struct, frozen=True):
         return CompilerUnavailableError(self.message, cause=self.cause, hint=hint)
 
 
-def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
+def way(target: str, over: Sequence[str] = (), compiler: str = "", *, only: bool = False) -> Way:
     """The line for a chip, in this environment where its Python fits.
 
     Args:
         target: The compiler's name of the chip; empty where nothing tells it.
         over: Packages in this environment that must go first.
         compiler: Whose packages; by default those that the table has for the chip.
+        only: Somebody named the compiler: an image of the other stack has not what they want.
     """
     if (install := _for(target, compiler)) is None:
         return _unknown(target, compiler)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if _image(target, compiler):
-        return apart(target, compiler)
+    if _image(target, compiler, only=only):
+        return apart(target, compiler, only=only)
     if here not in install.python:
         known = ", ".join(install.python)
-        made = apart(target, compiler)
+        made = apart(target, compiler, only=only)
         why = "; ".join(filter(None, (f"AWS has no wheels for Python {here}, only for {known}", made.why)))
         return structs.replace(made, why=why)
     removed = f"pip uninstall -y {shlex.join(over)} && " if over else ""
@@ -77,11 +78,11 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
     )
 
 
-def apart(target: str, compiler: str = "") -> Way:
+def apart(target: str, compiler: str = "", *, only: bool = False) -> Way:
     """The line for an environment next to this one: AWS's image has it, or it is made. cachekit comes into it, too."""
     if (install := _for(target, compiler)) is None:
         return _unknown(target, compiler)
-    if (found := _image(target, compiler)) is not None:
+    if (found := _image(target, compiler, only=only)) is not None:
         image, stack, extra = found
         run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(extra)}"
         return Way(run, f"AWS's image has {stack} in {image}")
@@ -153,12 +154,12 @@ def _for(target: str, compiler: str = "") -> Install | None:
     return None
 
 
-def _image(target: str, compiler: str) -> tuple[str, str, str] | None:
+def _image(target: str, compiler: str, *, only: bool) -> tuple[str, str, str] | None:
     """The environment of AWS's image on this machine that has packages for the chip, what it has, and cachekit's extra.
 
     None where none does. That of the compiler comes first; the other stack's will do where the chip chose the compiler.
     """
-    either = compiler in {"", compiler_for(target)}
+    either = not only and compiler in {"", compiler_for(target)}
     for one in sorted(zoo.toolchains().values(), key=lambda one: compiler not in {"", one.compiler}):
         if one.install is None or not (either or one.compiler == compiler) or (target and target not in one.targets):
             continue

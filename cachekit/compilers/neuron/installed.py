@@ -122,18 +122,18 @@ def likely() -> Sequence[str]:
     return NATIVE if is_native(found) or bare else REQUIRED
 
 
-def fault(required: Sequence[str]) -> install.Fault | None:
-    """What is wrong with these packages at least; None where nothing is."""
+def fault(required: Sequence[str] = ()) -> install.Fault | None:
+    """What is wrong with the packages of a compiler that somebody named, or by default of the likely one; else None."""
     return (
         _twice()
-        or _lacking(required)
+        or _lacking(required or likely(), only=bool(required))
         or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
         or _of_another_torch(versions())
         or _of_another_chip(versions())
     )
 
 
-def _lacking(required: Sequence[str]) -> install.Fault | None:
+def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | None:
     """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it."""
     found, target = versions(), chip.here()
     compiler = "neuron-native" if required is NATIVE and not is_native(found) else ""
@@ -143,10 +143,10 @@ def _lacking(required: Sequence[str]) -> install.Fault | None:
         return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
             "these are empty placeholders from PyPI; the real packages are in AWS's own index",
-            install.way(target, tuple(wrong), compiler),
+            install.way(target, tuple(wrong), compiler, only=only),
         )
     if half := [name for name in required if name in half_installed()]:
-        way = install.way(target, (), compiler)
+        way = install.way(target, (), compiler, only=only)
         return _fault(
             f"{', '.join(half)} cannot be used",
             "half-installed: the package's metadata has no version",
@@ -157,20 +157,20 @@ def _lacking(required: Sequence[str]) -> install.Fault | None:
             return _fault(
                 f"{name} {found[name]} is installed, and no {facts.FRAMEWORK_PACKAGE}",
                 f"{name} {what}; leave this environment to it",
-                install.apart(target, compiler),
+                install.apart(target, compiler, only=only),
             )
     if missing := [name for name in required if name not in found]:
         return _fault(
             f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
             "not installed",
             "AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            install.way(target, (), compiler),
+            install.way(target, (), compiler, only=only),
         )
     if empty := without_code(found):
         return _fault(
             f"{', '.join(empty)} cannot be used",
             _without(empty),
-            install.way(target, tuple(empty), compiler),
+            install.way(target, tuple(empty), compiler, only=only),
         )
     if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
         name = facts.FRAMEWORK_PACKAGE

@@ -106,6 +106,23 @@ def test_an_image_of_the_other_stack_is_better_than_wheels_for_another_system(tm
         assert install.way("trn3", (), "neuron-native").run == (
             f". {venv}/bin/activate && pip install 'cachekit-neuron{found}'"
         )
+        # Whoever names TorchNeuron is not helped by XLA's.
+        named = install.way("trn3", (), "neuron-native", only=True).run
+        assert (str(venv) in named) == (venv == native)
+
+
+def test_a_compiler_that_was_named_gets_no_image_of_the_other_stack(tmp_path, machine):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn3.48xlarge")
+    venv = tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_9"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "neuronx-cc").touch()
+    with pytest.raises(CompilerUnavailableError) as raised:
+        assert select("neuron-native").machine
+    found = the_problem("neuron-packages", compiler="neuron-native")
+    assert str(venv) not in found["run"]
+    assert raised.value.hint.startswith(f"{found['run']}; or ")
+    assert "activate && pip install 'cachekit-neuron[neuron]'" in the_problem("neuron-packages")["run"]
 
 
 @pytest.mark.parametrize("python, run", [((3, 10), "python3.12 -m venv"), ((3, 12), "pip install --extra-index-url")])
