@@ -9,8 +9,9 @@ from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
+from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import recipe
+from tests.support.standins import StandIn, recipe
 from tests.trust.attack_cases import signed, statement
 from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     ALICE,
@@ -91,6 +92,20 @@ def test_a_strangers_signature_beside_it_does_not_keep_what_reuses_it(alice, use
     found = planned(user("carol", said, may="" if fetched else "rw"), recipe(16))
     assert not found.hit
     assert "made by reuse of" in found.untrusted[0]
+
+
+@pytest.mark.parametrize(("way", "hit"), [("record", True), ("key", False), ("before", False), ("each", False)])
+def test_a_record_that_its_maker_grew_since_is_revoked_by_each_digest_or_by_key_or_date(alice, user, place, way, hit):
+    """A digest names one state of a record, and a later one of the same key does not name the earlier one."""
+    more = user("alice", trust(key=ALICE), compiler=StandIn(extra=1))
+    train(more.session, more.prepare(), output_dir=place.parent / "output")
+    grown = more.lookup(more.prepare())
+    assert grown.digest != alice.record.digest
+    push_records(more.session, [grown], public=False, replaces=False, dry_run=False)
+    ended = ways(alice.record)["record" if way == "each" else way][0]
+    if way == "each":
+        ended = {"records": [*ended["records"], grown.digest]}
+    assert planned(user("bob", trust(ALICE, revoked=ended))).hit is hit
 
 
 @pytest.mark.parametrize("way", ["own", "everything"])
