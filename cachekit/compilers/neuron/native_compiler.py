@@ -74,9 +74,12 @@ class NeuronNative(TreeCompiler, OnNeuron):
         if recipe is not None:
             self._check_layout(recipe)
         found = super().fingerprint(recipe, bare=bare)
+        # A command has what its shell says; for a recipe cachekit sets or removes it, whatever the shell says.
+        compile_only = os.environ.get(facts.NATIVE_COMPILE_ONLY) if bare and self.machine.here else None
         return structs.replace(
             found,
             directory=self.directory,
+            target=found.target | ({"compile_only": compile_only} if compile_only is not None else {}),
             toolchain={name: version for name, version in found.toolchain.items() if name not in facts.XLA_PACKAGES},
             soft_variables=facts.RUNTIME_VARIABLES | facts.NATIVE_QUIET,
             known_variables=facts.NATIVE_GRAPH_VARIABLES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,12 +12,14 @@ import pytest
 from msgspec import structs
 
 from cachekit.compilers import select
-from cachekit.compilers.neuron import chip, presence
+from cachekit.compilers.command import prepare_command
+from cachekit.compilers.neuron import chip, facts, presence
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompileError, CompilerUnavailableError, IntegrityError, RecipeError, UsageError
 from cachekit.recipe import load_text, zoo
+from cachekit.recipe.command import read
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 from tests.compilers.neuron.neuron_files import make_neff
@@ -54,6 +57,21 @@ def installed(monkeypatch):
         monkeypatch.setattr(chip, "listed", lambda: (None, ""))
 
     return say
+
+
+def test_a_shells_compile_only_mode_is_in_the_key_of_a_command_and_in_no_recipes(tmp_path, monkeypatch):
+    """Of a recipe's worker cachekit sets or removes it."""
+    (tmp_path / "train.py").write_text("import torch\n")
+
+    def keys() -> tuple[str, str]:
+        command = read((sys.executable, "train.py"))
+        return key(), prepare_command(command, NeuronNative(machine()), cwd=tmp_path).key
+
+    monkeypatch.delenv(facts.NATIVE_COMPILE_ONLY, raising=False)
+    recipe, run = keys()
+    monkeypatch.setenv(facts.NATIVE_COMPILE_ONLY, "1")
+    assert keys()[0] == recipe
+    assert keys()[1] != run
 
 
 @pytest.mark.feature("K1")
