@@ -253,7 +253,7 @@ def campaign(tmp_path, moments, seed):
             assert find(watched.store, listed) == listed
         assert watched.damage() == []
         prepared = watched.prepare(recipe(batch))
-        with CompileLock(watched.store.layout.locks, prepared.key, "test", watched.store.rwlock).hold(
+        with CompileLock(watched.store.layout, prepared.key, "test", watched.store.rwlock).hold(
             0, lambda *_: None
         ):
             pass
