@@ -122,7 +122,9 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     known = zoo.instances().get(name)
     target = chip.of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
     if target and target not in facts.TARGETS:
-        raise CompilerUnavailableError(f"this machine's chip is {target}", cause=install.way(target).why)
+        raise CompilerUnavailableError(
+            f"this machine's chip is {target}", cause=install.way(target).why, hint=install.PAGE
+        )
     able = [
         one for one, its in facts.TARGET_CHIPS.items() if required is not installed.NATIVE or its in facts.NATIVE_CHIPS
     ]
@@ -195,9 +197,10 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
     if not toolchain:
         fitting = zoo.toolchains_for(machine.target, compiler)
         if not fitting:
+            others = zoo.toolchains_for(machine.target)
             raise UsageError(
                 f"no toolchain of the registry compiles for {machine.target} with {compiler}",
-                hint="`cachekit zoo ls toolchains`",
+                hint=f"--compiler {zoo.toolchain(others[-1]).compiler}" if others else "`cachekit zoo ls toolchains`",
             )
         toolchain = fitting[-1]
     release = zoo.toolchain(toolchain)

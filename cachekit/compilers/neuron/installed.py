@@ -184,7 +184,8 @@ def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | 
 
 
 def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
-    return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run)
+    mends = "" if way.run else install.PAGE  # for a chip that the table does not have
+    return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run, mends)
 
 
 def _twice() -> install.Fault | None:

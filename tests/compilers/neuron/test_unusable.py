@@ -194,7 +194,7 @@ def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine
     monkeypatch.setattr(installed, "fault", lambda required: None)
     with pytest.raises(CompilerUnavailableError, match="this machine's chip is Trainium4") as raised:
         host.this_host()
-    assert raised.value.cause == known
+    assert (raised.value.cause, raised.value.hint) == (known, install.PAGE)
 
 
 @pytest.mark.usefixtures("whole")
