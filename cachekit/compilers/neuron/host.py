@@ -108,7 +108,7 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     Raises:
         CompilerUnavailableError: The packages are absent, are placeholders, fail together, or are of the other stack;
             or the devices of this machine cannot be reached, and nobody says what else to compile for.
-        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
+        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target, or `NEURON_LOGICAL_NC_CONFIG` no LNC.
     """
     found = installed.versions()
     if other := of_the_other_stack(required):
@@ -142,8 +142,10 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(able)}) to compile for another machine",
         )
     cores, partly = shown(name, known, target)
-    said = os.environ.get(facts.LNC, "")
-    lnc = (int(said) if said.isdecimal() else 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
+    said = os.environ.get(facts.LNC, "").strip()
+    if said and said not in facts.LNCS:
+        raise UsageError(f"{facts.LNC}={said} cannot be read", hint=f"set it to one of {', '.join(facts.LNCS)}")
+    lnc = int(said or 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
     return NeuronHost(found, target, cores, lnc, name, here=True, partly=partly)
 
 

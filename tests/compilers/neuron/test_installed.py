@@ -128,7 +128,7 @@ TWO = {
     ),
     "JAX's environment": (
         {"neuronx-cc": "2.27.5334.0", "libneuronxla": "3.0.5356.0"},
-        "libneuronxla 3.0.5356.0 is installed, and no torch-neuronx; libneuronxla is JAX's",
+        "3.0.5356.0 is installed, and no torch-neuronx; libneuronxla is JAX's (cachekit run --compiler jax);",
         "-m venv ~/neuron",
     ),
 }

@@ -255,6 +255,17 @@ def test_a_machine_without_a_device_to_compile_for_is_told_by_doctor_as_by_plan(
 
 
 @pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("said", ["x", "0", "4"])
+def test_cores_that_are_joined_in_no_known_way_are_refused_by_doctor_as_by_plan(recipe, command, monkeypatch, said):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    monkeypatch.setenv(facts.LNC, said)
+    error = answer(command, "plan", recipe, code=2)["error"]
+    found = the_problem("neuron-devices")
+    assert (found["said"], found["repair"]) == (error["message"], error["hint"])
+    assert (error["message"], error["hint"]) == (f"{facts.LNC}={said} cannot be read", "set it to one of 1, 2")
+
+
+@pytest.mark.usefixtures("whole")
 def test_doctor_says_of_the_other_stack_what_plan_says(recipe, command, monkeypatch):
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
     error = answer(command, "plan", recipe, "--compiler", "neuron-native", code=1)["error"]
