@@ -138,6 +138,26 @@ def test_who_compiled_what_when_and_how_parallel(tmp_path, command):
     assert "--trace needs --run" in command("stats", "--home", str(tmp_path), "--trace", str(target), code=2).err
 
 
+def test_a_warm_of_inductor_shows_the_steps_that_compile(tmp_path):
+    """It has no modules that end one by one: a graph compiles within a step."""
+    run = Written(tmp_path, "warm", NOW)
+    run.tell(1, "compile.start", key="k")
+    run.tell(1, "worker.start", mode="trial")
+    run.tell(2, "worker.phase", name="import")
+    run.tell(20, "worker.phase", name="train")
+    run.tell(290, "worker.log", step=1, loss=1.1)
+    run.tell(291, "worker.log", step=2, loss=1.0)
+    run.tell(340, "worker.log", step=2, eval_loss=1.0)
+    run.tell(341, "worker.checkpoint", step=2)
+    run.tell(341, "worker.log", step=2, train_runtime=321)
+    run.tell(343, "worker.end", mode="trial", counters={"compiled": 3}, seconds={}, steps=2)
+    run.end(343)
+    (found,) = spans(trace(Layout(tmp_path), "last"), "train").values()
+    assert [(one["name"], one["dur"] / 1e6) for one in found] == [
+        ("to step 1", 270), ("to step 2", 1), ("evaluation", 49), ("checkpoint", 1), ("trial run", 2)
+    ]  # fmt: skip
+
+
 def test_torn_journals_and_turned_clocks_draw_something(tmp_path):
     run = Written(tmp_path, "warm", NOW)
     run.tell(1, "compile.start", key="k")
