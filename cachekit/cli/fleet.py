@@ -8,6 +8,7 @@ import typer
 
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, group, verb
+from cachekit.errors import UsageError
 from cachekit.text import dollars, moment
 
 if TYPE_CHECKING:
@@ -80,6 +81,19 @@ def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
         lambda answer: list(answer.lines) or ["nothing yet"],
         lambda answer: "\n".join(answer.files),
     )
+
+
+def check_here(cache: Cache, *, spot: bool, max_dollars: float | None, price: list[str] | None) -> None:
+    """See that nothing is said of machines of an engine where this machine is meant.
+
+    Raises:
+        UsageError: Something is.
+    """
+    if cache.toolchain or cache.target or cache.instance or spot or max_dollars is not None or price:
+        raise UsageError(
+            "--toolchain, --target, --instance, --price, --spot and --max-dollars are for the machines of an engine",
+            hint="--on ENGINE; or `cachekit plan`, for a machine that is not this one",
+        )
 
 
 def _listed(rows: list[FleetRow]) -> list[str]:
@@ -155,6 +169,8 @@ def plan(answer: FleetPlan) -> list[str]:
         lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, so that the budget holds")
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
+    if answer.lacks:
+        lines += ["", *out.labelled("not submitted as it stands: ", answer.lacks)]
     return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
 
 
