@@ -8,7 +8,7 @@
     [sagemaker.inputs]
     train = "s3://our-bucket/reviews"
     [sagemaker.environment]
-    HF_HUB_OFFLINE = "1"
+    HF_HOME = "/opt/hf"
 
 Limits are those of CreateTrainingJob's description in botocore 1.44.5.
 """

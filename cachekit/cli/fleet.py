@@ -138,7 +138,7 @@ def human(answer: FleetState) -> list[str]:
     lines += out.table(cells, ["", "state", "key", "machine", "took", "command"], right={0, 4}, cut={3, 5})
     for unit in answer.units:
         why = ", ".join(filter(None, [_code(unit), unit.error or unit.reason]))
-        if unit.state in BAD and why:
+        if (unit.state in BAD or unit.error) and why:
             lines += out.labelled(f"  {unit.number} {unit.state}: ", why)
     counts = ", ".join(f"{number} {state}" for state, number in answer.counts.items())
     return [*lines, f"{counts}; compiled {out.count(answer.compiled, 'graph')}"]

@@ -128,6 +128,12 @@ class _SageMaker:
                 raise UsageError(
                     f"SageMaker needs sagemaker.{name}: {what}", hint=f"[sagemaker] {name} = … in cachekit.toml"
                 )
+        if "HF_HUB_OFFLINE" in table.environment and not table.isolated:
+            raise UsageError(
+                "sagemaker.environment has HF_HUB_OFFLINE, and a job would ask no remote",
+                cause="whatever it compiled would be lost with its machine",
+                hint="remove it, or set sagemaker.isolated = true",
+            )
         elsewhere = re.search(r"\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com", table.image)
         if elsewhere and elsewhere[1] != region:
             raise UsageError(

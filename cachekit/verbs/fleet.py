@@ -30,6 +30,7 @@ POLL = (0.2, 5.0)  # seconds between two questions to an engine: the first, and 
 SILENT = 600.0  # seconds that an engine may not answer before a wait ends
 DRAFT = "dry-run"  # the name of a fleet that is only shown
 Tell = Callable[..., object]  # is told of an event: its name, and fields
+UNSHARED = frozenset({"push-failed", "remote-offline"})  # why a run's compiles stay on its machine; see `events`
 LONGEST = 1 << 20  # bytes of a log that are shown
 
 
@@ -68,7 +69,7 @@ class UnitOutcome(UnitState, frozen=True, kw_only=True):
         key: Of the record that it made or found.
         status: `compiled` or `hit`, of a warm that succeeded.
         compiled: Graphs.
-        error: What it said when it failed.
+        error: What it said when it failed; or that what it compiled reached no remote, and so is found by nobody.
     """
 
     key: str = ""
@@ -99,7 +100,7 @@ class FleetState(Answer, frozen=True, kw_only=True, tag="cachekit/fleet/1"):
 
     def failure(self) -> CachekitError | None:
         """What to raise where a command ended in another way than it should; None otherwise."""
-        wrong = [unit for unit in self.units if unit.state in ENDED and unit.state != "done"]
+        wrong = [unit for unit in self.units if unit.error or (unit.state in ENDED and unit.state != "done")]
         if not wrong:
             return None
         first = wrong[0]
@@ -143,6 +144,7 @@ class _Warmed(Struct, frozen=True):
     key: str = ""
     status: str = ""
     compiled: int | None = None
+    bypassed: Mapping[str, int] = {}
 
 
 def check_shared(config: Config, engine: Engine, name: str) -> None:
@@ -325,6 +327,9 @@ def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
     if one.state == "done":
         with suppress(msgspec.DecodeError, msgspec.ValidationError):
             said = msgspec.structs.asdict(msgspec.json.decode(fleets.printed(fleet, one.number), type=_Warmed))
+            lost = UNSHARED & said.pop("bypassed").keys()
+            if lost and said["compiled"] and registry.engine(fleet.engine).rents:
+                said["error"] = f"what it compiled was not pushed ({', '.join(sorted(lost))})"
     elif one.state in ENDED:
         said = {"error": fleets.error(fleet, one.number)}
     return UnitOutcome(**msgspec.structs.asdict(one), **said)

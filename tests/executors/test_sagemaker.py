@@ -50,7 +50,7 @@ def fleet(verb="train", *, units=1, jobs=1, seconds=None, spot=False, **table):
         (fleet(isolated=True), {"EnableNetworkIsolation": True}),
         (fleet(subnets=["subnet-1"], security_groups=["sg-1"]), {"VpcConfig.Subnets": ["subnet-1"]}),
         (fleet(inputs={"train": "s3://here/rows"}), {"InputDataConfig.1.ChannelName": "train"}),
-        (fleet(environment={"HF_HUB_OFFLINE": "1"}), {"Environment.HF_HUB_OFFLINE": "1"}),
+        (fleet(environment={"HF_HOME": "/opt/hf"}), {"Environment.HF_HOME": "/opt/hf"}),
     ],
 )
 def test_a_request_keeps_every_limit_of_the_service(made, has):
@@ -145,6 +145,7 @@ def test_what_can_run_is_told_of_its_region(aws):
         ({"image": f"{ACCOUNT}.dkr.ecr.eu-west-1.amazonaws.com/x"}, UsageError, "image is in eu-west-1"),
         ({"output": "s3://there/jobs"}, UsageError, "bucket there is in eu-west-1"),
         ({"output": "s3://nowhere/jobs"}, EngineError, "bucket nowhere failed"),
+        ({"environment": {"HF_HUB_OFFLINE": "1"}}, UsageError, "would ask no remote"),
         ({"isolated": True, "verb": "warm"}, UsageError, "cannot push"),
         ({"isolated": True, "cache": ("local:rw", "hf://team/cache")}, UsageError, "cannot reach hf://team/cache"),
     ],

@@ -49,6 +49,14 @@ def test_a_job_that_fails_says_why_in_its_own_words(user):
     assert "AlgorithmError" in shown
 
 
+def test_what_a_job_compiled_and_could_not_push_is_no_success(user):
+    user.service.image["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"  # nobody answers there
+    done = user("warm", "toy.yaml", *ON, "--format", "json", code=1)[0]
+    (unit,) = done["units"]
+    assert (unit["state"], unit["status"]) == ("done", "compiled")
+    assert "not pushed (push-failed)" in done["error"]["cause"]
+
+
 def test_cancel_is_a_stop_that_reaches_the_command_and_ctrl_c_stops_nothing(user):
     """The entry point is the container's first process: what did not handle SIGTERM would be killed after `grace`."""
     user.service.image["STANDIN_DELAY"] = "100"
@@ -124,6 +132,9 @@ def test_a_dry_run_submits_nothing_and_prints_the_request(user):
 def test_a_job_without_a_network_has_the_records_as_a_channel(user):
     user.warm(user.matrix([1]), *ON)
     user.settings(isolated="true")
+    _, err = user("train", "toy.yaml", *ON, code=2)
+    assert "would download the data set" in err
+    user.settings(isolated="true", environment='{HF_HUB_OFFLINE = "1"}')  # the image has it
     one = ("toy.yaml", "--set", "training.per_device_train_batch_size=1")
     trained = user("train", *one, *ON, "--require-warm", "--format", "json")[0]
     (unit,) = trained["units"]

@@ -24,7 +24,6 @@ def user(tmp_path, s3):
     """A user, and images with real compilers."""
     with image(str(ROOT)) as made, sagemaker(tmp_path / "sagemaker", s3, made | s3.environment()) as found:
         service, variables = found
-        service.image["HF_HUB_OFFLINE"] = "1"
         someone = SageMakerUser(tmp_path, service, s3, variables)
         someone.deadline = 1800.0  # real compiles, and a training
         yield someone
