@@ -129,7 +129,7 @@ def warm(
             session.journal.emit("lock.wait", key=prepared.key, holder=str(holder or "an unknown process"))
         session.journal.show("lock.waiting", holder=str(holder or "an unknown process"), waited=waited)
 
-    compile_lock = CompileLock(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.rwlock)
+    compile_lock = CompileLock(session.store.layout, prepared.key, prepared.recipe.name, session.store.rwlock)
     try:
         with compile_lock.hold(0 if require_warm else session.config.wait_seconds, waiting) as waited:
             if waited > 0:
@@ -178,7 +178,13 @@ def _compile(
     if strict and near is None:
         raise miss_error(planned)
     expected = None if strict else planned.expected_seconds
-    session.journal.emit("compile.start", key=prepared.key, expected_seconds=expected, strict=strict)
+    session.journal.emit(
+        "compile.start",
+        key=prepared.key,
+        expected_seconds=expected,
+        expected_graphs=planned.expected_graphs,
+        strict=strict,
+    )
     try:
         done = _try(session, prepared, planned, near, shared, begun=begun, replaces=replaces, strict=strict)
     except CachekitError as error:

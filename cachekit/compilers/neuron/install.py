@@ -20,6 +20,7 @@ from cachekit.recipe import zoo
 from cachekit.recipe.zoo import Install
 
 IMAGES = Path("/opt")  # where the environments of AWS's images lie
+PAGE = f"see AWS's setup page, {facts.SETUP_PAGE}"
 INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
@@ -106,7 +107,7 @@ def driver() -> str:
     for word in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
         if kind := facts.DRIVER_SYSTEMS.get(word):
             return facts.DRIVER_INSTALL[kind]
-    return f"see AWS's setup page, {facts.SETUP_PAGE}"
+    return PAGE
 
 
 def _unknown(target: str, compiler: str) -> Way:

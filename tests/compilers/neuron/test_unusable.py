@@ -194,7 +194,7 @@ def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine
     monkeypatch.setattr(installed, "fault", lambda required: None)
     with pytest.raises(CompilerUnavailableError, match="this machine's chip is Trainium4") as raised:
         host.this_host()
-    assert raised.value.cause == known
+    assert (raised.value.cause, raised.value.hint) == (known, install.PAGE)
 
 
 @pytest.mark.usefixtures("whole")
@@ -252,6 +252,17 @@ def test_a_machine_without_a_device_to_compile_for_is_told_by_doctor_as_by_plan(
     assert found["repair"] == error["hint"]
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
     assert fine("neuron-devices")
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("said", ["x", "0", "4"])
+def test_cores_that_are_joined_in_no_known_way_are_refused_by_doctor_as_by_plan(recipe, command, monkeypatch, said):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    monkeypatch.setenv(facts.LNC, said)
+    error = answer(command, "plan", recipe, code=2)["error"]
+    found = the_problem("neuron-devices")
+    assert (found["said"], found["repair"]) == (error["message"], error["hint"])
+    assert (error["message"], error["hint"]) == (f"{facts.LNC}={said} cannot be read", "set it to one of 1, 2")
 
 
 @pytest.mark.usefixtures("whole")
