@@ -21,6 +21,8 @@ DEADLINE = 180.0  # seconds; a command that does not end is a failure
 class Fleet:
     """A user's working directory; each command line runs in a process of its own, and so do those of the engine."""
 
+    deadline = DEADLINE
+
     def __init__(self, folder, environment):
         self.work = folder / "work"
         self.work.mkdir()
@@ -55,7 +57,7 @@ class Fleet:
     def __call__(self, *arguments, code=0, **environment):
         """A command line; returns what it printed, as JSON values where it printed JSON, and stderr."""
         run = self.begin(*arguments, **environment)
-        out, err = run.communicate(timeout=DEADLINE)
+        out, err = run.communicate(timeout=self.deadline)
         assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{out}\n{err}"
         return (json.loads(out) if "json" in arguments and out else out), err
 
