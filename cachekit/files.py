@@ -114,21 +114,27 @@ def _regular(handle: int, path: str) -> int:
     raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
-def create(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+def create(path: Path, data: bytes, *, mode: int = 0o666, above: int | None = None) -> None:
     """Write a file that is not there yet: where anything has its name, be it a link, nothing is written.
+
+    Args:
+        path: The file.
+        data: What it is to hold.
+        mode: Its permissions, as far as the umask lets it.
+        above: The open folder that a relative path begins in.
 
     Raises:
         FileExistsError: Something has.
         OSError: It cannot be written.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, mode), "wb", buffering=0) as target:
+    with os.fdopen(os.open(path, flags, mode, dir_fd=above), "wb", buffering=0) as target:
         view = memoryview(data)
         while view:
             view = view[target.write(view) :]
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+def replace(path: Path, data: bytes, *, mode: int = 0o666, above: int | None = None) -> None:
     """Write a file whole or not at all: whoever reads sees what was there, or what is there now.
 
     Who may read what was there may read what is there now. Its other name, until it is whole, is one that nobody can
@@ -138,21 +144,22 @@ def replace(path: Path, data: bytes, *, mode: int = 0o666) -> None:
         path: The file; a link in its place is replaced.
         data: What it is to hold.
         mode: Of one that was not there, as far as the umask lets it.
+        above: The open folder that a relative path begins in.
 
     Raises:
         OSError: It cannot be written. What was there stays.
     """
     fresh = path.with_name(f".cachekit-{uuid.uuid4().hex}")
     try:
-        create(fresh, data, mode=mode)
+        create(fresh, data, mode=mode, above=above)
         with suppress(FileNotFoundError):
-            there = path.lstat()
+            there = os.stat(path, dir_fd=above, follow_symlinks=False)
             if stat.S_ISREG(there.st_mode) and there.st_uid in {0, os.geteuid()}:  # a stranger's says nothing of ours
-                fresh.chmod(stat.S_IMODE(there.st_mode))
-        fresh.replace(path)
+                os.chmod(fresh, stat.S_IMODE(there.st_mode), dir_fd=above)
+        os.replace(fresh, path, src_dir_fd=above, dst_dir_fd=above)
     except BaseException:
         with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            os.unlink(fresh, dir_fd=above)
         raise
 
 
@@ -166,13 +173,18 @@ def refuse_link(path: Path) -> None:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
-def touch(path: Path) -> None:
+def touch(path: Path, *, above: int | None = None) -> None:
     """Give a file the present time, as its last change; an empty one is made. A link in its place is refused.
+
+    Args:
+        path: The file.
+        above: The open folder that a relative path begins in.
 
     Raises:
         OSError: It cannot be made, or changed.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o666, dir_fd=above)
     try:
         os.utime(handle)
     finally:

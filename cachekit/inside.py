@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cachekit import whose
+from cachekit import files, whose
 
 _TOP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _TOP | os.O_NOFOLLOW
@@ -81,6 +81,17 @@ class Inside:
         """
         with self.folder(path.parent) as folder:
             os.unlink(path.name, dir_fd=folder)
+
+    def note(self, path: Path, data: bytes) -> bool:
+        """Keep something small for later runs in a file, whose folder is made where needed; see `files.replace`.
+
+        Returns:
+            Whether that worked: a note that cannot be kept is no reason to fail.
+        """
+        with suppress(OSError), self.folder(path.parent, make=True) as folder:
+            files.replace(Path(path.name), data, above=folder)
+            return True
+        return False
 
 
 def remove_tree(name: str, above: int) -> bool:

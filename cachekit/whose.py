@@ -20,6 +20,7 @@ Access lists are read where they can matter (POSIX.1e, acl(5)). Those of NFSv4 a
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
@@ -142,6 +143,39 @@ def open_judged(path: Path, flags: int = 0) -> tuple[int, Standing]:
     steps: list[PathStep] = []
     handle = walk(path, steps.append, file=True, follow=not flags & os.O_NOFOLLOW)
     return handle, _judged(steps)
+
+
+class StrangersLinkError(PermissionError):
+    """A link on the way to a folder belongs to another user, or another user can replace it."""
+
+
+def open_to_write(path: Path) -> int:
+    """Open a folder to make files there, and follow no link that leads where another user wants; gives its descriptor.
+
+    A link may belong to this user, to root, or to a member of a group of this user that shares a folder above it. A
+    link where everybody can replace it is none of these.
+
+    Raises:
+        StrangersLinkError: There is such a link.
+        OSError: The folder cannot be opened.
+    """
+    above: list[PathStep] = []
+    mine = _groups()
+
+    def look(step: PathStep) -> None:
+        if not stat.S_ISLNK(step.state.st_mode):
+            above.append(step)
+            return
+        shared = frozenset[int]().union(*(one.sharing for one in above)) & mine
+        replaced = above[-1].everybody and not above[-1].state.st_mode & stat.S_ISVTX
+        if replaced or not (is_mine(step.state) or _member(step.state.st_uid, shared)):
+            raise StrangersLinkError(errno.EPERM, of_another(step.place, step.state).why, str(path))
+
+    looks = walk(path, look)
+    try:
+        return os.open(".", _OPEN, dir_fd=looks)
+    finally:
+        os.close(looks)
 
 
 def _judged(steps: Sequence[PathStep]) -> Standing:

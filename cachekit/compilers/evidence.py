@@ -191,16 +191,17 @@ class Proof:
 
     def warm(self, place: Site, until: Callable[[int], bool] | None = None) -> Step:
         """`warm` of the tiny recipe, and a copy of what it left; killed with all that it started if `until` says so."""
-        step = self._recipe(place, "warm", until=until)
+        step = self.recipe(place, "warm", until=until)
         copy = shutil.copytree(step.cache, self.folder / f"left-{len(self.commands)}", symlinks=True)
         return structs.replace(step, left=Path(copy))  # later commands may leave something else there
 
     def train(self, place: Site) -> Step:
         """`train` of the tiny recipe, which must compile nothing."""
         output = self.folder / f"output-{len(self.commands)}"
-        return self._recipe(place, "train", "--require-warm", "--output-dir", str(output))
+        return self.recipe(place, "train", "--require-warm", "--output-dir", str(output))
 
-    def _recipe(self, place: Site, *verb: str, until: Callable[[int], bool] | None = None) -> Step:
+    def recipe(self, place: Site, *verb: str, until: Callable[[int], bool] | None = None) -> Step:
+        """A verb, with options, of the tiny recipe."""
         workers = f"parallel.data_parallel_size={self.subject.workers}"
         words = (*verb, "--compiler", self.subject.compiler, *RECIPE, "--set", workers, "--format", "json")
         return self.run(place, (*self.cachekit, *words), until=until)
@@ -327,8 +328,8 @@ def _listed(folder: Path) -> dict[str, tuple[int, float, str]]:
         with suppress(OSError):  # gone meanwhile
             status = path.lstat()
             if not path.is_dir():
-                name = str(path.relative_to(folder))
-                found[name] = (status.st_size, status.st_mtime, f"{status.st_mode & 0o7777:o}")
+                state = (status.st_size, status.st_mtime, f"{status.st_mode & 0o7777:o}")
+                found[str(path.relative_to(folder))] = state
     return found
 
 

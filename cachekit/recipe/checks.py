@@ -35,6 +35,10 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
     """
     if not (recipe.model.id or recipe.model.path or recipe.model.package):
         _fail(places, "model.id", "model names nothing", "give model.id, model.path or model.package")
+    for section, named in (("model", recipe.model.id), ("data", recipe.data.id)):
+        if named and named.startswith(("/", ".", "~")):
+            message = f"{section}.id {named[:200]!r} is a path, and an id names something on the Hub"
+            _fail(places, f"{section}.id", message, f"say {section}.path in its place")
     if recipe.model.path and recipe.model.package:
         _fail(places, "model.package", "model.path and model.package are both given", "keep one of them")
     _check_data(recipe.data, places)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from cachekit import files
-from cachekit.config_files import check_writers
+from cachekit.config_files import check_writers, planted_on
 from cachekit.disk import named
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text, zoo
@@ -173,9 +173,14 @@ def _anchor(document: dict[str, Any], base: Path, source: str) -> None:
                 said = f"{source}: {section}.{name} {text!r} is not a path"
                 raise UsageError(said, cause=error.cause, hint=error.hint) from error
             # A tokenizer may be a Hub id as well as a folder: only what is there, or says so, is a folder.
-            if name == "tokenizer" and not (text.startswith((".", "~")) or (base / place).is_dir()):
+            if name == "tokenizer" and not (text.startswith((".", "~")) or _chosen(base / place)):
                 continue
             fields[name] = str(base / place)
+
+
+def _chosen(folder: Path) -> bool:
+    """Whether a folder is there, and is none that another user made where everybody can."""
+    return folder.is_dir() and planted_on(folder, file=False) is None
 
 
 # Names below these are somebody else's and may have dots in them: Inductor's cpp.threads.

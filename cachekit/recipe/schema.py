@@ -32,7 +32,8 @@ class Model(_Strict, frozen=True):
     """Which model. Its architecture is in the key; its name, weights and place are not.
 
     Attributes:
-        id: Hub id or registry name; also names the architecture when `path` or `package` gives the weights.
+        id: Hub id or registry name, never a folder of this machine; also names the architecture when `path` or
+            `package` gives the weights.
         revision: Branch, tag or commit on the Hub.
         path: Local folder in Hugging Face format; relative paths start at the recipe.
         package: The same inside an installed Python package, as `package/folder`.
@@ -54,7 +55,7 @@ class Data(_Strict, frozen=True):
     """Which rows. They are not in the key; the number of labels is, through the model's head.
 
     Attributes:
-        id: Data set on the Hub.
+        id: Data set on the Hub; a folder of this machine with that name is not read.
         config: Its configuration's name.
         revision: Its revision.
         train_split: Split names on the Hub; validation and test are optional.

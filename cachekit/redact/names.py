@@ -18,7 +18,7 @@ _NAME_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+"
 _ALWAYS = _words("password passwd passphrase webhook webhooks")
 # What stands behind a secret's name and changes nothing: HF_TOKEN_2, TOKEN_PROD; and in variables SECRET_KEY_BASE.
 _BEHIND = _words("dev prod production read staging v write")
-_BEHIND_CAPITALS = _BEHIND | _words("admin backup base config data id json main new old pem ro rw test")
+_BEHIND_CAPITALS = _BEHIND | _words("admin backup bedrock base config data id json main new old pem ro rw test")
 _LAST = _words("""
     secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
     authorization bearer auth passwords cookie netrc sas jwt psk
@@ -60,6 +60,7 @@ _STORES = _words("""
 """)
 _PAIRS = {
     "key id", "api keys", "api tokens", "access keys", "access tokens", "auth tokens", "connection string", "conn str",
+    "conn string", "sas url",
     "auth header", "secret access", "token value", "session id", "hook url", "hook uri", "hooks url", "chat hook",
     "discord hook", "incoming hook", "slack hook", "teams hook",
 }  # fmt: skip
@@ -186,12 +187,13 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
-# `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`, `name:value`, `-Dname=value`; perhaps with a header's
-# word: `Authorization: token X`.
+# `name: "value"`, `name: !!str value`, `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`, `name:value`,
+# `-Dname=value`; perhaps with a header's word: `Authorization: token X`.
 _NAMED = (
     r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
     r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
-    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+|:(?=[^\s:/\"']))((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
+    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+(?:!!str[ \t]+)?(?:b?\\?[\"'])?"
+    r"|:(?=[^\s:/\"']))((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
 )
 # `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
 # one to the next.

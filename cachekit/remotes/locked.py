@@ -55,8 +55,15 @@ def fetch_locked(
         IntegrityError: They cannot be fetched: what the remotes have is something else. Nothing was changed.
         RemoteError, AuthError: They may be on a remote that could not be asked.
         StoreError: The store cannot be written.
+        UntrustedError: The record that was locked is revoked, whatever lies on the remotes by now.
     """
     record = locked.record
+    if any(locked.digest in remote.trust.table.revoked.records for remote in remotes.readable):
+        raise UntrustedError(
+            f"the locked artifacts of {locked.recipe} are not used",
+            cause=f"the record that was locked ({locked.digest[:16]}) is revoked by its digest",
+            hint=f"lock another build: cachekit store lock {locked.words}",
+        )
     mine = store.lookup(record.place)
     if mine is not None and covers(mine, record):
         return None
@@ -105,7 +112,7 @@ def _candidates(remotes: Remotes, remote: Remote, locked: Locked, reasons: list[
                 remotes.refused(remote, locked.record.key, error)
                 reasons.append(f"{remote.name}: {error.cause}")
                 continue
-            yield found if shared.record.digest == locked.digest else _cut(found, locked.record)
+            yield found if shared.record.digest == locked.digest else _cut(found, locked)
 
 
 def _stray(remote: Remote, revision: str, now: str) -> str:
@@ -122,27 +129,31 @@ def _stray(remote: Remote, revision: str, now: str) -> str:
     return f"the lock file names the state {revision[:40]!r}, which is not among the last {HISTORY:,} commits there"
 
 
-def _cut(found: Found, locked: Record) -> Found:
+def _cut(found: Found, locked: Locked) -> Found:
     """What is locked of a record that has it, and perhaps more, which others added: all else is as it was judged.
 
-    A lock file may say anything of when and by whom a record was made. The record that was judged is noted as one whose
-    files are reused, so that whoever revokes that one revokes this one.
+    A lock file may say anything of when and by whom a record was made. The record that was judged, and the one that
+    was locked, are noted as ones whose files are reused, so that whoever revokes one of them revokes this one.
 
     Raises:
         RemoteError, AuthError: The signatures of the record cannot be read.
     """
     whole = found.shared.record
-    names = {module.name for module in locked.modules}
+    names = {module.name for module in locked.record.modules}
     modules = tuple(module for module in whole.modules if module.name in names)
     beside = None if modules == whole.modules else found.beside()
-    if beside is None:
+    origin = found.origin if beside is None else beside.origin
+    if origin is None:
         return found
-    origin = beside.origin
-    source = ReusedOrigin(whole.key, whole.digest, origin.remote, origin.how, origin.signers, whole.provenance.created)
+    # The time is the record's that was judged, where that has one.
+    source = ReusedOrigin(whole.key, locked.digest, origin.remote, origin.how, origin.signers, whole.provenance.created)
+    sources = [source] * bool(locked.digest)
+    if beside is not None:
+        sources = [structs.replace(source, record=whole.digest), *sources]
     return structs.replace(
         found,
         shared=structs.replace(found.shared, record=structs.replace(whole, modules=modules)),
-        origin=structs.replace(origin, reused=(source, *origin.reused)),
+        origin=structs.replace(origin, reused=tuple(dict.fromkeys((*sources, *origin.reused)))),
     )
 
 

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +19,7 @@ from cachekit import files
 from cachekit.errors import WaitedTooLongError
 from cachekit.process import user_name
 from cachekit.store.durable import store_error
+from cachekit.store.layout import Layout
 from cachekit.store.rwlock import RWLock
 
 POLL = 0.2  # seconds between two looks at a held lock
@@ -42,17 +42,17 @@ class CompileLock:
     """The lock of one key.
 
     Args:
-        folder: The store's folder of locks.
+        layout: The store's paths.
         key: The key.
         recipe: What the holder works on, for those who wait.
         rwlock: The store's: locks of keys without a record are removed under its write lock.
     """
 
-    def __init__(self, folder: Path, key: str, recipe: str, rwlock: RWLock) -> None:
-        self._folder = folder
+    def __init__(self, layout: Layout, key: str, recipe: str, rwlock: RWLock) -> None:
+        self._layout = layout
         self._rwlock = rwlock
-        self._lock_path = folder / f"{key}.lock"
-        self._note = folder / f"{key}.json"
+        self._lock_path = layout.locks / f"{key}.lock"
+        self._note = layout.locks / f"{key}.json"
         self._recipe = recipe
 
     def holder(self) -> Holder | None:
@@ -80,8 +80,8 @@ class CompileLock:
         start = time.monotonic()
         while True:
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                files.refuse_link(self._lock_path)
+                with self._layout.inside.folder(self._layout.locks, make=True):
+                    files.refuse_link(self._lock_path)
                 with self._rwlock.read_lock():
                     lock.acquire(timeout=0)
                 break
@@ -89,15 +89,15 @@ class CompileLock:
                 if isinstance(error, Timeout):  # filelock's is one by inheritance
                     self._wait(start, wait_seconds, on_wait)
                     continue
-                raise store_error(self._folder, error) from error
+                raise store_error(self._layout.locks, error) from error
         try:
             note = Holder(os.getpid(), socket.gethostname(), user_name(), time.time(), self._recipe)
-            files.note(self._note, msgspec.json.encode(note))  # only those who wait read it
+            self._layout.inside.note(self._note, msgspec.json.encode(note))  # only those who wait read it
             yield time.monotonic() - start
         finally:
             # The lock file itself stays: removing it would let two processes hold two files of one name.
             with suppress(OSError):
-                self._note.unlink(missing_ok=True)
+                self._layout.inside.unlink(self._note)
             lock.release()
 
     def _wait(self, start: float, wait_seconds: float, on_wait: Callable[[Holder | None, float], None]) -> None:

@@ -131,7 +131,7 @@ def tell(layout: Layout, journal: Journal, ours: Record, theirs: Record, where: 
     notes = noted(layout, ours.key)
     if all((old.where, old.modules) != (where, found) for old in notes):
         # Where the store cannot be written, it is told again.
-        files.note(layout.builds(ours.key), json.encode([*notes, note][-MOST:]))
+        layout.inside.note(layout.builds(ours.key), json.encode([*notes, note][-MOST:]))
         journal.emit("record.differs", **json.decode(json.encode(note)))
     return True
 

@@ -1,7 +1,14 @@
-"""The file of an index: opened for each question, rebuilt if damaged, in memory if SQLite cannot use the file."""
+"""The file of an index: opened for each question, rebuilt if damaged, in memory if SQLite cannot use the file.
+
+SQLite does what the files say that it finds beside a database: a journal names another file, which is removed once the
+journal is rolled back [pager.c, pager_delsuper]. So the file lies only where nobody else can put one: in the store if
+it is this user's own, else in a private folder of this user on this host.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
 import stat
 import threading
@@ -11,8 +18,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cachekit import whose
 from cachekit.errors import StoreError
-from cachekit.store.layout import Layout
+from cachekit.private import FILE
+from cachekit.store.layout import Layout, temporary_folder
 from cachekit.store.record import SCHEMA
 
 if TYPE_CHECKING:
@@ -68,6 +77,7 @@ class IndexFile:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._place: Path | None = None
         self._memory: sqlite3.Connection | None = None
         self._mutex = threading.Lock()
         self._mark = 0  # of the file that was there when `begin` was called
@@ -78,7 +88,7 @@ class IndexFile:
         Raises:
             LostIndexError: It was bad; the next call finds a new one.
         """
-        self._mark = 0
+        self._mark, self._place = 0, None
         self._mark = self._run(_mark)
 
     def ask(self, query: str, values: tuple[Any, ...] = (), *, any_file: bool = False) -> list[tuple[Any, ...]]:
@@ -125,8 +135,11 @@ class IndexFile:
             if not self._layout.root.is_dir():
                 with closing(_connect(":memory:")) as database:
                     return work(database)
+            self._place = self._place or _place(self._layout)
             try:
-                with closing(_connect(self._layout.index)) as database:
+                if self._place is None:
+                    raise sqlite3.OperationalError("no private folder")
+                with closing(_connect(self._place)) as database:
                     if not any_file and self._mark not in {0, _mark(database)}:
                         raise LostIndexError
                     return work(database)
@@ -144,11 +157,11 @@ class IndexFile:
     def _take_to_memory(self) -> None:
         with self._mutex:
             if self._memory is None:
-                self._memory = _copied(self._layout.index) or _connect(":memory:")
+                self._memory = (self._place and _copied(self._place)) or _connect(":memory:")
                 weakref.finalize(self, self._memory.close)
 
     def _discard(self) -> None:
-        for path in _files(self._layout.index):
+        for path in _files(self._place) if self._place else ():
             try:
                 path.unlink()
             except FileNotFoundError:
@@ -173,15 +186,25 @@ def _whole(work: Callable[[sqlite3.Connection], None]) -> Callable[[sqlite3.Conn
     return changing
 
 
+def _place(layout: Layout) -> Path | None:
+    """Where the index of a store lies; None where there is no private folder for one."""
+    if whose.standing(layout.root).whose == "own":
+        return layout.index
+    home = hashlib.sha256(os.fsencode(os.path.realpath(layout.home))).hexdigest()
+    with suppress(OSError):
+        return temporary_folder("indexes") / f"{home[:32]}.sqlite"
+    return None
+
+
 def _connect(path: Path | str) -> sqlite3.Connection:
     """Open an index; `:memory:` is an empty one, which all threads may use."""
     import sqlite3
 
     in_memory = path == ":memory:"
     if isinstance(path, Path):
-        _check_regular(path)
-        with suppress(OSError):  # which SQLite tells; made by SQLite, no group that shares the store could write it
-            path.touch(exist_ok=False)
+        _check_files(path)
+        with suppress(OSError):  # which SQLite tells
+            path.touch(FILE, exist_ok=False)
     database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=not in_memory)
     try:
         _prepare(database)
@@ -196,22 +219,28 @@ def _files(path: Path) -> tuple[Path, ...]:
     return (*(path.with_name(f"{path.name}-{end}") for end in ("journal", "wal", "shm")), path)
 
 
-def _check_regular(path: Path) -> None:
+def _check_files(path: Path) -> None:
     """SQLite waits for a pipe without end. A folder is left to SQLite, which says at once that it cannot open one.
 
     Raises:
         sqlite3.DatabaseError: A file of the index is a pipe, a socket or a device; or a link, where SQLite would write
-            to what it leads to.
+            to what it leads to; or others wrote it, or can, as in a store that was open to them once.
     """
     import sqlite3
 
     for one in _files(path):
         try:
             mode = one.lstat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise sqlite3.DatabaseError(f"{one} is not a regular file")
+            handle = os.open(one, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             continue
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise sqlite3.DatabaseError(f"{one} is not a regular file")
+        try:
+            if not whose.wrote(handle):
+                raise sqlite3.DatabaseError(f"others wrote {one}, or can")
+        finally:
+            os.close(handle)
 
 
 def _copied(path: Path) -> sqlite3.Connection | None:
@@ -220,7 +249,7 @@ def _copied(path: Path) -> sqlite3.Connection | None:
 
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     with suppress(sqlite3.Error):
-        _check_regular(path)
+        _check_files(path)
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source:
             source.backup(memory)
             if _version(memory) == VERSION:

@@ -3,7 +3,8 @@
     <home>/v1/
       blobs/ab/<sha256>                                  bytes under their digest, read-only
       records/<compiler dir>/<model type>/<key>.json     what exists for a key
-      index.sqlite                                       what the records say and name; only saves reading them
+      index.sqlite                                       what the records say and name; only saves reading them; of a
+                                                         store that is not this user's alone, see `temporary_home`
       trust/<compiler dir>/<model type>/<key>.json       where the record came from, where it was not made here
       staying/<folder>/<record>.json                     its modules stay in a compiler's own folder; see `staying`
       used/<key>                                         its time says when the record was used last
@@ -138,7 +139,7 @@ class Layout:
 def temporary_home() -> Path:
     """Where compiler cache dirs and logs go when the store cannot be written: a read-only one still serves its hits.
 
-    So it is when the store is not this user's own.
+    So it is when the store is not this user's own; the index lies there then, too.
     """
     return Path(tempfile.gettempdir()) / f"cachekit-{os.geteuid()}"
 

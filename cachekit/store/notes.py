@@ -103,7 +103,7 @@ def note_attempt(layout: Layout, key: str, error: CachekitError, log: Path, need
     message = ": ".join(filter(None, [error.message, error.cause]))
     when = datetime.now(timezone.utc).isoformat(timespec="seconds")
     attempt = Attempt(key, error.code, message, str(log), when, tuple(sorted(needed)))
-    files.note(layout.attempt(key), json.dumps(msgspec.to_builtins(attempt)).encode())
+    layout.inside.note(layout.attempt(key), json.dumps(msgspec.to_builtins(attempt)).encode())
 
 
 def attempt_of(layout: Layout, key: str) -> Attempt | None:

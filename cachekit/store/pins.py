@@ -81,13 +81,11 @@ def unpin(layout: Layout, key: str) -> bool:
 
 def note_use(layout: Layout, key: str) -> None:
     """Note that a record is used now; never fails a run on a store that cannot be written."""
-    path = layout.used / key
-    with suppress(OSError):
+    with suppress(OSError), layout.inside.folder(layout.used, make=True) as folder:
         try:
-            os.utime(path, follow_symlinks=False)
+            os.utime(key, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.touch(path)
+            files.touch(Path(key), above=folder)
 
 
 def last_use(layout: Layout, key: str, published: float) -> float:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import tempfile
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -26,11 +28,16 @@ from cachekit.training.failure import of_exception
 from cachekit.training.job import CounterWatch, Events, Job, Result
 
 RESERVE = 64 << 10  # bytes; a result is smaller
+# Variables with a folder of the Hub's clients [huggingface_hub: constants.py; datasets: config.py], read at import.
+_CACHE = re.compile(r"(HF|HUGGINGFACE|TRANSFORMERS)_(.*_)?(HOME|CACHE|PATH)|PYTORCH_TRANSFORMERS_CACHE|XDG_CACHE_HOME")
 
 
 def main() -> int:
     """Run the job that the command line names, and leave its result in the job's result file."""
     die_with(os.getppid())
+    for name, value in os.environ.items():
+        if value and value[0] not in "/~$" and _CACHE.fullmatch(name):
+            os.environ[name] = str(Path(value).absolute())  # it means the same in `_only_the_hub`
     job = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Job)
     rank = int(os.environ.get("LOCAL_RANK", "0"))  # each node has its own parent to answer to
     target = Path(f"{job.result}.rank{rank}") if rank else Path(job.result)
@@ -88,12 +95,12 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         used = backend.chosen(job.settings)(job, runtime, events, workers, output_dir)
     training = job.recipe.training
     task = tasks.select(job.recipe.task)
-    with events.timed("data"):
+    with events.timed("data"), _only_the_hub(job):
         splits = task.rows(job, lambda said: events.emit("note", note=said))
         counts = {name: len(split) for name, split in splits.items()}
         if not used.evaluates:
             splits = {"train": splits["train"]}
-    with events.timed("model"):
+    with events.timed("model"), _only_the_hub(job):
         processor, net = used.load(task)
     trial = job.mode == "trial"
     with events.timed("features"):
@@ -127,6 +134,25 @@ def _in_folder(job: Job, events: Events, output_dir: str) -> Result:
         output_dir="" if trial else job.output_dir,
         resumed_from=job.resume,
     )
+
+
+@contextmanager
+def _only_the_hub(job: Job) -> Iterator[None]:
+    """Let an id name something on the Hub, and no folder of the working directory.
+
+    Transformers and datasets look there first, and would load a folder of that name, which may be somebody else's and
+    which no plan knows of. So the working directory is an empty folder meanwhile; a recipe's paths are absolute.
+    """
+    before = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with tempfile.TemporaryDirectory(prefix="empty-", dir=Path(job.events).absolute().parent) as empty:
+            os.chdir(empty)
+            try:
+                yield
+            finally:
+                os.fchdir(before)
+    finally:
+        os.close(before)
 
 
 if __name__ == "__main__":

@@ -158,26 +158,25 @@ class Policy(Struct, frozen=True):
             return f"signed with {withdrawn}, which is revoked"
         return self._revoked_reuse(origin.reused)
 
-    def believes(self, fingerprints: Sequence[str]) -> bool:
+    def believes(self, fingerprints: Sequence[str], now: datetime | None = None) -> bool:
         """Whether the settings name one of these keys, and let it sign today."""
-        now, wanted = datetime.now(timezone.utc), set(fingerprints) - set(self.table.revoked.keys)
+        now, wanted = now or datetime.now(timezone.utc), set(fingerprints) - set(self.table.revoked.keys)
         known = {one.key.fingerprint for one in self.signers} & wanted
         return any(_valid([one for one in self.signers if one.key.fingerprint == key], now) for key in known)
 
-    def _withdrawn(self, fingerprints: Sequence[str]) -> str:
-        """The revoked key on which the use of a record rests; empty where none is, or another signer is left.
+    def _withdrawn(self, fingerprints: Sequence[str], now: datetime | None = None) -> str:
+        """The revoked key on which the use of a record rests; empty where none is, or another signer is believed.
 
         A key that the settings do not name leaves nothing: anybody can make one, and sign with it.
         """
         gone = [one for one in fingerprints if one in self.table.revoked.keys]
-        left = {one.key.fingerprint for one in self.signers}.intersection(fingerprints).difference(gone)
-        return gone[0] if gone and not left else ""
+        return gone[0] if gone and not self.believes(fingerprints, now) else ""
 
-    def _revoked_reuse(self, reused: Iterable[StatedReuse | ReusedOrigin]) -> str:
+    def _revoked_reuse(self, reused: Iterable[StatedReuse | ReusedOrigin], now: datetime | None = None) -> str:
         gone = self.table.revoked
         for one in reused:
             before = gone.before and one.created and _time(one.created) < gone.before  # not said: it may be younger
-            if before or one.record in gone.records or self._withdrawn(one.signers):
+            if before or one.record in gone.records or self._withdrawn(one.signers, now):
                 return f"made by reuse of {one.key[:12]}, which is revoked"
         return ""
 
@@ -232,7 +231,7 @@ class Policy(Struct, frozen=True):
             )
         if not is_about(statement, record):
             return _Checked(reason=f"what {name} signed is a different record")
-        if reason := self._revoked_reuse(statement.predicate.reused):
+        if reason := self._revoked_reuse(statement.predicate.reused, now):
             return _Checked(reason=reason, revoked=True)
         return _Checked(print_, statement)
 

@@ -87,7 +87,7 @@ def key_of(setting: str) -> PublicKey:
     """
     try:
         path = _path(setting)
-        text = setting if path is None else _read(path).decode("ascii")
+        text = sshsig.mended(setting) if path is None else _read(path).decode("ascii")
         if "PRIVATE KEY-----" not in text:
             return public_key(text)
         found = key_inside(text)
@@ -183,7 +183,7 @@ class _Keyed(Struct, frozen=True):
 def _sign_by_ssh_keygen(key: PublicKey, setting: str, message: bytes) -> bytes:
     """A signature by ssh-keygen, and so by agents and hardware keys."""
     path = _path(setting)
-    with _shown(message, *([setting.strip().encode() + b"\n"] if path is None else [])) as (shown, handles):
+    with _shown(message, *([sshsig.mended(setting).encode()] if path is None else [])) as (shown, handles):
         place = str(path) if path is not None else shown[1]
         done = _run(["-Y", "sign", "-f", place, "-n", sshsig.NAMESPACE], handles)
     if done is None:
@@ -212,7 +212,7 @@ def _sign_by_cryptography(key: PublicKey, setting: str, message: bytes, useless:
         raise _refused(setting, _neither(useless), useless.hint) from None
     path = _path(setting)
     try:
-        text = setting.encode("ascii") if path is None else _private(path)
+        text = sshsig.mended(setting).encode("ascii") if path is None else _private(path)
         private: Any = load_ssh_private_key(text.strip() + b"\n", password=None)
     except (OSError, ValueError, TypeError) as error:  # TypeError: it has a passphrase
         cause = f"{useless}, and without it: {error}"

@@ -46,6 +46,7 @@ NAMESPACE = "cachekit-record@v1"  # what a signature is for: one that was made f
 _MAGIC = b"SSHSIG"
 _VERSION = 1
 _HASHES = ("sha512", "sha256")
+_OPENSSH_KEY = re.compile(r"-----BEGIN OPENSSH PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END")
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 _WIDTH = 70  # characters of a line, as ssh-keygen writes
 _TOUCHED = 0x01  # the flag that a hardware key sets when somebody touched it [PROTOCOL.u2f]
@@ -140,6 +141,20 @@ def key_of_blob(blob: bytes, kind: str = "") -> PublicKey:
     return PublicKey(found, blob)
 
 
+def mended(text: str) -> str:
+    """A private key as OpenSSH writes it, of one that came in a variable.
+
+    Services that keep secrets lose line ends there, double their backslashes, or make Windows' line ends of them. The
+    lines hold nothing: between the first and the last one stands base64 [PROTOCOL.key]. Other formats stay as they are.
+    """
+    found = _OPENSSH_KEY.search(text.replace("\\r", "\n").replace("\\n", "\n"))
+    if found is None:
+        return text.strip() + "\n"
+    word = "".join(found[1].split())
+    lines = [word[at : at + _WIDTH] for at in range(0, len(word), _WIDTH)]
+    return "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines, "-----END OPENSSH PRIVATE KEY-----", ""])
+
+
 def key_inside(text: str) -> PublicKey | None:
     """The public half inside of a private key in OpenSSH's own format, where it is not encrypted [PROTOCOL.key].
 
@@ -149,7 +164,7 @@ def key_inside(text: str) -> PublicKey | None:
     Raises:
         ValueError: It is damaged.
     """
-    found = re.search(r"-----BEGIN OPENSSH PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END", text)
+    found = _OPENSSH_KEY.search(text)
     raw = base64.b64decode(found[1]) if found else b""
     if not raw.startswith(_OPENSSH):
         return None

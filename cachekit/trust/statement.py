@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, Final, Literal
@@ -20,6 +20,7 @@ from cachekit import redact
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.process import user_name
+from cachekit.redact.names import secrets_of
 from cachekit.store.origin import HERE, Origin, ReusedOrigin
 from cachekit.store.record import DamagedRecordError, Digest, Record, parse, paths_of
 from cachekit.text import parse_time
@@ -293,32 +294,32 @@ def ci_run(environ: Mapping[str, str]) -> CiRun | None:
 
     GitHub: docs.github.com, "Variables reference". GitLab: docs.gitlab.com, "Predefined CI/CD variables".
     """
-    said = environ.get
+    service, *found = _ci_words(environ.get)
+    if not service:
+        return None
+    # The address of a clone, or of a server, may have a login; a job may be called by the values of its variables.
+    secrets = tuple(secrets_of(environ).values())
+    return CiRun(service, *(redact.address(redact.printed(value, secrets)) for value in found))
+
+
+def _ci_words(said: Callable[..., Any]) -> tuple[str, ...]:
+    """The fields of a `CiRun` as the variables of its service have them; an empty service where there is none."""
     if said("GITHUB_ACTIONS") == "true":
-        server, repository = said("GITHUB_SERVER_URL", "https://github.com"), said("GITHUB_REPOSITORY", "")
-        address = f"{server}/{repository}"
+        address = f"{said('GITHUB_SERVER_URL', 'https://github.com')}/{said('GITHUB_REPOSITORY', '')}"
         run = f"{address}/actions/runs/{said('GITHUB_RUN_ID', '')}"
         # OWNER/NAME/.github/workflows/warm.yml@refs/heads/main
-        return CiRun("github", address, said("GITHUB_WORKFLOW_REF", ""), said("GITHUB_SHA", ""), run)
+        return "github", address, said("GITHUB_WORKFLOW_REF", ""), said("GITHUB_SHA", ""), run
     if said("GITLAB_CI") == "true":
-        return CiRun(
-            "gitlab",
-            said("CI_PROJECT_URL", ""),
-            # gitlab.com/group/project//.gitlab-ci.yml@refs/heads/main, since GitLab 16.0
-            said("CI_CONFIG_REF_URI") or said("CI_JOB_NAME", ""),
-            said("CI_COMMIT_SHA", ""),
-            said("CI_JOB_URL", ""),
-        )
+        # gitlab.com/group/project//.gitlab-ci.yml@refs/heads/main, since GitLab 16.0
+        workflow = said("CI_CONFIG_REF_URI") or said("CI_JOB_NAME", "")
+        return "gitlab", said("CI_PROJECT_URL", ""), workflow, said("CI_COMMIT_SHA", ""), said("CI_JOB_URL", "")
     if said("CI", "").lower() in {"", "0", "false", "no"}:
-        return None
+        return ("",)
     # No standard: what several services call them (Buildkite, CircleCI, Jenkins, Travis, Woodpecker, Azure).
-    first = {
-        "repository": ("BUILDKITE_REPO", "CIRCLE_REPOSITORY_URL", "GIT_URL", "TRAVIS_REPO_SLUG", "CI_REPO_URL"),
-        "workflow": ("BUILDKITE_PIPELINE_SLUG", "CIRCLE_JOB", "JOB_NAME", "TRAVIS_JOB_NAME", "CI_WORKFLOW_NAME"),
-        "commit": ("BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT", "TRAVIS_COMMIT", "CI_COMMIT_SHA"),
-        "run": ("BUILDKITE_BUILD_URL", "CIRCLE_BUILD_URL", "BUILD_URL", "TRAVIS_BUILD_WEB_URL", "CI_PIPELINE_URL"),
-    }
-    found = {name: next((said(one, "") for one in names if said(one)), "") for name, names in first.items()}
-    return CiRun(
-        "ci", **{name: redact.address(redact.printed(value)) for name, value in found.items()}
-    )  # a clone's address has a login
+    named = (
+        ("BUILDKITE_REPO", "CIRCLE_REPOSITORY_URL", "GIT_URL", "TRAVIS_REPO_SLUG", "CI_REPO_URL"),
+        ("BUILDKITE_PIPELINE_SLUG", "CIRCLE_JOB", "JOB_NAME", "TRAVIS_JOB_NAME", "CI_WORKFLOW_NAME"),
+        ("BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT", "TRAVIS_COMMIT", "CI_COMMIT_SHA"),
+        ("BUILDKITE_BUILD_URL", "CIRCLE_BUILD_URL", "BUILD_URL", "TRAVIS_BUILD_WEB_URL", "CI_PIPELINE_URL"),
+    )
+    return "ci", *(next((said(one, "") for one in names if said(one)), "") for names in named)

@@ -98,9 +98,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
 
     def answer(proof: Proof, seen: Evidence, stopped: str = UNFINISHED) -> Contract:
         promises, assumptions = (tuple(judged(rows, seen)) for rows in (PROMISES, subject.rows))
-        states: list[str] = [one.state for one in (*promises, *assumptions)]
-        counts = {state: states.count(state) for state in known.counts}
-        wrong = any(finding.state == "problem" for finding in known.findings)
+        counts = {state: sum(one.state == state for one in (*promises, *assumptions)) for state in known.counts}
         made = structs.replace(
             known,
             compiler=subject.compiler,
@@ -111,7 +109,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
             promises=promises,
             assumptions=assumptions,
             counts=counts,
-            good=not (counts["differs"] or wrong or stopped),
+            good=not (counts["differs"] or stopped or any(one.state == "problem" for one in known.findings)),
             commands=(*proof.commands,),
         )
         if report:
@@ -178,7 +176,7 @@ def _refused(proof: Proof, seen: Evidence) -> None:
 def _flags(proof: Proof, seen: Evidence) -> None:
     """Without cachekit, in a folder where the program found its graph."""
     place = Site(cache="bare")
-    first = proof.run(place, proof.probe)
+    seen.steps["alone"] = first = proof.run(place, proof.probe)
     if first.code or not first.new:
         raise UnknownError(f"the program alone left no graph: {first.end}")
     seen.steps["flags"] = proof.run(place, proof.probe, proof.subject.another)
@@ -186,6 +184,7 @@ def _flags(proof: Proof, seen: Evidence) -> None:
 
 def _warm(proof: Proof, seen: Evidence) -> None:
     seen.lacking["compiler-process"] = "none was seen while it was warmed"
+    seen.steps["plan"] = proof.recipe(FIRST, "plan")  # what cachekit takes the machine for, also where a warm dies
 
     def halfway(pid: int) -> bool:
         if not proof.subject.compiling(pid):

@@ -129,7 +129,7 @@ def warm(
             session.journal.emit("lock.wait", key=prepared.key, holder=str(holder or "an unknown process"))
         session.journal.show("lock.waiting", holder=str(holder or "an unknown process"), waited=waited)
 
-    compile_lock = CompileLock(session.store.layout.locks, prepared.key, prepared.recipe.name, session.store.rwlock)
+    compile_lock = CompileLock(session.store.layout, prepared.key, prepared.recipe.name, session.store.rwlock)
     try:
         with compile_lock.hold(0 if require_warm else session.config.wait_seconds, waiting) as waited:
             if waited > 0:

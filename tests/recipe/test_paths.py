@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cachekit.errors import CachekitError
+from cachekit.errors import CachekitError, RecipeError
 from cachekit.recipe import load
 from tests.recipe.recipe_texts import MINIMAL, with_section
+from tests.support.users import ONE
 
 
 @pytest.fixture
@@ -87,3 +88,26 @@ def test_a_tokenizer_is_a_folder_only_if_it_is_one(places):
     assert load(path).model.tokenizer == str(home / "a" / "tok")
     assert load(path, ["model.tokenizer=./tok"]).model.tokenizer == str(cwd / "tok")
     assert load(path, ["model.tokenizer=b/tok"]).model.tokenizer == "b/tok"
+
+
+@pytest.mark.parametrize("named", ["model.id=./model", "model.id=~/model", "data.id=/rows", "data.id=../rows"])
+def test_an_id_is_no_path(places, named):
+    """Training would find no such thing on the Hub, after a plan that said nothing of it."""
+    section = named.partition(".")[0]
+    with pytest.raises(RecipeError, match="is a path, and an id names something on the Hub") as raised:
+        load(put(places[0], MINIMAL), [named])
+    assert raised.value.hint == f"say {section}.path in its place"
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_another_users_folder_where_everybody_makes_some_is_no_tokenizer(places):
+    home, _ = places
+    path = put(home, "name: x\nmodel: {id: b, tokenizer: tok}\n")
+    (home / "tok").mkdir()
+    home.chmod(0o1777)
+    assert load(path).model.tokenizer == str(home / "tok")
+    os.chown(home / "tok", ONE, ONE)
+    assert load(path).model.tokenizer == "tok"
+    home.chmod(0o755)
+    assert load(path).model.tokenizer == str(home / "tok"), "as in a checkout whose files came from elsewhere"

@@ -11,7 +11,7 @@ import pytest
 from cachekit import whose
 from cachekit.errors import RemoteError, UntrustedError
 from cachekit.remotes.folder import FolderStorage
-from tests.remotes.storage_calls import write
+from tests.remotes.storage_calls import QUIET, upload_of, write
 from tests.support.users import known
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -128,3 +128,38 @@ def test_no_document_is_read_that_somebody_else_can_have_made(shared, what):
     assert unasked.read(path, "", 100).data == b"mine", "who trusts everybody there does not ask"
     assert unasked.stranger() == caught.value.cause, "who asks later is told of what was read before"
     assert unasked.read(path, "", 100).data == b"mine", "and judges it by its signature"
+
+
+@ROOT_ONLY
+@pytest.mark.feature("T2")
+def test_nothing_is_written_where_another_users_link_leads(shared, tmp_path, monkeypatch):
+    """Records would lie where that user can read them, or in a folder that only this user may write to."""
+    tmp_path.chmod(0o1777)
+    link, path = tmp_path / "link", "cachekit/v1/records/a.json"
+    link.symlink_to(shared.parent)
+    write(FolderStorage(link / "shared"), path, b"mine", "")
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    theirs = FolderStorage(link / "shared")
+    calls = [
+        lambda: write(theirs, path, b"more", theirs.read(path, "", 100).token),
+        lambda: theirs.upload([upload_of("modules/a", b"x")], "", QUIET),
+    ]
+    for call in calls:
+        with pytest.raises(UntrustedError, match="is not written to") as raised:
+            call()
+        assert raised.value.cause == f"{link} is a link that another user made or can replace"
+        assert raised.value.hint.endswith(f": {shared}")
+    (shared / path).unlink()  # the copy for people, which a reader makes anew where it may
+    assert theirs.read(path, "", 100).data == b"mine", "what is read needs a signature"
+    assert not (shared / path).exists()
+    write(FolderStorage(shared), "cachekit/v1/records/b.json", b"more", "")
+    tmp_path.chmod(0o777)
+    os.chown(link, 0, 0, follow_symlinks=False)
+    with pytest.raises(UntrustedError):
+        write(FolderStorage(link / "shared"), "cachekit/v1/records/c.json", b"more", "")
+    monkeypatch.setattr(os, "getgroups", lambda: [65534])
+    known(monkeypatch, {65533: [65534]})
+    tmp_path.chmod(0o2775)
+    os.chown(tmp_path, 0, 65534)
+    os.chown(link, 65533, 65533, follow_symlinks=False)
+    write(FolderStorage(link / "shared"), "cachekit/v1/records/c.json", b"more", "")

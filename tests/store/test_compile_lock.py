@@ -167,7 +167,7 @@ def test_a_lock_that_is_held_by_nobody_known_is_reported_as_that(home):
     locks = store.layout.locks
 
     def holding():
-        return CompileLock(locks, "k", "toy", store.rwlock).hold(0, lambda *_: None)
+        return CompileLock(store.layout, "k", "toy", store.rwlock).hold(0, lambda *_: None)
 
     with holding():
         (locks / "k.json").write_text("torn")

@@ -253,9 +253,7 @@ def campaign(tmp_path, moments, seed):
             assert find(watched.store, listed) == listed
         assert watched.damage() == []
         prepared = watched.prepare(recipe(batch))
-        with CompileLock(watched.store.layout.locks, prepared.key, "test", watched.store.rwlock).hold(
-            0, lambda *_: None
-        ):
+        with CompileLock(watched.store.layout, prepared.key, "test", watched.store.rwlock).hold(0, lambda *_: None):
             pass
         found = watched.lookup(prepared)
         done = warm(watched.session, prepared, recache=True)

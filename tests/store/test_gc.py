@@ -171,7 +171,7 @@ def test_garbage_goes_and_what_lives_stays(home, watched, base):
     (layout.locks / f"{'d' * 64}.lock").touch()
     with (
         Scratch(cache_dirs, "alive") as folder,
-        CompileLock(layout.locks, "e" * 64, "toy", watched.store.rwlock).hold(0, lambda *_: None),
+        CompileLock(layout, "e" * 64, "toy", watched.store.rwlock).hold(0, lambda *_: None),
     ):
         (folder / "work").write_bytes(bytes(10))
         (cache_dirs / "dead-1-0123456789ab").mkdir()

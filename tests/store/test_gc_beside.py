@@ -114,7 +114,7 @@ class Roles:
     def compile(self):
         """Compile for a moment: the lock of a key without a record, which is removed where nobody holds it."""
         key = made(KEYS + self.chosen.randrange(2))[0].key
-        compile_lock = CompileLock(self.store.layout.locks, key, "toy", self.store.rwlock)
+        compile_lock = CompileLock(self.store.layout, key, "toy", self.store.rwlock)
         with compile_lock.hold(PATIENCE, lambda *_: None):
             mark = self.store.layout.home / f"at-work-{key}"
             mark.touch(exist_ok=False)  # nobody else is

@@ -4,6 +4,8 @@ import os
 import shutil
 import sqlite3
 import stat
+import struct
+import tempfile
 import time
 from contextlib import closing
 
@@ -18,7 +20,7 @@ from cachekit.key.canonical import canonical_json, difference, key_of
 from cachekit.key.nearest import distance
 from cachekit.store import Store, index_file, index_rows
 from cachekit.store.gc import Keep
-from cachekit.store.layout import Place
+from cachekit.store.layout import Layout, Place
 from cachekit.store.record import decode, encode, sealed, serialise, to_document
 from cachekit.verbs.entry import find as find_by_key
 from cachekit.verbs.plan import plan
@@ -27,6 +29,7 @@ from tests.store.store_cases import home  # noqa: F401 - a fixture
 from tests.support.doctor_cases import another_user, public  # noqa: F401 - a fixture
 from tests.support.processes import side_by_side
 from tests.support.standins import Watched, make_record, publish, recipe
+from tests.support.users import ONE
 
 FIELDS = ("key", "directory", "model_type", "compiler", "recipe", "graphs", "compile_seconds", "cold_seconds")
 
@@ -361,12 +364,44 @@ def test_many_readers_and_writers_at_once(home):
     assert len(plainly(home)) == 4 + 3 * 6
 
 
-def test_the_members_of_a_group_write_to_one_index(tmp_path):
-    before = os.umask(0o002)
-    try:
-        store = Store(tmp_path, Journal(None, "test"))
-        publish(store, make_record())
-        assert store.listed()
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(store.layout.index.stat().st_mode) == 0o664
+def plant(index, target):
+    """Put a hot journal beside an index: it has no pages, and names a file as its super-journal [pager.c]."""
+    with closing(sqlite3.connect(index)) as database:
+        ((pages,),), ((size,),) = (database.execute(f"PRAGMA page_{what}").fetchall() for what in ("count", "size"))
+    magic, name = bytes.fromhex("d9d505f920a163d7"), os.fsencode(target)
+    head = (magic + struct.pack(">5I", 0, 1, pages, 512, size)).ljust(512, b"\0")
+    tail = struct.pack(">I", 0x40000000 // size + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    index.with_name(f"{index.name}-journal").write_bytes(head + tail)
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("whose", ["everybody's", "a group's", "another user's", "own"])
+def test_no_journal_that_another_user_put_beside_an_index_removes_a_file(public, monkeypatch, whose):
+    if os.geteuid():
+        pytest.skip("only root gives files away")
+    home, target = public / "home", public / "precious"
+    target.write_bytes(b"mine")
+    monkeypatch.setattr(tempfile, "tempdir", str(public))
+    fill(home, 3)
+    listed(opened(home))
+    index = Layout(home).index
+    shutil.copy(index, public / "copy")
+    plant(public / "copy", target)
+    with closing(sqlite3.connect(public / "copy")) as database:
+        database.execute("SELECT * FROM record").fetchall()
+    assert not target.exists(), "the journal does what it is made for"
+    target.write_bytes(b"mine")
+    plant(index, target)
+    for path in (index, index.with_name("index.sqlite-journal")):
+        os.chown(path, ONE, ONE)
+    if whose == "a group's":
+        os.chown(index.parent, 0, ONE)
+    index.parent.chmod({"everybody's": 0o777, "a group's": 0o2775}.get(whose, 0o755))
+    if whose == "another user's":
+        os.chown(index.parent, ONE, ONE)
+    for _ in range(2):
+        assert listed(opened(home)) == plainly(home)
+    assert target.read_bytes() == b"mine"
+    found = list(public.glob("cachekit-0/indexes/*.sqlite"))
+    assert len(found) == (whose != "own")
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in found or [index])

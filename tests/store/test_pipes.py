@@ -69,7 +69,7 @@ PLACES = {
     f"pins/{RECORD.key}.json": lambda store: set(pins.pinned(store.layout)) == {RECORD.key},
     f"used/{RECORD.key}": lambda store: pins.note_use(store.layout, RECORD.key) is None,
     f"locks/{RECORD.key}.json": lambda store: (
-        CompileLock(store.layout.locks, RECORD.key, "bert", store.rwlock).holder() is None
+        CompileLock(store.layout, RECORD.key, "bert", store.rwlock).holder() is None
     ),
     "state/remotes/UID/team/push.json": lambda store: (
         Notes(store.layout.remotes / "team").read("push.json", dict) is None

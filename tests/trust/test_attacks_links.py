@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from msgspec import json
+from msgspec import json, structs
 
 from cachekit import config_files, events, files
 from cachekit.errors import StoreError, UsageError
@@ -15,7 +15,8 @@ from cachekit.executors import fleet as fleets
 from cachekit.executors.port import FleetUnit
 from cachekit.remotes.hub.account import is_own
 from cachekit.remotes.notes import Notes
-from cachekit.store import Store, history, notes, partial, pins
+from cachekit.store import Store, divergent, history, notes, partial, pins
+from cachekit.store.compile_lock import CompileLock
 from cachekit.store.counting import Counted
 from cachekit.store.gc import Keep
 from cachekit.store.layout import Layout
@@ -94,9 +95,20 @@ def test_a_strangers_link_in_the_place_of_a_folder_loses_nobody_a_file(tmp_path,
         pins.note_use(layout, record.key)
     with suppress(StoreError):
         publish(store, MADE)
+    with suppress(StoreError), CompileLock(layout, record.key, "x", store.rwlock).hold(0, lambda *_: None):
+        pass
+    notes.note_attempt(layout, record.key, StoreError("x"), Path("log"), ())
+    divergent.tell(layout, store.journal, record, _other_build(record), "x")
     with suppress(StoreError):
         watched.gc(Keep(max_size=0))
+    made = {path.name for path in contents(thesis).keys() - before}
     assert {path: raw for path, raw in contents(thesis).items() if path in before} == before
+    assert made == set()
+
+
+def _other_build(record):
+    files_ = [structs.replace(file, sha256="f" * 64) for file in record.modules[0].files]
+    return structs.replace(record, modules=(structs.replace(record.modules[0], files=tuple(files_)),))
 
 
 @ROOT_ONLY

@@ -1,6 +1,7 @@
 """The other ways into a store and into a compiler: the nearest record, bundles, lock files, caches without records."""
 
 import hashlib
+import shutil
 import tarfile
 
 import pytest
@@ -264,6 +265,27 @@ def test_a_lock_file_hides_no_record_from_revocation(alice, user, place, grown, 
         after = user(name, trust(ALICE, revoked=revoked), may="")
         assert planned(after).hit is False
         assert "revoked" in planned(after).untrusted[0]
+
+
+@pytest.mark.feature("T5")
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_file_brings_back_nothing_that_is_revoked_by_the_digest_that_it_names(alice, user, place, there):
+    """Whoever finds a bad record revokes it, and removes it from the remote; the files stay there."""
+    locked, path = lock(alice.session, alice.prepare(), Variant("toy")), place / layout.record_path(alice.record.place)
+    close(place)
+    if not there:
+        path.unlink()
+        shutil.rmtree(path.with_name(f".cachekit-doc-{path.name}"), ignore_errors=True)
+    revoked = {"records": [locked.digest]}
+    bob = user("bob", trust(revoked=revoked))
+    assert exit_code(lambda: pull_locked(bob.session, locked)) == 5
+    assert bob.store.lookup(alice.record.place) is None
+    carol = user("carol", trust())
+    assert pull_locked(carol.session, locked).state == "fetched"
+    assert planned(carol).hit
+    after = user("carol", trust(revoked=revoked), may="")
+    assert planned(after).hit is False
+    assert "revoked" in planned(after).untrusted[0]
 
 
 # Caches without records

@@ -254,6 +254,17 @@ def test_a_strangers_signature_does_not_keep_what_a_revoked_key_signed(how):
         assert judged(said, [stated]).trusted != gone
 
 
+@pytest.mark.feature("T5")
+def test_a_signer_whose_key_has_expired_does_not_keep_what_a_revoked_key_signed():
+    """As on the remote, where that signature does not count today."""
+    signers = {"alice": {"key": line(0), "valid_before": "2026-11-01"}, "bob": {"key": line(1)}}
+    said = policy(signers=signers, revoked={"keys": [BOB]})
+    reused = ReusedOrigin(digest("k"), digest("r"), "team", "signed", (BOB, ALICE))
+    assert BOB in said.revoked(record(), Origin("team", "signed", (BOB, ALICE)))
+    assert "by reuse of" in said.revoked(record(), Origin("team", "signed", (), (reused,)))
+    assert not said.revoked(record(), Origin("team", "signed", (ALICE,))), "an end of validity revokes nothing"
+
+
 @pytest.mark.feature("T4")
 def test_false_signatures_in_a_known_name_are_checked_a_few_times(monkeypatch):
     asked = []

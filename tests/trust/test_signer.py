@@ -216,6 +216,11 @@ def test_a_key_in_a_variable_signs_and_never_lies_on_a_disk(tool, tmp_path, monk
     assert pem(0).splitlines()[1] not in repr(found)
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\\n", "\\r\\n", " ", "", "\n  "])
+def test_a_key_whose_line_ends_a_ci_service_changed_signs(tool, end):
+    assert signer_of(pem(0).replace("\n", end)).sign(MESSAGE) == blob(0, MESSAGE)
+
+
 @needs_ssh_keygen
 def test_an_agent_signs_with_a_key_of_which_only_the_public_half_is_here(tmp_path, monkeypatch):
     path, socket = key_file(tmp_path), tmp_path / "agent"

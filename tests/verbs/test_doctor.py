@@ -138,7 +138,7 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
 @pytest.mark.feature("N2")
 @pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
 def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
-    """Three versions that look right, and nothing to import: whoever installed torch-neuronx does not mean Inductor."""
+    """Four versions that look right, and nothing to import: whoever installed torch-neuronx does not mean Inductor."""
     found = {"neuronx-cc": "2.26.6360.0", "libneuronxla": "2.2.1", "torch-neuronx": "2.9.0", "torch-xla": "2.9.0"}
     monkeypatch.setattr(installed, "versions", lambda: found)
     monkeypatch.setattr(presence, "is_named", found.__contains__)
@@ -147,7 +147,9 @@ def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
             (tmp_path / name).mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     (said,) = problems("neuron-packages")
-    assert said["said"].startswith("neuronx-cc, libneuronxla, torch-neuronx cannot be used; installed by name only")
+    assert said["said"].startswith(
+        "neuronx-cc, libneuronxla, torch-neuronx, torch-xla cannot be used; installed by name"
+    )
     for asked in ("auto", "neuron"):
         with pytest.raises(CompilerUnavailableError, match="neuronx-cc, libneuronxla, torch-neuronx") as raised:
             select(asked).fingerprint()

@@ -137,7 +137,7 @@ def neuron(tmp_path, monkeypatch):
         "torch-xla": "2.9.0",
     }
     monkeypatch.setattr(installed, "versions", lambda: versions)
-    for name in ("neuronxcc", "libneuronxla", "torch_neuronx"):
+    for name in ("neuronxcc", "libneuronxla", "torch_neuronx", "torch_xla"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise AssertionError('imported')")
     monkeypatch.syspath_prepend(tmp_path)

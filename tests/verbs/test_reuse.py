@@ -153,7 +153,7 @@ def test_a_strict_warm_waits_for_nobody(home, log):
     warmed(home, recipe())
     watched = Watched(home)
     prepared = watched.prepare(recipe(**NEAR))
-    lock = CompileLock(watched.store.layout.locks, prepared.key, "toy", watched.store.rwlock)
+    lock = CompileLock(watched.store.layout, prepared.key, "toy", watched.store.rwlock)
     with lock.hold(0, lambda *_: None), pytest.raises(MissError) as caught:
         warm(watched.session, prepared, require_warm=True)
     assert "compil" in caught.value.cause

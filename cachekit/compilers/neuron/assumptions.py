@@ -57,9 +57,9 @@ def _read(paths: Iterable[Path]) -> tuple[list[Graph], str]:
     return found, ""
 
 
-def _hard(step: Step, name: str) -> str:
-    """An ingredient of a warm's key."""
-    return str(step.answer["ingredients"]["hard"][name])
+def _planned(seen: Evidence, name: str) -> str:
+    """An ingredient of the key: what cachekit takes this machine for, also where a warm fails because it is another."""
+    return str(seen.good("plan").answer["ingredients"]["hard"][name])
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -72,7 +72,7 @@ def _module_names(seen: Evidence) -> tuple[bool, str]:
     if not found:
         others = [path for path in step.files if not path.startswith("cache_dirs/")]
         return False, f"no module, but {_listed(others[:3]) or 'nothing'}"
-    wanted = seen.good("warm").answer["directory"]
+    wanted = seen.good("plan").answer["directory"]
     return found == {wanted}, f"{_listed(found)}; cachekit says {wanted}"
 
 
@@ -98,7 +98,7 @@ def _flags_hash(seen: Evidence) -> tuple[bool, str]:
 
 def _target(seen: Evidence) -> tuple[bool, str]:
     words = flags.read_flags(_warmed(seen)[0].path / facts.FLAGS_FILE) or []
-    said, wanted = flags.option(words[:1], facts.TARGET_OPTION), _hard(seen.good("warm"), "target.chip")
+    said, wanted = flags.option(words[:1], facts.TARGET_OPTION), _planned(seen, "target.chip")
     return said in facts.TARGETS and said == wanted, f"{said or 'no target'}; cachekit says {wanted}"
 
 
@@ -107,7 +107,7 @@ def _neff_contents(seen: Evidence) -> tuple[bool, str]:
     graphs, wrong = _read(entry.path / facts.NEFF for entry in entries)
     if wrong:
         return False, wrong
-    entry, found, chip = entries[0], graphs[0], facts.TARGET_CHIPS.get(_hard(seen.good("warm"), "target.chip"))
+    entry, found, chip = entries[0], graphs[0], facts.TARGET_CHIPS.get(_planned(seen, "target.chip"))
     compiler = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}"
     told = (found.compiler, found.chip, found.target, found.module)
     fits = (compiler, found.chip, found.module) == (entry.compiler, chip, entry.name)
@@ -130,23 +130,22 @@ def _told(kind: str, name: str, of: str) -> Look:
         text = f"{step.log}\n{step.said}"
         told = {event.module for event in _events(text) if event.kind == kind and event.at and event.pid}
         line = next((line[:300] for line in text.splitlines() if facts.MODULE_PREFIX in line), "none")
-        return bool(
-            wanted
-        ) and wanted <= told, f"{len(told & wanted)} of {len(wanted)} modules; a line that names one: {line}"
+        fits = bool(wanted) and wanted <= told
+        return fits, f"{len(told & wanted)} of {len(wanted)} modules; a line that names one: {line}"
 
     return look
 
 
 def _process(seen: Evidence) -> tuple[bool, str]:
     """What seconds of compiling are told by, and --require-warm stops at."""
-    seen.good("warm")
-    unseen = seen.lacking.get("compiler-process", "")
+    compiled, unseen = seen.step("warm").new, seen.lacking.get("compiler-process", "")
+    if unseen and not compiled:
+        raise UnknownError("nothing compiled while it was warmed")
     return not unseen, unseen or "seen while a graph compiled"
 
 
 def _lock_left(seen: Evidence) -> tuple[bool, str]:
-    locked = [entry for entry in _entries(seen.step("killed")) if entry.locks]
-    if not locked:
+    if not (locked := [entry for entry in _entries(seen.step("killed")) if entry.locks]):
         return False, "no module has a lock"
     entry = locked[0]
     sizes = {file.st_size for name, file in entry.files().items() if name in entry.locks}
@@ -155,9 +154,10 @@ def _lock_left(seen: Evidence) -> tuple[bool, str]:
 
 
 def _failure(seen: Evidence) -> tuple[bool, str]:
-    found = _entries(seen.step("refused"))
-    if odd := [entry for entry in found if entry.state != "failed" or entry.locks]:
-        return False, _listed(odd[0].names)
+    found = [entry for entry in scan_if_there(seen.step("refused").cache).entries if entry.names]
+    odd = [_listed(entry.names) for entry in found if entry.state != "failed" or entry.locks]
+    if odd or not found:
+        return False, odd[0] if odd else "no module"
     read = classify((found[0].path / facts.FAILURE_LOG).read_text("utf-8", "replace"))
     return read.kind is USER_ERROR, f"{read.kind.name}: {read.message}"
 
@@ -221,22 +221,26 @@ import importlib, torch
 importlib.import_module({facts.FRAMEWORK_MODULE!r})
 rows = torch.ones(3, 3).to(**{facts.NATIVE_TO!r})
 print(torch.compile(lambda x: (x * 2 + 1).sum(), **{facts.NATIVE_COMPILE!r})(rows).item())
-metrics = importlib.import_module({facts.NATIVE_METRICS_MODULE!r})
-print("counted:", metrics.get_counter_value({_COUNTER!r}))
+try:
+    print("counted:", importlib.import_module({facts.NATIVE_METRICS_MODULE!r}).get_counter_value({_COUNTER!r}))
+except Exception as error:
+    print("counted:", repr(error))
 """
 _TREE, _LOCAL = "graphs", "local"
 
 
 def _native_graphs(seen: Evidence) -> list[Path]:
-    tree = seen.step("flags").cache / _TREE
-    found = [tree / name for name in sorted(native.contents(tree))]
-    if not found:
-        raise UnknownError(f"the program alone left no *{facts.NATIVE_SUFFIX} in {facts.NATIVE_ROOT_VARIABLE}")
-    return found
+    tree = seen.good("alone").cache / _TREE
+    if not (names := sorted(native.contents(tree))):
+        raise UnknownError("the program alone left no graph")
+    return [tree / name for name in names]
 
 
 def _native_files(seen: Evidence) -> tuple[bool, str]:
-    graphs, cache = _native_graphs(seen), seen.step("flags").cache
+    step = seen.good("alone")
+    if not native.contents(step.cache / _TREE):
+        return False, f"no graph, but {_listed([*step.files][:3]) or 'nothing'}"
+    graphs, cache = _native_graphs(seen), step.cache
     odd = {path for path in graphs if facts.NATIVE_NAME.fullmatch(path.name) is None}
     odd |= {path for path in graphs if path.relative_to(cache / _TREE).parts[:-1] != (path.name[:2], path.name[2:4])}
     odd |= {path for path in (cache / _TREE).rglob("*") if path.is_file()} - {*graphs}
@@ -245,9 +249,8 @@ def _native_files(seen: Evidence) -> tuple[bool, str]:
 
 
 def _native_contents(seen: Evidence) -> tuple[bool, str]:
-    step = seen.good("warm")
-    version, lnc = _hard(step, f"toolchain.{facts.COMPILER_PACKAGE}"), _hard(step, "target.lnc")
-    chip = facts.TARGET_CHIPS.get(_hard(step, "target.chip"), "")
+    version, lnc = _planned(seen, f"toolchain.{facts.COMPILER_PACKAGE}"), _planned(seen, "target.lnc")
+    chip = facts.TARGET_CHIPS.get(_planned(seen, "target.chip"), "")
     graphs, wrong = _read(_native_graphs(seen))
     if wrong:
         return False, wrong
@@ -258,8 +261,7 @@ def _native_contents(seen: Evidence) -> tuple[bool, str]:
 
 
 def _counters(seen: Evidence) -> tuple[bool, str]:
-    said = [line for line in seen.good("flags").said.splitlines() if line.startswith("counted: ")]
-    count = said[-1].removeprefix("counted: ") if said else "nothing"
+    count = seen.good("flags").said.rpartition("counted: ")[2].partition("\n")[0]
     return count.isdecimal() and int(count) > 0, f"it counted {count}"
 
 

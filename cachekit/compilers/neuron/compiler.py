@@ -53,7 +53,12 @@ from cachekit.whose import standing
 
 CONSTANT_RATES = (0.0, 1.0)  # that XLA writes into a graph (measured with torch-xla 2.9)
 # Of these a recipe may set none: cachekit does.
-OURS = frozenset({facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NKI_COMPILE_CACHE})
+OURS = frozenset(
+    {
+        facts.CC_FLAGS, facts.EXTRACT_ONLY, facts.NPC_IGNORE_SCRIPT_ERROR, facts.NKI_COMPILE_CACHE,
+        *facts.NKI_NO_TRACE_CACHE,
+    }
+)  # fmt: skip
 
 
 class OnNeuron(Compiler):

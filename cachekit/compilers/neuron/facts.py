@@ -47,6 +47,8 @@ TRAINING_PACKAGES = ("neuronx-distributed", "optimum-neuron", "transformers")
 # What must be importable, by package, for Neuron to be there.
 COMPILER_MODULE = presence.COMPILER_MODULE
 PACKAGE_MODULES = {"neuronx-cc": COMPILER_MODULE, "libneuronxla": "libneuronxla", "torch-neuronx": "torch_neuronx"}
+# And, where they are installed, what torch-neuronx stands on, which is not Neuron's own.
+BELOW_MODULES = {"torch": "torch", XLA_FRAMEWORK: "torch_xla"}
 FRAMEWORK_MODULE = "torch_neuronx"
 # PyPI carries placeholders of these names, which install and fail to import: torch-neuronx 1.0, neuronx-cc 1.0.post1,
 # libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken for one.
@@ -238,8 +240,9 @@ NATIVE_WITHOUT_DEVICE = (
     "another key, and its warm begins with what this one compiled if as many workers train there: "
     "--set parallel.data_parallel_size=N says here how many"
 )
-# NKI keeps lowered kernels across processes where this is 1, as TorchNeuron's image has it; a stale one replays an
-# earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's guides].
+# From 0.6 on NKI keeps lowered kernels across processes where the first is 1, as in TorchNeuron's image; a stale one
+# replays an earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's
+# guides].
 NKI_NO_TRACE_CACHE = {"NKI_ENABLE_TRACE_CACHE": "0", "NKI_DISABLE_TRACE_CACHE": "1"}
 NKI_PACKAGE = "nki"
 # Its folder of compiled kernels, one for all compilers, to which it lets every user write. Graphs name the kernels by

@@ -23,6 +23,7 @@ from cachekit.recipe import zoo
 
 REQUIRED = (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE, facts.FRAMEWORK_PACKAGE, facts.XLA_FRAMEWORK)
 NATIVE = facts.NATIVE_PACKAGES
+_MODULES = facts.PACKAGE_MODULES | facts.BELOW_MODULES
 
 
 def public(version: str) -> str:
@@ -80,14 +81,14 @@ def without_code(found: Mapping[str, str]) -> list[str]:
     program = shutil.which(facts.COMPILER) or shutil.which(facts.COMPILER, path=own)
     return [
         name
-        for name, module in facts.PACKAGE_MODULES.items()
+        for name, module in _MODULES.items()
         if name in found and not (_importable(module) and (program or name != facts.COMPILER_PACKAGE))
     ]
 
 
 def _without(packages: Sequence[str]) -> str:
     """What these packages lack of their code."""
-    if gone := [module for name in packages if not _importable(module := facts.PACKAGE_MODULES[name])]:
+    if gone := [module for name in packages if not _importable(module := _MODULES[name])]:
         return f"installed by name only: there is no module {', '.join(gone)}"
     return f"its program {facts.COMPILER} is neither on PATH nor in {Path(sys.executable).parent}"
 

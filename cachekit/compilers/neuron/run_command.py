@@ -51,6 +51,7 @@ class RunCommand(Struct, frozen=True):
             facts.CC_FLAGS: shlex.join(words),
             facts.CACHE_URL: str(self.run.cache_dir),
             facts.EXTRACT_ONLY: "1" if self.trial and not self.npc else None,
+            **facts.NKI_NO_TRACE_CACHE,
             # The wrapper looks the compiler up on PATH, also where cachekit was started by its full path.
             "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
             **cores.named(self.workers, self.recipe),

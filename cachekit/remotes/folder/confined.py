@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit import whose
-from cachekit.errors import UsageError
+from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.judging import HINT_BARE, refusal
 from cachekit.whose import Standing
@@ -107,8 +107,8 @@ class ConfinedFolder(Struct, frozen=True):
     """The folder.
 
     Attributes:
-        path: Where it is; may itself be a link. It is never made: where a mount is missing, nothing may be written to
-            the disk below it.
+        path: Where it is; may itself be a link, and one that another user made is only read through. It is never made:
+            where a mount is missing, nothing may be written to the disk below it.
         owners: Sees that what is opened is of those to whom the folder belongs.
     """
 
@@ -125,9 +125,10 @@ class ConfinedFolder(Struct, frozen=True):
 
         Raises:
             OSError: It is not there, or one step is a link or a file.
-            UntrustedError: Somebody else can write to it; see `FolderOwners`.
+            UntrustedError: Somebody else can write to it; see `FolderOwners`. Something is to be made, and a link of
+                another user's leads to the root.
         """
-        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = self._root_to_write() if make else os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             mode, place = stat.S_IMODE(os.fstat(handle).st_mode), Path()
             for step in steps:
@@ -139,6 +140,16 @@ class ConfinedFolder(Struct, frozen=True):
             yield handle
         finally:
             os.close(handle)
+
+    def _root_to_write(self) -> int:
+        try:
+            return whose.open_to_write(self.path)
+        except whose.StrangersLinkError as error:
+            raise UntrustedError(
+                f"{self.path} is not written to: another user decides where its name leads",
+                cause=str(error.strerror),
+                hint=f"if you trust that user, name the folder itself: {os.path.realpath(self.path)}",
+            ) from error
 
     def opened(self, steps: Sequence[str]) -> int:
         """Open a file to be read; gives its descriptor.

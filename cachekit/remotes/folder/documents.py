@@ -23,7 +23,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from cachekit.errors import ConflictError, TooLargeError, UncertainError
+from cachekit.errors import ConflictError, TooLargeError, UncertainError, UntrustedError
 from cachekit.remotes.folder.confined import (
     OURS,
     ConfinedFolder,
@@ -106,7 +106,7 @@ class Generations:
         """
         state = self._state(limit)
         if state.number:
-            with suppress(OSError):  # a reader may not be allowed to write
+            with suppress(OSError, UntrustedError):  # a reader may not be allowed to write
                 self._heal(state)
         return Document(state.data, state.token) if state.there else None
 
@@ -271,7 +271,7 @@ class Generations:
             except FileNotFoundError:
                 size = None
         if size != (len(state.data) if state.there else None):
-            with self._root.folder(self._steps) as folder:
+            with self._root.folder(self._steps, make=True) as folder:
                 self._show(folder, state)
 
     def _show(self, folder: int, state: Generation) -> None:

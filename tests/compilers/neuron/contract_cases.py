@@ -94,7 +94,7 @@ known = [os.environ.get(name, chance.get(name, "")) for name in os.environ["DEPE
 key = "-".join([str(verb == "run"), *known])
 graph = pathlib.Path(os.environ["GRAPHS"], key.replace("/", "_"))
 new = not graph.exists()
-if verb != "store":
+if verb not in {"plan", "store"}:
     graph.touch()
 if verb == "warm":
     pathlib.Path(os.environ["CACHE"], "graph").touch()

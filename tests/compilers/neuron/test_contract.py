@@ -161,8 +161,35 @@ def test_a_key_of_chance_is_blamed_on_nothing_else(tmp_path):
     ],
 )
 def test_a_wrong_fact_is_found(whole, monkeypatch, fact, value, name):
+    """Also where the warm died, as it does where its graphs are not for what cachekit takes the machine for."""
     monkeypatch.setattr(facts, fact, value)
     assert differing(outcomes(XLA, whole)) == {name}
+    dead = structs.replace(whole.steps["warm"], code=6, answer={})
+    died = structs.replace(whole, steps=whole.steps | {"warm": dead})
+    assert differing(outcomes(XLA, died)) == {name, "warm"}
+
+
+@pytest.mark.feature("U1")
+def test_what_a_step_did_not_leave_at_all_differs(whole, tmp_path):
+    """A refusal after which nothing is remembered; a compiler that nobody sees; no graph, and no counter."""
+    refused = structs.replace(whole.steps["warm"], code=70, cache=tmp_path)
+    unseen = structs.replace(whole.steps["warm"], code=6, answer={})
+    alone = structs.replace(whole.steps["warm"], cache=tmp_path, files={"kernels/1": (1, 0.0, "644")})
+    flags = structs.replace(alone, said="27.0\ncounted: ModuleNotFoundError()\n")
+    seen = Evidence(
+        whole.steps | {"refused": refused, "warm": unseen, "alone": alone, "flags": flags},
+        {"compiler-process": "none was seen"},
+    )
+    found = outcomes(structs.replace(XLA, rows=(*XLA.rows, *NATIVE.rows)), seen)
+    said = {name: (found[name].state, found[name].seen) for name in ("failure", "compiler-process", "native-files")}
+    assert said == {
+        "failure": ("differs", "no module"),
+        "compiler-process": ("differs", "none was seen"),
+        "native-files": ("differs", "no graph, but kernels/1"),
+    }
+    assert (found["native-counters"].state, found["native-contents"].state) == ("differs", "unknown")
+    nothing = seen.steps | {"warm": structs.replace(unseen, new=())}
+    assert outcomes(XLA, structs.replace(seen, steps=nothing))["compiler-process"].state == "unknown"
 
 
 # What goes wrong in the run itself

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -48,6 +49,30 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
     finally:
         installed.versions.cache_clear()
         installed._told.cache_clear()
+
+
+@pytest.mark.feature("N2", "F6")
+@pytest.mark.parametrize("package, module", [("torch-xla", "torch_xla"), ("torch", "torch")])
+def test_what_torch_neuronx_stands_on_is_missed_where_only_its_name_is_left(
+    machine, tmp_path, monkeypatch, package, module
+):
+    """Its metadata is whole; the folder of the package is gone."""
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE)
+    monkeypatch.setattr(installed.shutil, "which", lambda name, **_: f"/opt/bin/{name}")
+    monkeypatch.setattr(
+        installed, "find_spec", lambda name: None if name == module else ModuleSpec(name, None, origin="there")
+    )
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        select("auto")
+    assert f"{package} cannot be used; installed by name only: there is no module {module}" in raised.value.cause
+    assert raised.value.hint.startswith(f"pip uninstall -y {package} && pip install --extra-index-url ")
+    found = the_problem("neuron-packages")
+    assert (found["said"], found["run"]) == (
+        f"{raised.value.message}; {raised.value.cause}",
+        raised.value.hint.partition("; or ")[0],
+    )
 
 
 TWO = {

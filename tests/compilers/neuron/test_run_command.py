@@ -9,7 +9,7 @@ from msgspec import structs
 
 from cachekit.compilers.neuron import options
 from cachekit.compilers.neuron.compiler import Neuron
-from cachekit.compilers.port import Node
+from cachekit.compilers.port import Node, Run
 from cachekit.errors import RecipeError, UsageError
 from cachekit.process import SUBREAPER
 from tests.compilers.neuron.neuron_compile_cases import ALONE, host, recipe, watch  # noqa: F401 - fixtures
@@ -66,7 +66,15 @@ def test_several_nodes_meet_at_the_first(host, tmp_path):
     assert seen.environment["FI_PROVIDER"] == "efa"
 
 
-@pytest.mark.parametrize("name", ["NEURON_CC_FLAGS", "NEURON_EXTRACT_GRAPHS_ONLY"])
+@pytest.mark.parametrize("kind", ["trial", "train", "command"])
+def test_kernels_of_an_earlier_session_are_not_replayed_whatever_the_shell_says(host, tmp_path, monkeypatch, kind):
+    """From 0.6 on NKI keeps what it traced; the variables that say so are in no key, so the cache must be off."""
+    monkeypatch.setenv("NKI_ENABLE_TRACE_CACHE", "1")
+    seen = Neuron(ALONE).watch(Run(recipe(tmp_path), tmp_path / "root", kind)).environment
+    assert (seen["NKI_ENABLE_TRACE_CACHE"], seen["NKI_DISABLE_TRACE_CACHE"]) == ("0", "1")
+
+
+@pytest.mark.parametrize("name", ["NEURON_CC_FLAGS", "NEURON_EXTRACT_GRAPHS_ONLY", "NKI_ENABLE_TRACE_CACHE"])
 def test_variables_that_are_cachekits_are_refused_in_a_recipe(tmp_path, name):
     made = recipe(tmp_path, f"environment: {{{name}: x}}")
     with pytest.raises(RecipeError, match=name):

@@ -29,9 +29,12 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(install, "IMAGES", tmp_path / "opt")
     monkeypatch.setattr(facts, "DEFAULT_ROOT", str(tmp_path / "neuron-compile-cache"))
     monkeypatch.setattr(facts, "NATIVE_DEFAULT_ROOT", str(tmp_path / "neff_cache"))
-    chip.listed.cache_clear()
+    remembered = (chip.listed, product._installed)
+    for one in remembered:
+        one.cache_clear()
     yield folder
-    chip.listed.cache_clear()
+    for one in remembered:
+        one.cache_clear()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -120,11 +121,16 @@ def neuron_host(folder: Path, *, cores: int = 2, xla: bool = True, **knobs: Any)
         script.write_text(f"#!{sys.executable}\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")
         script.chmod(0o755)
     (folder / "knobs.json").write_text(json.dumps({"cores": cores, **knobs}))
+    code = ""
+    if xla and find_spec("torch_xla") is None:  # something to be found by the name that the metadata has
+        code = str(folder / "code")
+        (folder / "code" / "torch_xla").mkdir(parents=True, exist_ok=True)
+        (folder / "code" / "torch_xla" / "__init__.py").touch()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("NEURON_", "XLA_", "PJRT_"))},
         "PATH": os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(PACKAGES), str(XLA_PACKAGES) if xla else "", os.environ.get("PYTHONPATH", "")])
+            filter(None, [str(PACKAGES), str(XLA_PACKAGES) if xla else "", os.environ.get("PYTHONPATH", ""), code])
         ),
         "PJRT_DEVICE": "CPU",
         "NEURON_COMPILE_CACHE_URL": str(folder / "root"),
