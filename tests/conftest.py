@@ -10,12 +10,9 @@ import signal
 import sys
 import tempfile
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
-
-from tests.support.processes import in_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
@@ -144,14 +141,5 @@ class _Outcomes:
 
 
 def pytest_configure(config):
-    """Write the outcomes down, and have the folders of the fast tests in memory.
-
-    Each of their stores has its fsyncs. Slow tests write gigabytes, and stay on the disk.
-    """
-    if hasattr(config, "workerinput"):  # a process of pytest-xdist's
-        return
-    config.pluginmanager.register(_Outcomes())
-    if config.option.basetemp is None and "not slow" in config.option.markexpr and (memory := in_memory()):
-        folder = tempfile.mkdtemp(prefix="cachekit-tests-", dir=memory)
-        config.option.basetemp = folder
-        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+    if not hasattr(config, "workerinput"):  # not in a process of pytest-xdist's
+        config.pluginmanager.register(_Outcomes())
