@@ -32,6 +32,9 @@ __all__ = ["about", "count", "duration", "moment", "plain", "rate", "size"]  # b
 FORMATS = ("human", "json", "quiet")
 SHORTEST = 10  # characters that a column keeps on a narrow terminal
 NARROWEST = 60  # columns; what is folded is no narrower
+# Terminals that cannot change a line; the second is what ipykernel sets for `!cachekit warm` in a notebook
+# (ipykernel/zmqshell.py), which gives the command a terminal and keeps each state of a line in the notebook's file.
+_KEEPS_LINES = frozenset({"dumb", "xterm-color"})
 _INDENT = "  "  # of JSON
 _PART = 100  # things of a list that are made JSON at once
 
@@ -326,7 +329,7 @@ def following(answered: Collection[str] = ()) -> Iterator[Callable[[dict[str, An
     Yields:
         What is called with each event.
     """
-    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not _style.quiet
+    live = sys.stderr.isatty() and os.environ.get("TERM") not in _KEEPS_LINES and not _style.quiet
 
     def show(event: dict[str, Any]) -> None:
         if event["event"] in answered and _style.format != "quiet":

@@ -132,6 +132,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",
     "restore.refused": lambda e: f"the record cannot be used, and is made again: {e['reason']}",
     "worker.failed-before": lambda e: f"{e['module']} failed to compile in an earlier run, and Neuron skips it",
+    "resume.none": lambda e: f"{e['folder']} has no checkpoint to resume from: the training begins anew",
     "resume.passed": lambda e: f"{e['checkpoint']} is skipped: {e['reason']}",
     "journal.lost": lambda e: f"this run's journal could not be written: {e['reason']}",
     "train.not-kept": lambda e: f"what was compiled could not be kept: {e['reason']}",
@@ -174,6 +175,7 @@ class Progress:
         self._text = ""
         self._compiling_since: float | None = None
         self._expected: float | None = None
+        self._expected_graphs: int | None = None
         self._graphs = (0, 0)
         self._traced = ""
         self._mode = ""
@@ -242,15 +244,12 @@ class Progress:
             self._write(f"  {self._with_time() if rarely or timed else text}")
 
     def _with_time(self) -> str:
-        """The text, and while something compiles for how long and of how long."""
+        """The text; while something compiles, after how long, and of how long: a narrow terminal cuts the end off."""
         if self._compiling_since is None or not self._text:
             return self._text
         took = time.monotonic() - self._compiling_since
-        if late := self._late(took, "now"):
-            return f"{self._text}, {late}"
-        return f"{self._text}, {out.duration(took)}" + (
-            f" of about {out.duration(self._expected)}" if self._expected else ""
-        )
+        expected = f" of about {out.duration(self._expected)}" if self._expected else ""
+        return f"{self._late(took, 'now') or out.duration(took) + expected}; {self._text}"
 
     def _late(self, took: float, word: str) -> str:
         if not self._expected or took <= self._expected:
@@ -281,6 +280,7 @@ class Progress:
     def _on_compile_start(self, event: Event) -> None:
         self._compiling_since = time.monotonic()
         self._expected = event.get("expected_seconds")
+        self._expected_graphs = event.get("expected_graphs")
 
     def _on_build_start(self, _: Event) -> None:
         self._compiling_since = time.monotonic()
@@ -310,7 +310,10 @@ class Progress:
 
     def _counts(self, phase: str) -> str:
         found, compiled = self._graphs
-        return f"graphs: {compiled} compiled, {found} found{self._traced}; {phase}"
+        of = self._expected_graphs if self._compiling_since is not None else None
+        # Where there are more, the total is not this job's.
+        total = f", of about {of}" if of and found + compiled <= of else ""
+        return f"graphs: {compiled} compiled, {found} found{total}{self._traced}; {phase}"
 
     def _on_worker_phase(self, event: Event) -> None:
         name = str(event["name"])
@@ -392,4 +395,4 @@ class _Made:
     def __rich__(self) -> Text:
         from rich.text import Text
 
-        return Text(out.plain(self._make()))
+        return Text(out.plain(self._make()), no_wrap=True, overflow="ellipsis")

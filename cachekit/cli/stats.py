@@ -16,9 +16,10 @@ from cachekit.text import PERIODS, dollars
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import CheckedStats, Figures, Part, Rate, Stats
+    from cachekit.api.answers import CheckedStats, Part, Stats
 
 SHOWN = 8  # rows of a table, for people
+LONGEST = 30  # characters of a name in it
 
 RunName = Annotated[str, typer.Option("--run", metavar="last|RUN", help="Only one run, by its name or a part of it.")]
 Since = Annotated[str, typer.Option("--since", metavar="DAY|7d", help="Only runs that began then or later, in UTC.")]
@@ -82,9 +83,7 @@ def command(
         from cachekit.cli import stats_page
 
         if html:
-            answer = found
-            page = stats_page.page(answer, summary(answer), tables(answer, whole=True))
-            stats_page.write(html, page, stats_page.PAGE)
+            stats_page.write(html, stats_page.page(found), stats_page.PAGE)
             notes.append(f"wrote {html}: {html.absolute().as_uri()}")
         if trace:
             stats_page.write(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
@@ -115,24 +114,35 @@ def summary(answer: Stats) -> list[str]:
     Args:
         answer: What `stats` answered.
     """
+    header, rows = figures(answer)
+    table = out.table(rows, header, right=range(1, len(header)))
+    if answer.scope.run:
+        table = table[1:]  # one column needs no heading
+    before, price = about(answer), price_words(answer)
+    between = [] if answer.scope.run else [""]
+    return [*before, *([*between, *table] if answer.total.runs else []), *(out.labelled("", price) if price else [])]
+
+
+def about(answer: Stats) -> list[str]:
+    """Which runs were counted, in words."""
     total, last, scope = answer.total, answer.last_run, answer.scope
     if not total.runs:
         when = f" since {scope.since}" if scope.since else ""
         return [f"the store at {answer.home} has no runs{when}; next: cachekit warm RECIPE"]
     if scope.run:
-        one = f"{last.verb} " if last and last.run == scope.run else "run "
-        lines = [f"{one}{scope.run}", *_columns([("", total)])]
-    else:
-        days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"
-        lines = [f"{out.count(total.runs, 'run')}, {days}"]
-        if last:
-            lines.append(f"last: {last.verb} {last.run}")
-        columns = [("last run", last.figures)] if last else []
-        columns.append((f"since {scope.since}" if scope.since else "all runs", total))
-        lines += ["", *_columns(columns)]
-    if answer.price:
-        lines += out.labelled("", _price_words(answer.price))
-    return lines
+        return [f"{last.verb if last and last.run == scope.run else 'run'} {scope.run}"]
+    days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"
+    return [f"{out.count(total.runs, 'run')}, {days}", *([f"last: {last.verb} {last.run}"] if last else [])]
+
+
+def price_words(answer: Stats) -> str:
+    """What dollars were counted with; empty without a price, or without runs."""
+    price = answer.price
+    if not price or not answer.total.runs:
+        return ""
+    what = f"an hour of {price.instance}" if price.instance else "an hour"
+    which = "wherever they ran" if price.every else f"those on a {price.instance}"
+    return f"at {dollars(price.per_hour)} {what} ({price.source}), for {'all runs, ' if price.every else ''}{which}"
 
 
 def tables(answer: Stats, *, whole: bool) -> list[str]:
@@ -150,12 +160,6 @@ def tables(answer: Stats, *, whole: bool) -> list[str]:
         if parts:
             lines += ["", *_parts(heading, parts, whole=whole)]
     return lines
-
-
-def _price_words(price: Rate) -> str:
-    what = f"an hour of {price.instance}" if price.instance else "an hour"
-    which = "wherever they ran" if price.every else f"those on a {price.instance}"
-    return f"at {dollars(price.per_hour)} {what} ({price.source}), for {'all runs, ' if price.every else ''}{which}"
 
 
 # Each line: what it says, and how it is made of the figures; a line that is nothing everywhere is left out.
@@ -187,7 +191,11 @@ def _share(part: int, whole: int) -> str:
     return f"{part} of {whole}, {part * 100 // whole} %"
 
 
-def _columns(columns: Sequence[tuple[str, Figures]]) -> list[str]:
+def figures(answer: Stats) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows of the table with the last run beside all of them."""
+    scope, last = answer.scope, answer.last_run
+    columns = [("last run", last.figures)] if last and not scope.run else []
+    columns.append(("" if scope.run else f"since {scope.since}" if scope.since else "all runs", answer.total))
     rows = [[label, *(str(make(found) or "-") for _, found in columns)] for label, make in _LINES]
     rows = [row for row in rows if set(row[1:]) != {"-"}]
     for reason in sorted({reason for _, found in columns for reason in found.bypasses}):
@@ -195,13 +203,21 @@ def _columns(columns: Sequence[tuple[str, Figures]]) -> list[str]:
     rows.append(["saved", *(out.duration(found.saved_seconds) for _, found in columns)])
     if columns[0][1].saved_dollars is not None:
         rows.append(["saved money", *(dollars(found.saved_dollars) for _, found in columns)])
-    return out.table(rows, ["", *(name for name, _ in columns)], right=range(1, len(columns) + 1))
+    return ["", *(name for name, _ in columns)], rows
 
 
 def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
     timed = heading in PERIODS
     shown = parts if whole else parts[-SHOWN:] if timed else parts[:SHOWN]
-    money = any(part.figures.saved_dollars is not None for part in shown)
+    header, rows = part_rows(heading, shown)
+    short = [[name if timed or len(name) <= LONGEST else name[: LONGEST - 1] + "…", *cells] for name, *cells in rows]
+    lines = out.table(short, header, right=range(1, len(header)))
+    left = len(parts) - len(shown)
+    return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]
+
+
+def part_rows(heading: str, parts: Sequence[Part]) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows of a table by recipe, remote or period."""
     columns: list[tuple[str, Any]] = [("runs", lambda f: f.runs), ("hits", lambda f: f.hits)]
     if heading == "remote":
         columns = [("hits", lambda f: f.hits), ("graphs", lambda f: f.graphs_found)]
@@ -213,15 +229,8 @@ def _parts(heading: str, parts: list[Part], *, whole: bool) -> list[str]:
         columns += [("misses", lambda f: f.misses), ("found", lambda f: f.graphs_found)]
         columns += [("compiled", lambda f: f.graphs_compiled)]
     columns.append(("saved", lambda f: out.duration(f.saved_seconds)))
-    if money:
+    if any(part.figures.saved_dollars is not None for part in parts):
         columns.append(("money", lambda f: dollars(f.saved_dollars)))
-    rows = [[_name(heading, part.name), *(str(make(part.figures)) for _, make in columns)] for part in shown]
-    lines = out.table(rows, [heading, *(name for name, _ in columns)], right=range(1, len(columns) + 1))
-    left = len(parts) - len(shown)
-    return [*lines, *([f"  ... and {left} {'earlier' if timed else 'more'} (-v)"] if left else [])]
-
-
-def _name(heading: str, name: str) -> str:
-    if not name:
-        return f"(no {heading})"
-    return name if heading in PERIODS or len(name) <= 30 else name[:29] + "…"  # noqa: PLR2004
+    named = [part.name or f"(no {heading})" for part in parts]
+    rows = [[name, *(str(make(part.figures)) for _, make in columns)] for name, part in zip(named, parts, strict=True)]
+    return [heading, *(name for name, _ in columns)], rows

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.bar import Bar
-from rich.console import Console
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
-
-from cachekit.cli import out
+from cachekit.cli import out, stats
 from cachekit.errors import UsageError
 from cachekit.files import opened, replace
 from cachekit.text import cause_of
@@ -26,86 +19,93 @@ if TYPE_CHECKING:
 PAGE = '<!doctype html>\n<meta name="generator" content="cachekit">'
 TRACE = '{"otherData": {"maker": "cachekit"'
 
-WIDTH = 124  # characters
-BAR = 18  # characters
-ROWS = 45  # of a chart
-GOOD, BAD = "#2da44e", "#cf5b56"  # readable on white and on black
-
-# For `Console.export_html`, hence the doubled braces.
-_FORM = (
-    PAGE
-    + """
+_HEAD = """
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>TITLE</title>
 <style>
-{stylesheet}
-:root {{color-scheme: light dark}}
-body {{margin: 2rem auto; padding: 0 1rem; width: fit-content; max-width: 100%; box-sizing: border-box}}
-pre {{overflow-x: auto; line-height: 1.3; font: 14px/1.3 ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace}}
+:root {color-scheme: light dark; --line: #8884; --soft: #8881; --good: #2da44e; --bad: #cf5b56}
+body {margin: 2rem auto; padding: 0 1rem; max-width: 66rem; font: 15px/1.5 system-ui, sans-serif;
+  overflow-wrap: anywhere}
+h1 {font-size: 1.4rem} h2 {font-size: 1.1rem; margin: 2rem 0 .5rem} p {margin: .2rem 0}
+dl {display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .8rem}
+dl div {background: var(--soft); border-radius: .5rem; padding: .6rem .9rem}
+dt, th, small {font-weight: normal; font-size: .85rem; opacity: .75}
+dd {margin: 0; font-size: 1.3rem}
+table {border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums}
+th, td {padding: .3rem .5rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap}
+th:first-child, th.bar {text-align: left; white-space: normal}
+tbody th {font-size: 1em; opacity: 1}
+.parts tbody th {min-width: 12rem}
+.figures {max-width: 40rem}
+td.bar {width: 18%; min-width: 4rem}
+td.bar div {display: flex; height: .8rem; background: var(--soft)}
+i {background: var(--good)} .bad {background: var(--bad)}
+small i {display: inline-block; width: .7rem; height: .7rem; margin: 0 .3rem}
+@media (max-width: 880px) {
+  .parts thead {display: none}
+  .parts tr {display: flex; flex-wrap: wrap; padding: .5rem 0; border-bottom: 1px solid var(--line)}
+  .parts th, .parts td {border: 0; padding: .1rem 0; margin-right: 1.2rem; text-align: left}
+  .parts th {width: 100%; min-width: 0; margin: 0} .parts td.bar {flex: 1 0 40%; margin: .2rem 1rem .2rem 0}
+  .parts td[title]::before {content: attr(title) " "; font-size: .85rem; opacity: .75}
+}
 </style>
-<pre>{code}</pre>
-</html>
 """
-)
+_LEGEND = "<p><small>keys <i></i>found <i class=bad></i>missed; time <i></i>saved <i class=bad></i>lost</small></p>"
 
 
-def page(answer: Stats, summary: Sequence[str], tables: Sequence[str]) -> str:
-    """The whole page, as HTML 5.
-
-    Args:
-        answer: What `stats` answered.
-        summary: Its lines for people; the charts follow.
-        tables: Its tables for people.
-    """
-    console = Console(
-        record=True, file=io.StringIO(), width=WIDTH, color_system="truecolor", force_terminal=True, highlight=False
-    )
-    console.print(Text(f"The store at {out.plain(answer.home)}", style="bold"), soft_wrap=True)
-    console.print()
-    for line in summary:
-        console.print(Text(out.plain(line)), soft_wrap=True)
-    for heading, parts in ((answer.by, answer.periods[-ROWS:]), ("recipe", answer.recipes[:ROWS])):
-        if parts:
-            console.print()
-            console.print(_chart(heading, parts))
-    for line in tables:
-        console.print(Text(out.plain(line)), soft_wrap=True)
-    title = html.escape(f"cachekit stats of {out.plain(answer.home)}").replace("{", "{{").replace("}", "}}")
-    return console.export_html(code_format=_FORM.replace("TITLE", title))
+def page(answer: Stats) -> str:
+    """The whole page, as HTML 5: what a terminal shows, nothing left out, with bars."""
+    title = _text(f"The store at {answer.home}")
+    lines = [PAGE, _HEAD, f"<title>cachekit stats: {title}</title>", f"<h1>{title}</h1>"]
+    lines += [f"<p>{_text(line)}</p>" for line in [*stats.about(answer), stats.price_words(answer)] if line]
+    if answer.total.runs:
+        header, rows = stats.figures(answer)
+        first = ("keys found", "graphs found", "graphs compiled", "saved", "saved money")
+        cards = [(label, cells[-1]) for label, *cells in rows if label in first]
+        lines.append("<dl>" + "".join(f"<div><dt>{_text(a)}</dt><dd>{_text(b)}</dd></div>" for a, b in cards) + "</dl>")
+        headed = {answer.by: answer.periods, "recipe": answer.recipes, "remote": answer.remotes}
+        for heading, parts in headed.items():
+            if parts and not answer.scope.run:
+                lines += [f"<h2>By {heading}</h2>", _LEGEND, _table(*stats.part_rows(heading, parts), _bars(parts))]
+        lines += ["<h2>All figures</h2>", _table(header, rows)]
+    return "\n".join([*lines, "</html>", ""])
 
 
-def _chart(heading: str, parts: list[Part]) -> Table:
-    """Bars of the keys that were there, of those that were missed, and of the time that was saved."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(heading, max_width=28, overflow="fold")
-    for column in ("hits", "misses", "saved"):
-        table.add_column(column, justify="right")
-        table.add_column("", width=BAR)
+def _bars(parts: Sequence[Part]) -> list[str]:
+    """For each row: the keys that were found, beside those that were missed; and the time that was saved, or lost."""
     figures = [part.figures for part in parts]
-    keys = max(max(one.hits, one.misses) for one in figures) or 1
+    keys = max(one.hits + one.misses for one in figures) or 1
     seconds = max(abs(one.saved_seconds) for one in figures) or 1
-    for part, one in zip(parts, figures, strict=True):
-        saved = one.saved_seconds
-        table.add_row(
-            Text(out.plain(part.name) or "-"),
-            str(one.hits),
-            _bar(one.hits, keys, GOOD),
-            str(one.misses),
-            _bar(one.misses, keys, BAD),
-            out.duration(saved),
-            _bar(abs(saved), seconds, GOOD if saved > 0 else BAD),
+    made = []
+    for one in figures:
+        saved, lost = max(one.saved_seconds, 0), max(-one.saved_seconds, 0)
+        made.append(
+            f"<td class=bar><div>{_bar(one.hits / keys)}{_bar(one.misses / keys, ' class=bad')}</div></td>"
+            f"<td class=bar><div>{_bar(saved / seconds)}{_bar(lost / seconds, ' class=bad')}</div></td>"
         )
-    return table
+    return made
 
 
-def _bar(size: float, largest: float, colour: str) -> Bar:
-    bar = Bar(largest, 0, size, width=BAR)
-    bar.style = Style.parse(colour)  # a bar of rich's has a ground of its own; the page's may be black or white
-    return bar
+def _bar(share: float, kind: str = "") -> str:
+    return f'<i{kind} style="width: {share:.1%}"></i>' if share else ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], bars: Sequence[str] = ()) -> str:
+    """Rows of a name and figures; the bars stand between them."""
+    titles = [_text(title) for title in header]
+    above = "<th class=bar>keys</th><th class=bar>time</th>" if bars else ""
+    lines = [f"<table class={'parts' if bars else 'figures'}><thead><tr><th>{titles[0]}</th>{above}"]
+    lines += [f"<th>{title}</th>" for title in titles[1:]] + ["</tr></thead><tbody>"]
+    for number, (name, *cells) in enumerate(rows):
+        told = "".join(f'<td title="{title}">{_text(cell)}</td>' for title, cell in zip(titles[1:], cells, strict=True))
+        lines.append(f"<tr><th>{_text(name)}</th>{bars[number] if bars else ''}{told}</tr>")
+    return "\n".join([*lines, "</tbody></table>"])
+
+
+def _text(words: str) -> str:
+    return escape(out.plain(words))
 
 
 def write(path: Path, text: str, beginning: str) -> None:

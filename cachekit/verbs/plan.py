@@ -102,6 +102,12 @@ class Plan(Struct, frozen=True):
         return self.expected.seconds if self.expected else None
 
     @property
+    def expected_graphs(self) -> int | None:
+        """How many graphs there will be: as many as the record of this key has, or the one that a warm begins with."""
+        known = self.record or (self.reuse and self.reuse.known)
+        return known.graphs if known else None
+
+    @property
     def compile_seconds(self) -> float | None:
         """What there is to compile, in seconds: nothing on a hit; None is unknown."""
         return 0.0 if self.hit else self.expected_seconds

@@ -168,6 +168,11 @@ def _spans(events: list[Event]) -> list[Span]:
             phase = _words(event.get("name"))
             kind = "prepare" if phase in _PREPARING else "train"
             begin("worker", time, kind, "trial run" if trial and kind == "train" else phase)
+        elif name in {"worker.log", "worker.checkpoint"} and running.get("worker", ("", ""))[1] == "train":
+            # Inductor compiles within a step, and within the first batch of an evaluation.
+            start, kind, label = running["worker"]
+            spans.append(Span(start, time, kind, _part(event)))
+            running["worker"] = time, kind, label
         elif name in {"restore", "worker.compiled"}:
             took = _number(event.get("seconds"))
             kind, label = ("restore", "restoring") if name == "restore" else ("compile", _words(event.get("module")))
@@ -177,10 +182,22 @@ def _spans(events: list[Event]) -> list[Span]:
     return spans
 
 
+def _part(event: Event) -> str:
+    """What a training did until it told this."""
+    if event["event"] == "worker.checkpoint":
+        return "checkpoint"
+    return (
+        "evaluation" if any(name.startswith("eval_") for name in event) else f"to step {_number(event.get('step')):.0f}"
+    )
+
+
 def _rows(spans: list[Span]) -> list[list[Span]]:
-    """Spans in as few rows as do without two at once; what is of one kind stays together."""
+    """Spans in as few rows as do without two at once; what is of one kind stays together.
+
+    One that took no time is left out: viewers draw it around the next.
+    """
     rows: list[list[Span]] = []
-    for span in sorted(spans):
+    for span in sorted(one for one in spans if one.end - one.start > 1e-6):  # noqa: PLR2004 - a microsecond
         for row in rows:
             if row[0].kind == span.kind and row[-1].end <= span.start + 1e-6:
                 row.append(span)

@@ -178,7 +178,13 @@ def _compile(
     if strict and near is None:
         raise miss_error(planned)
     expected = None if strict else planned.expected_seconds
-    session.journal.emit("compile.start", key=prepared.key, expected_seconds=expected, strict=strict)
+    session.journal.emit(
+        "compile.start",
+        key=prepared.key,
+        expected_seconds=expected,
+        expected_graphs=planned.expected_graphs,
+        strict=strict,
+    )
     try:
         done = _try(session, prepared, planned, near, shared, begun=begun, replaces=replaces, strict=strict)
     except CachekitError as error:

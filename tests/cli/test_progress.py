@@ -12,6 +12,7 @@ import rich.console
 
 from cachekit.cli import progress
 from cachekit.cli.progress import EVERY, Progress
+from tests.support.processes import until
 
 pytestmark = pytest.mark.versions
 
@@ -99,9 +100,9 @@ def test_a_warm_in_plain_lines(clock):
         "  loading data",
         "  loading the model",
         "  training",
-        "  graphs: 1 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
-        "  graphs: 2 compiled, 0 found; first training step, 0.0 s of about 1 min 1 s",
-        "  graphs: 3 compiled, 0 found; evaluation or saving, 0.0 s of about 1 min 1 s",
+        "  0.0 s of about 1 min 1 s; graphs: 1 compiled, 0 found; first training step",
+        "  0.0 s of about 1 min 1 s; graphs: 2 compiled, 0 found; first training step",
+        "  0.0 s of about 1 min 1 s; graphs: 3 compiled, 0 found; evaluation or saving",
     ]
 
 
@@ -120,8 +121,8 @@ def test_the_first_graph_is_no_silence(clock):
         clock.now += 1
         shown.event(TICK)
     assert lines == [
-        "  graphs: 0 compiled, 0 found; first training step, 30 s of about 1 min 1 s",
-        "  graphs: 0 compiled, 0 found; first training step, 1 min 0 s of about 1 min 1 s",
+        "  30 s of about 1 min 1 s; graphs: 0 compiled, 0 found; first training step",
+        "  1 min 0 s of about 1 min 1 s; graphs: 0 compiled, 0 found; first training step",
     ]
 
 
@@ -134,7 +135,7 @@ def test_a_compile_that_takes_longer_than_expected_says_so_meanwhile_and_at_its_
     shown.event(TICK)
     shown.event({"event": "warm.end"})
     assert lines[-2:] == [
-        "  graphs: 0 compiled, 0 found; first training step, longer than expected: usually 1 min 1 s, now 6 min 40 s",
+        "  longer than expected: usually 1 min 1 s, now 6 min 40 s; graphs: 0 compiled, 0 found; first training step",
         "compiling took longer than expected: usually 1 min 1 s, this time 6 min 40 s",
     ]
 
@@ -283,7 +284,22 @@ def test_the_time_runs_on_the_live_line_without_any_event(screen, clock):
         screen.progress.event(event)
     for seconds, shown in ((0, "0.0 s"), (7, "7.0 s"), (35, "42 s")):
         clock.now += seconds
-        assert screen.now == f"graphs: 0 compiled, 0 found; first training step, {shown} of about 1 min 1 s"
+        assert screen.now == f"{shown} of about 1 min 1 s; graphs: 0 compiled, 0 found; first training step"
+
+
+def test_the_live_line_has_totals_and_an_honest_end_and_is_one_line(screen, clock):
+    """A second line would need the cursor to go up, and is left behind where it cannot."""
+    for event in [WARM[1] | {"expected_graphs": 3}, *WARM[2:8]]:
+        screen.progress.event(event)
+    assert screen.now == "0.0 s of about 1 min 1 s; graphs: 1 compiled, 0 found, of about 3; first training step"
+    clock.now += 406
+    until(lambda: "6 min 46 s" in screen.written, "the line is shown anew")
+    (line,) = {part for part in re.split(r"[\r\n]+", screen.written) if "6 min 46 s" in part}
+    assert line[2:].startswith("longer than expected: usually 1 min 1 s, now 6 min 46 s; graphs: 1 comp")
+    assert len(line) <= 80
+    assert line.endswith("…")
+    screen.progress.event(WARM[7] | {"compiled": 4})
+    assert "; graphs: 4 compiled, 0 found; " in screen.now, "more than the total, which is not this job's"
 
 
 def test_lines_that_stay_are_written_above_the_live_line(screen, capsys):

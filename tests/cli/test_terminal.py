@@ -73,6 +73,14 @@ def test_one_live_line_on_a_terminal(work, home, worker, tmp_path, no_color):
     assert bool(COLOUR.search(terminal.text)) == (no_color is None)
 
 
+def test_a_command_in_a_notebook_writes_lines_that_stay(work, home, worker, tmp_path):
+    """`!cachekit warm`: ipykernel gives it a terminal of this name, which keeps each state of a line that changes."""
+    terminal = Terminal("-c", DRIVER, str(worker), "warm", "tiny.yaml", NO_COLOR=None, TERM="xterm-color")
+    assert terminal.end().startswith("tiny: warm")
+    assert "compiling: a trial run of a few steps\r\n" in terminal.text
+    assert "\x1b" not in terminal.text
+
+
 # Odd places to print to
 
 

@@ -22,6 +22,8 @@ DEADLINE = 180.0  # seconds; a command that does not end is a failure
 class Fleet:
     """A user's working directory; each command line runs in a process of its own, and so do those of the engine."""
 
+    deadline = DEADLINE
+
     def __init__(self, folder, environment):
         self.work = folder / "work"
         self.work.mkdir()
@@ -55,7 +57,7 @@ class Fleet:
 
     def __call__(self, *arguments, code=0, **environment):
         """A command line; returns what it printed, as JSON values where it printed JSON, and stderr."""
-        how = {"environment": {**self.environment, **environment}, "timeout": DEADLINE}
+        how = {"environment": {**self.environment, **environment}, "timeout": self.deadline}
         run = forked.run_python(*start.COMMAND[1:], "cachekit", *arguments, folder=self.work, code=code, **how)
         return (json.loads(run.stdout) if "json" in arguments and run.stdout else run.stdout), run.stderr
 

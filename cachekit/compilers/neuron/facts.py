@@ -28,15 +28,13 @@ LITE_PACKAGE = "libtorch-neuronx-lite"  # of vLLM on Trn2 and Trn3, SDK 2.30 to 
 # it is for [SDK: n2-manifest, release notes of JAX].
 OTHER_WORK = (
     (LITE_PACKAGE, "", "serves models and trains none; SDK 2.30 to 2.32 have it for vLLM on Trn2 and Trn3"),
-    (XLA_PACKAGE, "3", "is JAX's; nobody was seen to train with it and PyTorch"),
+    (XLA_PACKAGE, "3", "is JAX's (cachekit run --compiler jax); nobody was seen to train with it and PyTorch"),
 )
 # By the words for a system in its os-release. AWS's own repository of system packages must be set up for it, as the
 # page says [SDK: setup; apt.repos. and yum.repos.neuron.amazonaws.com, `dnf` on Amazon Linux 2023].
-DRIVER_INSTALL = {
-    "debian": "sudo apt-get install -y aws-neuronx-dkms && sudo modprobe neuron",
-    "fedora": "sudo dnf install -y aws-neuronx-dkms && sudo modprobe neuron",
-}
-DRIVER_SYSTEMS = {
+SYSTEM_INSTALL = {"debian": "sudo apt-get install -y", "fedora": "sudo dnf install -y"}
+DRIVER, TOOLS = "aws-neuronx-dkms && sudo modprobe neuron", "aws-neuronx-tools"
+SYSTEMS = {
     "debian": "debian", "ubuntu": "debian", "amzn": "fedora", "fedora": "fedora", "rhel": "fedora", "centos": "fedora",
 }  # fmt: skip
 SETUP_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/index.html"
@@ -110,6 +108,7 @@ NPC_RETRIES = "NEURON_PARALLEL_COMPILE_MAX_RETRIES"
 NPC_IGNORE_SCRIPT_ERROR = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"
 TARGET_OVERRIDE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 LNC = "NEURON_LOGICAL_NC_CONFIG"
+LNCS = ("1", "2")  # [SDK: logical-neuroncore-config]
 NUM_CORES = "NEURON_RT_NUM_CORES"  # 1 to all of the system, 0 is all [SDK: neuron-runtime configuration]
 # One, or a range, `0-3` [SDK]; lists of both. torch-xla gives each worker one, and wants as many as there are workers,
 # each once [torch-xla 2.9: _internal/neuron_utils.py]. TorchNeuron gives a worker the core of its number where this is

@@ -79,7 +79,7 @@ def without_nodes() -> install.Fault | None:
     return install.Fault(
         f"this is {name}, and Neuron's driver is not loaded",
         "without it there is no /dev/neuron*, and nothing runs on the devices",
-        install.driver(),
+        install.on_system(facts.DRIVER),
     )
 
 
@@ -108,7 +108,7 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     Raises:
         CompilerUnavailableError: The packages are absent, are placeholders, fail together, or are of the other stack;
             or the devices of this machine cannot be reached, and nobody says what else to compile for.
-        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target.
+        UsageError: `NEURON_PLATFORM_TARGET_OVERRIDE` names no target, or `NEURON_LOGICAL_NC_CONFIG` no LNC.
     """
     found = installed.versions()
     if other := of_the_other_stack(required):
@@ -122,7 +122,9 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     known = zoo.instances().get(name)
     target = chip.of(os.environ.get(facts.TARGET_OVERRIDE, ""), name, known) or devices.chip()
     if target and target not in facts.TARGETS:
-        raise CompilerUnavailableError(f"this machine's chip is {target}", cause=install.way(target).why)
+        raise CompilerUnavailableError(
+            f"this machine's chip is {target}", cause=install.way(target).why, hint=install.PAGE
+        )
     able = [
         one for one, its in facts.TARGET_CHIPS.items() if required is not installed.NATIVE or its in facts.NATIVE_CHIPS
     ]
@@ -140,8 +142,10 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(able)}) to compile for another machine",
         )
     cores, partly = shown(name, known, target)
-    said = os.environ.get(facts.LNC, "")
-    lnc = (int(said) if said.isdecimal() else 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
+    said = os.environ.get(facts.LNC, "").strip()
+    if said and said not in facts.LNCS:
+        raise UsageError(f"{facts.LNC}={said} cannot be read", hint=f"set it to one of {', '.join(facts.LNCS)}")
+    lnc = int(said or 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
     return NeuronHost(found, target, cores, lnc, name, here=True, partly=partly)
 
 
@@ -195,9 +199,10 @@ def named(toolchain: str, instance: str, compiler: str = "neuron") -> NeuronHost
     if not toolchain:
         fitting = zoo.toolchains_for(machine.target, compiler)
         if not fitting:
+            others = zoo.toolchains_for(machine.target)
             raise UsageError(
                 f"no toolchain of the registry compiles for {machine.target} with {compiler}",
-                hint="`cachekit zoo ls toolchains`",
+                hint=f"--compiler {zoo.toolchain(others[-1]).compiler}" if others else "`cachekit zoo ls toolchains`",
             )
         toolchain = fitting[-1]
     release = zoo.toolchain(toolchain)

@@ -20,6 +20,7 @@ from cachekit.recipe import zoo
 from cachekit.recipe.zoo import Install
 
 IMAGES = Path("/opt")  # where the environments of AWS's images lie
+PAGE = f"see AWS's setup page, {facts.SETUP_PAGE}"
 INSTEAD = "--compiler inductor runs the same recipe with PyTorch's own compiler"
 
 
@@ -97,16 +98,16 @@ def compiler_for(target: str) -> str:
     return next((one.compiler for one in found), "")
 
 
-def driver() -> str:
-    """The line that installs Neuron's driver on this system, or the page that has it."""
+def on_system(package: str) -> str:
+    """The line that installs a package of AWS's on this system, as `facts.DRIVER`, or the page that has it."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:
         system = {}
     for word in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
-        if kind := facts.DRIVER_SYSTEMS.get(word):
-            return facts.DRIVER_INSTALL[kind]
-    return f"see AWS's setup page, {facts.SETUP_PAGE}"
+        if kind := facts.SYSTEMS.get(word):
+            return f"{facts.SYSTEM_INSTALL[kind]} {package}"
+    return PAGE
 
 
 def _unknown(target: str, compiler: str) -> Way:

@@ -137,9 +137,9 @@ def fault(required: Sequence[str] = ()) -> install.Fault | None:
 def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | None:
     """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it."""
     found, target = versions(), chip.here()
-    compiler = "neuron-native" if required is NATIVE and not is_native(found) else ""
-    if required is REQUIRED and install.compiler_for(target) == "neuron-native":
-        compiler = "neuron"  # the chip's own line would bring packages that are refused then
+    # The chip's own line may be the other stack's, over what is here, or with packages that are refused then.
+    compiler = "neuron" if only or install.compiler_for(target) == "neuron-native" else ""
+    compiler = "neuron-native" if required is NATIVE else compiler
     if wrong := placeholders(found):
         return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
@@ -160,6 +160,13 @@ def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | 
                 f"{name} {what}; leave this environment to it",
                 install.apart(target, compiler, only=only),
             )
+    if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
+        name = facts.FRAMEWORK_PACKAGE
+        return _fault(
+            f"{name} {found[name]} is TorchNeuron, which does not run on {target}",
+            f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
+            install.way(target, (name,)),
+        )
     if missing := [name for name in required if name not in found]:
         return _fault(
             f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
@@ -173,18 +180,12 @@ def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | 
             _without(empty),
             install.way(target, tuple(empty), compiler, only=only),
         )
-    if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
-        name = facts.FRAMEWORK_PACKAGE
-        return _fault(
-            f"{name} {found[name]} is TorchNeuron, which does not run on {target}",
-            f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
-            install.way(target, (name,)),
-        )
     return None
 
 
 def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
-    return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run)
+    mends = "" if way.run else install.PAGE  # for a chip that the table does not have
+    return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run, mends)
 
 
 def _twice() -> install.Fault | None:

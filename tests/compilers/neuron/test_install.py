@@ -50,8 +50,8 @@ def test_a_chip_that_is_not_in_the_table_gets_no_other_chips_line(tmp_path, mach
         select("auto")
     family = name.partition(".")[0]
     assert f"no release in the table is for {family}: it has inf2, trn1, trn2, trn3" in raised.value.cause
-    assert raised.value.hint.startswith("--compiler inductor")
-    assert the_problem("neuron-packages")["repair"].startswith("choose another compiler: --compiler inductor")
+    assert raised.value.hint.startswith(f"{install.PAGE}; or --compiler inductor")
+    assert the_problem("neuron-packages")["repair"].startswith(f"{install.PAGE}, or choose another compiler: ")
 
 
 def test_a_compiler_that_does_not_have_the_chip_is_told_with_the_one_that_has(tmp_path, machine):

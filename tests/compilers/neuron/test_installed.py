@@ -111,6 +111,16 @@ TWO = {
         "is TorchNeuron, which does not run on trn1",
         "pip uninstall -y torch-neuronx && pip install",
     ),
+    "TorchNeuron without its compiler": (
+        {"torch-neuronx": "2.14.3.0", "torch": "2.14.0"},
+        "neuronx-cc is not installed",
+        "torch-neuronx==2.14.*",
+    ),
+    "TorchNeuron without its compiler on a Trn1": (
+        {"torch-neuronx": "2.14.3.0", "torch": "2.14.0"},
+        "is TorchNeuron, which does not run on trn1",
+        "pip uninstall -y torch-neuronx && pip install",
+    ),
     "the package for serving": (
         {"neuronx-cc": "2.27.5334.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
         "libtorch-neuronx-lite serves models and trains none; SDK 2.30 to 2.32 have it for vLLM",
@@ -118,7 +128,7 @@ TWO = {
     ),
     "JAX's environment": (
         {"neuronx-cc": "2.27.5334.0", "libneuronxla": "3.0.5356.0"},
-        "libneuronxla 3.0.5356.0 is installed, and no torch-neuronx; libneuronxla is JAX's",
+        "3.0.5356.0 is installed, and no torch-neuronx; libneuronxla is JAX's (cachekit run --compiler jax);",
         "-m venv ~/neuron",
     ),
 }
@@ -129,8 +139,8 @@ TWO = {
 def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path, machine, monkeypatch, case):
     versions, said, run = TWO[case]
     (machine / "neuron0").touch()
-    chip = {"TorchNeuron on a Trn1": "trn1.2xlarge", "a release for other chips": "trn3.48xlarge"}
-    (tmp_path / "product_name").write_text(chip.get(case, "trn2.3xlarge"))
+    other = "trn1.2xlarge" if case.endswith("Trn1") else "trn3.48xlarge"
+    (tmp_path / "product_name").write_text(other if "Trn1" in case or "other chips" in case else "trn2.3xlarge")
     monkeypatch.setattr(installed, "versions", lambda: versions)
     monkeypatch.setattr(installed, "without_code", lambda found: [])
     with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
@@ -139,6 +149,22 @@ def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path,
     assert run in raised.value.hint
     found = the_problem("neuron-packages")
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+
+
+@pytest.mark.feature("F6")
+@pytest.mark.parametrize("compiler", ["auto", "neuron"])
+def test_an_image_with_the_stack_is_named_also_to_who_asks_for_the_stack(machine, tmp_path, monkeypatch, compiler):
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    image = tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_9"
+    (image / "bin").mkdir(parents=True)
+    (image / "bin" / "neuronx-cc").touch()
+    monkeypatch.setattr(installed, "versions", dict)
+    with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
+        assert select(compiler).machine
+    assert raised.value.hint.startswith(f". {image}/bin/activate && pip install ")
+    assert f"AWS's image has PyTorch/XLA in {image}" in raised.value.cause
+    assert the_problem("neuron-packages", compiler=compiler)["said"] == f"{raised.value.message}; {raised.value.cause}"
 
 
 def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monkeypatch):

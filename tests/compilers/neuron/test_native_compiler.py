@@ -111,8 +111,9 @@ def test_machines_and_toolchains_without_it_are_refused(installed, monkeypatch):
     assert caught.value.hint == "--compiler neuron-native, or --toolchain neuron-2.31"
     with pytest.raises(UsageError, match=r"neuron-2\.33 does not compile for trn1\.2xlarge"):
         select("neuron-native", toolchain="neuron-2.33", instance="trn1.2xlarge")
-    with pytest.raises(UsageError, match="no toolchain of the registry compiles for trn1 with neuron-native"):
+    with pytest.raises(UsageError, match="no toolchain of the registry compiles for trn1 with neuron-native") as caught:
         select("neuron-native", instance="trn1.2xlarge")
+    assert caught.value.hint == "--compiler neuron"
 
 
 @pytest.mark.feature("P2")

@@ -122,7 +122,7 @@ def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor
     assert the_problem("neuron-packages")["said"] == f"{error['message']}; {error['cause']}"
     found = the_problem("neuron-devices")
     assert f" {name}, and Neuron's driver is not loaded" in found["said"]
-    assert "aws-neuronx-dkms" in found["run"]
+    assert "aws-neuronx-dkms && sudo modprobe neuron" in found["run"]
 
 
 @pytest.mark.parametrize("name", ["m5.large", "inf1.xlarge", "p4d.24xlarge", "Virtual Machine", ""])
@@ -176,7 +176,9 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     (folder / "device_name").write_text("Trainium1\n")
     found = host.this_host()
     assert (found.target, found.cores) == ("trn1", 4)
-    assert the_problem("neuron-devices")["said"].startswith("there is no neuron-ls, and ")
+    problem = the_problem("neuron-devices")
+    assert problem["said"].startswith("there is no neuron-ls, and ")
+    assert "aws-neuronx-tools" in problem["run"]
 
 
 def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine, tmp_path, monkeypatch):
@@ -194,7 +196,7 @@ def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine
     monkeypatch.setattr(installed, "fault", lambda required: None)
     with pytest.raises(CompilerUnavailableError, match="this machine's chip is Trainium4") as raised:
         host.this_host()
-    assert raised.value.cause == known
+    assert (raised.value.cause, raised.value.hint) == (known, install.PAGE)
 
 
 @pytest.mark.usefixtures("whole")
@@ -252,6 +254,17 @@ def test_a_machine_without_a_device_to_compile_for_is_told_by_doctor_as_by_plan(
     assert found["repair"] == error["hint"]
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
     assert fine("neuron-devices")
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("said", ["x", "0", "4"])
+def test_cores_that_are_joined_in_no_known_way_are_refused_by_doctor_as_by_plan(recipe, command, monkeypatch, said):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    monkeypatch.setenv(facts.LNC, said)
+    error = answer(command, "plan", recipe, code=2)["error"]
+    found = the_problem("neuron-devices")
+    assert (found["said"], found["repair"]) == (error["message"], error["hint"])
+    assert (error["message"], error["hint"]) == (f"{facts.LNC}={said} cannot be read", "set it to one of 1, 2")
 
 
 @pytest.mark.usefixtures("whole")
