@@ -133,11 +133,11 @@ $(VENV)/npm/.installed: $(VENV)/.installed
 	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(VENV)/npm azurite@3; fi
 	touch $@
 
-## make test-s3    object stores: S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm
+## make test-s3    S3 with moto's server and with SeaweedFS, Azure with Azurite where there is npm; jobs on a stand-in for SageMaker
 test-s3: $(VENV)/npm/.installed
 	PATH=$(CURDIR)/$(VENV)/npm/node_modules/.bin:$$PATH $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "servers and not slow" \
 	tests/remotes/test_port.py tests/remotes/test_s3.py tests/remotes/test_s3_trouble.py \
-	tests/remotes/test_sharing.py
+	tests/remotes/test_sharing.py tests/executors/test_sagemaker_jobs.py tests/executors/test_sagemaker_local.py
 
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed

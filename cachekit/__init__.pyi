@@ -115,6 +115,7 @@ show = _settings.show
 stats = _settings.stats
 trace = _settings.trace
 train = _settings.train
+train_on = _settings.train_on
 trust_add = _settings.trust_add
 trust_check = _settings.trust_check
 trust_init = _settings.trust_init

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_origin, get_type_hints
 
 from msgspec import Struct, structs
 
-from cachekit import config_files, config_trust, disk, redact
+from cachekit import config_files, config_sagemaker, config_trust, disk, redact
 from cachekit.errors import UsageError
 from cachekit.text import or_none, parse_age, parse_size
 
@@ -239,6 +239,15 @@ class Config(Struct, frozen=True, kw_only=True):
             _name,
             "",
             example="module load neuron",
+        ),
+    ]
+    sagemaker: Annotated[
+        Mapping[str, Any],
+        Declared(
+            "what jobs on SageMaker need: role, image and output, an address in S3",
+            config_sagemaker.read,
+            dict,
+            example='{role = "arn:aws:iam::123456789012:role/training"}',
         ),
     ]
     settings: tuple[Setting, ...]

@@ -178,8 +178,8 @@ def _check_place(path: Path) -> None:
     A store that is this user's alone may be kept in the project's folder: nobody else puts a file there.
     """
     folder = path.parent
-    if (folder / "cachekit" / "v1").is_dir():
-        cache = "a remote"
+    if any(_is_remote(above, folder) for above in (folder, *folder.parents)):
+        cache = "a remote, or lies in one"
     elif (folder / "v1" / "records").is_dir() and whose.standing(folder).whose != "own":
         cache = "a store that others can write to"
     else:
@@ -189,6 +189,13 @@ def _check_place(path: Path) -> None:
         cause=f"{folder} is {cache}, so anybody who can write there may have put the file there",
         hint="work in another folder; if the file is yours, move it or the cache to a folder of its own",
     )
+
+
+def _is_remote(above: Path, folder: Path) -> bool:
+    """Whether a folder is a remote, of which another one is a part: of one that was cloned, every folder is."""
+    if not (above / "cachekit" / "v1").is_dir():
+        return False
+    return above == folder or folder.is_relative_to(above / "cachekit") or (above / ".git").exists()
 
 
 def is_there(path: Path) -> bool:

@@ -25,6 +25,7 @@ VALUES = {
     "gc_max_size": (1, "2", 3, 4),
     "gc_max_age": ("1.5s", "2.5s", "3.5s", "4.5s"),
     "slurm_setup": ("flag", "env", "project", "user"),
+    "sagemaker": ({"image": "f"}, '{image = "e"}', {"image": "project"}, {"image": "user"}),
 }
 
 

@@ -41,6 +41,8 @@ def typed(name, value):
         return {"t": {"url": "/env"}, "u": {"url": "s3://b"}} if isinstance(value, str) else value
     if name in {"home", "compiler_cache_dir"}:
         return Path(value).absolute()
+    if name == "sagemaker" and isinstance(value, str):
+        return {"image": "e"}
     if isinstance(VALUES[name][0], str):  # a name, an age: what such a text means is tested where it is read
         return config.SETTINGS[name].read(value)
     return type(VALUES[name][0])(value)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit import redact
+from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
 from cachekit.errors import SecretError, UsageError
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.store.layout import Layout
+from cachekit.verbs import entry as naming
 
 if TYPE_CHECKING:
     from cachekit.executors.port import Fleet
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 class Fleets(Runs):
     """The verbs that have an engine run commands, and ask what became of them.
 
-    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`. It runs `cachekit warm` on its
-    machines, with this Python at this path: on a file system that they share, or as machines of one image have it.
+    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`: these run `cachekit` with this Python
+    at this path, on a file system that their machines share, or as machines of one image have it. `sagemaker:ml.TYPE`
+    runs the `cachekit` of the image that the settings name.
     """
 
     def warm_on(
@@ -34,6 +37,7 @@ class Fleets(Runs):
         *,
         tiny: bool = False,
         jobs: int = 1,
+        spot: bool = False,
         max_dollars: float | None = None,
         price: Price = (),
         require_warm: bool = False,
@@ -50,11 +54,12 @@ class Fleets(Runs):
             overrides: For every entry, on top of its own.
             tiny: Each recipe in small.
             jobs: Machines at once, at most; on `local`, commands.
+            spot: Rent machines that may be taken away, where the engine can.
             max_dollars: What all may cost. A command is ended when its share is used up.
             price: See `plan`.
             require_warm: See `warm`.
             recache: See `warm`.
-            dry_run: Only plan: submit nothing.
+            dry_run: Only plan: submit nothing, with or without a budget.
 
         Returns:
             What became of each; `failure()` is what to raise where one failed. With `dry_run`, what would be done.
@@ -63,24 +68,120 @@ class Fleets(Runs):
             UsageError: There is no shared cache, or no budget, for machines that cost money.
             EngineError: The engine is not here, does not answer, or refuses.
         """
-        from cachekit.executors import registry
-        from cachekit.executors.port import FleetUnit
-        from cachekit.verbs import entry as naming
-        from cachekit.verbs import fleet
+        naming.check_contradiction(require_warm=require_warm, recache=recache)
+        return self._on(
+            engine, "warm", _entries(recipes, overrides), {}, tiny=tiny, jobs=jobs, spot=spot, max_dollars=max_dollars,
+            price=price, require_warm=require_warm, recache=recache, dry_run=dry_run,
+        )  # fmt: skip
+
+    def train_on(
+        self,
+        engine: str,
+        recipe: AnyRecipe,
+        *,
+        output_dir: str | Path | None = None,
+        checkpoint_dir: str | Path | None = None,
+        resume: str = "auto",
+        spot: bool = False,
+        max_dollars: float | None = None,
+        price: Price = (),
+        require_warm: bool = False,
+        recache: bool = False,
+        dry_run: bool = False,
+    ) -> FleetState | FleetPlan:
+        """Run a recipe's fine-tune on a machine of an engine, and wait for its end. `cachekit train --on`.
+
+        Args:
+            engine: See `Fleets`.
+            recipe: A file or a name, with changes as a `Variant`.
+            output_dir: See `train`; an engine whose machines see none of this one's files has its own.
+            checkpoint_dir: Likewise.
+            resume: See `train`: a command that the engine starts again goes on from where it was.
+            spot: See `warm_on`, for this and what follows.
+            max_dollars: Likewise.
+            price: Likewise.
+            require_warm: Likewise.
+            recache: Likewise.
+            dry_run: Likewise.
+
+        Raises:
+            CachekitError: As for `warm_on`.
+        """
+        from msgspec import structs
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
+        one = self._variant(recipe)
+        if (nodes := one.load().parallel.nodes) > 1:
+            raise UsageError(
+                f"an engine runs a training on one machine, and this one is for {nodes}",
+                hint="--nnodes 1; or start `cachekit train` on each machine yourself",
+            )
+        said = {"--output-dir": output_dir, "--checkpoint-dir": checkpoint_dir, "--resume": resume}
+        return self._on(
+            engine, "train", _entries([structs.replace(one, tiny=False)], ()), said, tiny=one.tiny, jobs=1, spot=spot,
+            max_dollars=max_dollars, price=price, require_warm=require_warm, recache=recache, dry_run=dry_run,
+        )  # fmt: skip
+
+    def _on(
+        self,
+        engine: str,
+        verb: str,
+        entries: list[MatrixEntry],
+        said: Mapping[str, object],
+        *,
+        tiny: bool,
+        jobs: int,
+        spot: bool,
+        max_dollars: float | None,
+        price: Price,
+        require_warm: bool,
+        recache: bool,
+        dry_run: bool,
+    ) -> FleetState | FleetPlan:
+        from cachekit.executors import registry
+        from cachekit.executors.port import FleetUnit
+        from cachekit.verbs import fleet
+
         if self.offline:
             raise UsageError("machines of an engine cannot be offline", hint="leave out --offline")
         name, _, queue = engine.partition(":")
         found, config = registry.engine(name), self._config()
-        found.check(queue)
-        fleet.check_shared(config, found, name)
-        entries = _entries(recipes, overrides)
-        forecast = self.plan_all([Variant(one.recipe, one.overrides, tiny) for one in entries], price=price)
-        paid = prices(price).of(self.instance or "")
+        if spot and not found.spot:
+            raise UsageError(f"{name} does not rent Spot machines", hint="leave out --spot")
+        options = {**found.check(queue, config, verb), "spot": spot}
+        if not options.get("places"):
+            fleet.check_shared(config, found, name)
+        machine = found.machine(queue)
+        where = replace(self, instance=self.instance or fleet.compiled_for(machine))
+        forecast = where.plan_all([Variant(one.recipe, one.overrides, tiny) for one in entries], price=price)
+        paid = prices(price).of(machine or self.instance or "")
         limit = fleet.limit(forecast, paid, found, name, max_dollars)
-        flags = [flag for flag, said in (("--require-warm", require_warm), ("--recache", recache)) if said]
-        units = [FleetUnit(one.name, (*self._command(one, tiny=tiny), *flags)) for one in entries]
+        if isinstance(limit, UsageError) and not dry_run:
+            raise limit
+        lacks = "; ".join(filter(None, [limit.said, limit.hint])) if isinstance(limit, UsageError) else ""
+        files: dict[str, str] = {}
+        if found.places is not None:
+            from cachekit.verbs.carry import carried
+
+            if said.get("--output-dir") or said.get("--checkpoint-dir"):
+                raise UsageError(
+                    f"{name} takes the model from {found.places.model}, and checkpoints from its own folder",
+                    hint="leave out --output-dir and --checkpoint-dir",
+                )
+            if said:
+                said = {**said, "--output-dir": found.places.model, "--checkpoint-dir": found.places.checkpoints}
+            entries, files = carried(config, entries, found.places, options, tiny=tiny, writes=not require_warm)
+        flags = [flag for flag, given in (("--require-warm", require_warm), ("--recache", recache)) if given]
+        begins = start.COMMAND if found.places is None else ()
+        own: dict[str, object] = {} if found.places is not None else {"--home": self.home, "--cache": self.cache}
+        own |= {
+            "--compiler": self.compiler,
+            "--wait": self.wait,
+            "--trust": self.trust,
+            "--nnodes": self.nnodes,
+            **said,
+        }
+        units = [FleetUnit(one.name, (*begins, *self._command(verb, one, own, tiny=tiny), *flags)) for one in entries]
         layout = Layout(config.home)
         draft = fleet.draft(
             name,
@@ -88,12 +189,13 @@ class Fleets(Runs):
             units=[units[number] for number in fleet.order(forecast.plans)],
             jobs=jobs,
             cwd=str(Path.cwd()),
-            setup=config.slurm_setup,
-            seconds=limit,
+            options=options,
+            files=files,
+            seconds=None if isinstance(limit, UsageError) else limit,
             layout=layout,
         )
         if dry_run:
-            return fleet.planned(draft, found, forecast, paid)
+            return fleet.planned(draft, found, forecast, paid, lacks)
         if error := forecast.unplanned():
             raise error
         tell = self._journal("").show
@@ -147,18 +249,8 @@ class Fleets(Runs):
 
         return one(Layout(self._config().home), name)
 
-    def _command(self, entry: MatrixEntry, *, tiny: bool) -> tuple[str, ...]:
-        """The command that warms an entry on another machine, with the settings that were said here."""
-        from cachekit import start
-
-        options = {
-            "--home": self.home,
-            "--cache": self.cache,
-            "--compiler": self.compiler,
-            "--wait": self.wait,
-            "--trust": self.trust,
-            "--nnodes": self.nnodes,
-        }
+    def _command(self, verb: str, entry: MatrixEntry, options: Mapping[str, object], *, tiny: bool) -> tuple[str, ...]:
+        """The command line of an entry on another machine, with the settings that were said here."""
         words = [entry.recipe, *(["--tiny"] if tiny else [])]
         words += [word for text in entry.overrides for word in ("--set", text)]
         words += [word for name, said in options.items() if said is not None for word in (name, str(said))]
@@ -168,7 +260,7 @@ class Fleets(Runs):
                 f"{entry.name} would carry a secret to an engine, which shows commands to others",
                 hint="put it into a variable of the machines' environment, or into a file that they can read",
             )
-        return (*start.COMMAND, "cachekit", "warm", *words, "--format", "json")
+        return ("cachekit", verb, *words, "--format", "json")
 
 
 def _entries(recipes: str | Path | Sequence[AnyRecipe], overrides: Overrides) -> list[MatrixEntry]:

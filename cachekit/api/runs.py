@@ -132,6 +132,7 @@ class Runs(Questions):
         recipe: AnyRecipe,
         *,
         output_dir: str | Path | None = None,
+        checkpoint_dir: str | Path | None = None,
         resume: str = "",
         require_warm: bool = False,
         recache: bool = False,
@@ -140,8 +141,9 @@ class Runs(Questions):
 
         Args:
             recipe: See `plan`.
-            output_dir: Where checkpoints and the model go; `training.output_dir` or `runs/<recipe>` by default.
-            resume: `auto`, or a checkpoint's path.
+            output_dir: Where the model goes; `training.output_dir` or `runs/<recipe>` by default.
+            checkpoint_dir: Where checkpoints go; `output_dir` by default.
+            resume: `auto` for the newest whole checkpoint, if there is one, or a checkpoint's path.
             require_warm: See `warm`.
             recache: See `warm`.
 
@@ -149,24 +151,40 @@ class Runs(Questions):
             TrainingError: The fine-tune failed.
             CachekitError: As for `warm`.
         """
-        from cachekit.verbs.train import output_folder, train
+        from cachekit.verbs.train import folder_of, output_folder, train
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         with self._prepared(recipe, "train") as (opened, prepared):
             target = output_folder(prepared.recipe, output_dir)
             _tell_doubts(opened, prepared)
-            return train(opened, prepared, output_dir=target, resume=resume, recache=recache, require_warm=require_warm)
+            return train(
+                opened,
+                prepared,
+                output_dir=target,
+                checkpoint_dir=folder_of(checkpoint_dir),
+                resume=resume,
+                recache=recache,
+                require_warm=require_warm,
+            )
 
-    def plan_train(self, recipe: AnyRecipe, *, output_dir: str | Path | None = None, resume: str = "") -> Planned:
+    def plan_train(
+        self,
+        recipe: AnyRecipe,
+        *,
+        output_dir: str | Path | None = None,
+        checkpoint_dir: str | Path | None = None,
+        resume: str = "",
+    ) -> Planned:
         """What a fine-tune will find; the arguments are those of `train`. `cachekit train --dry-run`.
 
         Raises:
             UsageError: The checkpoint cannot be used, or the output folder cannot be written.
         """
-        from cachekit.verbs.train import checked, output_folder
+        from cachekit.verbs.train import checked, folder_of, output_folder
 
         with self._prepared(recipe, "plan") as (opened, prepared):
-            checked(opened, prepared, output_folder(prepared.recipe, output_dir), resume)
+            target = output_folder(prepared.recipe, output_dir)
+            checked(opened, prepared, target, resume, folder_of(checkpoint_dir))
             return self._planned(opened, prepared, prices(()))
 
     def run(

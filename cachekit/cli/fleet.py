@@ -8,6 +8,7 @@ import typer
 
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, group, verb
+from cachekit.errors import UsageError
 from cachekit.text import dollars, moment
 
 if TYPE_CHECKING:
@@ -82,6 +83,19 @@ def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
     )
 
 
+def check_here(cache: Cache, *, spot: bool, max_dollars: float | None, price: list[str] | None) -> None:
+    """See that nothing is said of machines of an engine where this machine is meant.
+
+    Raises:
+        UsageError: Something is.
+    """
+    if cache.toolchain or cache.target or cache.instance or spot or max_dollars is not None or price:
+        raise UsageError(
+            "--toolchain, --target, --instance, --price, --spot and --max-dollars are for the machines of an engine",
+            hint="--on ENGINE; or `cachekit plan`, for a machine that is not this one",
+        )
+
+
 def _listed(rows: list[FleetRow]) -> list[str]:
     if not rows:
         return ["no fleet was submitted from this store"]
@@ -124,7 +138,7 @@ def human(answer: FleetState) -> list[str]:
     lines += out.table(cells, ["", "state", "key", "machine", "took", "command"], right={0, 4}, cut={3, 5})
     for unit in answer.units:
         why = ", ".join(filter(None, [_code(unit), unit.error or unit.reason]))
-        if unit.state in BAD and why:
+        if (unit.state in BAD or unit.error) and why:
             lines += out.labelled(f"  {unit.number} {unit.state}: ", why)
     counts = ", ".join(f"{number} {state}" for state, number in answer.counts.items())
     return [*lines, f"{counts}; compiled {out.count(answer.compiled, 'graph')}"]
@@ -155,6 +169,8 @@ def plan(answer: FleetPlan) -> list[str]:
         lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, so that the budget holds")
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
+    if answer.lacks:
+        lines += ["", *out.labelled("not submitted as it stands: ", answer.lacks)]
     return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
 
 

@@ -132,6 +132,7 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "restore.left": lambda e: f"{e['module']} was left as it is, and not restored: {e['reason']}",
     "restore.refused": lambda e: f"the record cannot be used, and is made again: {e['reason']}",
     "worker.failed-before": lambda e: f"{e['module']} failed to compile in an earlier run, and Neuron skips it",
+    "resume.none": lambda e: f"{e['folder']} has no checkpoint to resume from: the training begins anew",
     "resume.passed": lambda e: f"{e['checkpoint']} is skipped: {e['reason']}",
     "journal.lost": lambda e: f"this run's journal could not be written: {e['reason']}",
     "train.not-kept": lambda e: f"what was compiled could not be kept: {e['reason']}",

@@ -10,10 +10,11 @@ import typer
 
 from cachekit import api
 from cachekit.api import Variant
-from cachekit.cli import options, out
+from cachekit.cli import fleet, options, out
 from cachekit.cli.plan import shown
 from cachekit.cli.verb import Shown, verb
-from cachekit.cli.warm import bypassed
+from cachekit.cli.warm import MaxDollars, On, Spot, bypassed
+from cachekit.errors import UsageError
 from cachekit.text import typed
 
 if TYPE_CHECKING:
@@ -32,24 +33,39 @@ RecipeOrLast = Annotated[
 ]
 Resume = Annotated[
     str,
-    typer.Option("--resume", metavar="auto|CHECKPOINT", help="Resume from the last checkpoint, or from this one."),
+    typer.Option(
+        "--resume", metavar="auto|CHECKPOINT", help="Resume from the last checkpoint if there is one, or from this one."
+    ),
 ]
 OutputDir = Annotated[
     Optional[Path],
     typer.Option("--output-dir", "-o", metavar="DIR", help="Where the model goes; runs/<recipe> by default."),
 ]
 
+CheckpointDir = Annotated[
+    Optional[Path],
+    typer.Option("--checkpoint-dir", metavar="DIR", help="Where checkpoints go; with the model by default."),
+]
 
-@verb("home", "compiler", "wait", "cache", "trust", "nodes", answers="Trained, Planned")
+
+@verb(
+    "home", "compiler", "wait", "cache", "trust", "nodes", "machine",
+    answers="Trained, Planned, FleetState, FleetPlan",
+)  # fmt: skip
 def command(
     cache: Cache,
     recipe: RecipeOrLast = None,
     overrides: options.Overrides = None,
     tiny: options.Tiny = False,
     output_dir: OutputDir = None,
+    checkpoint_dir: CheckpointDir = None,
     resume: Resume = "",
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
+    on: On = "",
+    spot: Spot = False,
+    max_dollars: MaxDollars = None,
+    price: options.Price = None,
     dry_run: options.DryRun = False,
 ) -> Shown:
     """Run a recipe's fine-tune; nothing that was warmed compiles.
@@ -58,10 +74,32 @@ def command(
 
     The figures also go to cachekit-result.json in the output folder.
 
+    With --on, a machine of an engine trains, and `cachekit fleet` follows it.
+
     Example:  cachekit train recipes/bert.yaml --resume auto
+
+    Example:  cachekit train bert --on sagemaker:ml.trn1.32xlarge --dry-run
     """
     changes = overrides or []
     api.check_contradiction(require_warm=require_warm, recache=recache)
+    if on and recipe is None:
+        raise UsageError("no recipe was named", hint="cachekit train RECIPE --on ENGINE")
+    if on:
+        ran = cache.train_on(
+            on,
+            Variant(str(recipe), changes, tiny),
+            output_dir=output_dir,
+            checkpoint_dir=checkpoint_dir,
+            resume=resume or "auto",
+            spot=spot,
+            max_dollars=max_dollars,
+            price=price or (),
+            require_warm=require_warm,
+            recache=recache,
+            dry_run=dry_run,
+        )
+        return fleet.answered(ran)
+    fleet.check_here(cache, spot=spot, max_dollars=max_dollars, price=price)
     if recipe is None:
         last = cache.last()
         recipe, changes, tiny = last.recipe, [*last.overrides, *changes], tiny or last.tiny
@@ -69,11 +107,12 @@ def command(
         out.note(f"training {typed(recipe, last.overrides, {}, tiny=tiny)}")
     variant = Variant(recipe, changes, tiny)
     if dry_run:
-        planned = cache.plan_train(variant, output_dir=output_dir, resume=resume)
+        planned = cache.plan_train(variant, output_dir=output_dir, checkpoint_dir=checkpoint_dir, resume=resume)
         return shown(planned, require_warm=require_warm)
     done = cache.train(
         variant,
         output_dir=output_dir,
+        checkpoint_dir=checkpoint_dir,
         resume=resume,
         recache=recache,
         require_warm=require_warm,

@@ -45,11 +45,14 @@ CheckBuild = Annotated[
 On = Annotated[
     str,
     typer.Option(
-        "--on", metavar="ENGINE[:QUEUE]", help="Run on the machines of an engine: slurm:PARTITION, or local.",
+        "--on",
+        metavar="ENGINE[:QUEUE]",
+        help="Run on the machines of an engine: slurm:PARTITION, sagemaker:ml.TYPE, or local.",
         show_default=False,
     ),
 ]  # fmt: skip
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Machines at once, with --on.")]
+Spot = Annotated[bool, typer.Option("--spot", help="Rent Spot machines, with --on sagemaker:ml.TYPE.")]
 MaxDollars = Annotated[
     Optional[float], typer.Option("--max-dollars", metavar="N", min=0, help="What all may cost, with --on.")
 ]
@@ -70,6 +73,7 @@ def command(
     check_build: CheckBuild = False,
     on: On = "",
     jobs: Jobs = 1,
+    spot: Spot = False,
     max_dollars: MaxDollars = None,
     price: options.Price = None,
     dry_run: options.DryRun = False,
@@ -108,6 +112,7 @@ def command(
             changes,
             tiny=tiny,
             jobs=jobs,
+            spot=spot,
             max_dollars=max_dollars,
             price=price or (),
             require_warm=require_warm,
@@ -115,11 +120,7 @@ def command(
             dry_run=dry_run,
         )
         return fleet.answered(ran)
-    if cache.toolchain or cache.target or cache.instance or max_dollars is not None or price:
-        raise UsageError(
-            "--toolchain, --target, --instance, --price and --max-dollars are for the machines of an engine",
-            hint="--on ENGINE; or `cachekit plan`, for a machine that is not this one",
-        )
+    fleet.check_here(cache, spot=spot, max_dollars=max_dollars, price=price)
     if matrix is not None:
         every = cache.warm_all(matrix, changes, tiny=tiny, recache=recache, require_warm=require_warm, dry_run=dry_run)
         return Shown(every, partial(listed, verb="planned" if dry_run else "warmed"), _keys)

@@ -206,7 +206,7 @@ def _model(row: ModelRow) -> list[str]:
 
 
 def _instance(row: InstanceRow) -> list[str]:
-    cores = f"{row.chips} x {row.cores // row.chips}"
+    cores = f"{row.chips} x {row.cores // row.chips}" if row.chips else ""
     return [row.name, row.accelerator, cores, f"{row.device_memory_gib:.0f} GiB", _price(row, month=True)]
 
 

@@ -65,6 +65,11 @@ class UnitState(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+def stopped(folder: Path, number: int) -> Path:
+    """The note of how a command ended, where its exit code does not tell: a `Seen`."""
+    return folder / f"{number}.stopped"
+
+
 def create(layout: Layout, **fields: Any) -> Fleet:
     """A new fleet, in the store; nothing is submitted yet. The fields are those of `Fleet`, but for the first ones.
 

@@ -15,15 +15,17 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import Struct
 
 from cachekit import files, private, process, start
+from cachekit.config import Config
 from cachekit.errors import EngineError, UsageError
+from cachekit.executors import fleet as fleets
 from cachekit.executors import unit
-from cachekit.executors.port import Fleet, Seen
+from cachekit.executors.port import Fleet, Places, Seen
 from cachekit.text import cause_of
 
 NOTE = "local.json"
@@ -45,11 +47,16 @@ class _Starter(Struct, frozen=True):
 
 
 class _Local:
-    rents = False
+    rents = spot = False
+    places: Places | None = None
 
-    def check(self, queue: str) -> None:
+    def check(self, queue: str, config: Config, verb: str) -> Mapping[str, Any]:
         if queue:
             raise UsageError("this machine has no queues", hint="--on local")
+        return {}
+
+    def machine(self, queue: str) -> str:
+        return ""
 
     def request(self, fleet: Fleet) -> str:
         return "\n".join(shlex.join(one.argv) for one in fleet.units)
@@ -71,7 +78,7 @@ class _Local:
         dead = starter is None or starter.dead
         seen = {}
         for number in range(len(fleet.units)):
-            if stopped := files.noted(_stopped(fleet.path, number), Seen):
+            if stopped := files.noted(fleets.stopped(fleet.path, number), Seen):
                 seen[number] = stopped
             elif not (fleet.path / f"{number}.ended").exists():  # else its note says how
                 begun = (fleet.path / f"{number}.begun").exists()
@@ -82,6 +89,9 @@ class _Local:
                 )
         return seen
 
+    def fetch(self, fleet: Fleet, number: int) -> None:
+        """Nothing: the commands write there."""
+
     def cancel(self, fleet: Fleet) -> None:
         starter = files.noted(fleet.path / NOTE, _Starter)
         if starter is not None and not starter.dead:
@@ -90,11 +100,6 @@ class _Local:
 
 
 ENGINE = _Local()
-
-
-def _stopped(folder: Path, number: int) -> Path:
-    """The note that a command was ended from outside, and why."""
-    return folder / f"{number}.stopped"
 
 
 # The process that starts the commands
@@ -157,7 +162,7 @@ class _Commands:
                 self._end(number, Seen("timed-out"))
 
     def _end(self, number: int, why: Seen) -> None:
-        note = _stopped(self._fleet.path, number)
+        note = fleets.stopped(self._fleet.path, number)
         if not note.exists():
             files.note(note, msgspec.json.encode(why), mode=private.FILE)
             if number in self._running:

@@ -7,7 +7,7 @@ from importlib import import_module
 from cachekit.errors import UnknownNameError
 from cachekit.executors.port import Engine
 
-ENGINES = {"local": "cachekit.executors.local", "slurm": "cachekit.executors.slurm"}
+ENGINES = {name: f"cachekit.executors.{name}" for name in ("local", "slurm", "sagemaker")}
 
 
 def engine(name: str) -> Engine:

@@ -13,10 +13,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import Any
 
+from cachekit.config import Config
 from cachekit.errors import EngineError, UnknownNameError
 from cachekit.executors import unit
-from cachekit.executors.port import Fleet, Seen, State
+from cachekit.executors.port import Fleet, Places, Seen, State
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 PATIENCE = 60  # seconds for an answer of the controller
@@ -71,9 +73,10 @@ def _asked(*command: str, script: str = "") -> str:
 
 
 class _Slurm:
-    rents = True
+    rents, spot = True, False  # whether a partition's machines are Spot instances, the cluster says
+    places: Places | None = None
 
-    def check(self, queue: str) -> None:
+    def check(self, queue: str, config: Config, verb: str) -> Mapping[str, Any]:
         for program in PROGRAMS:
             if shutil.which(program) is None:
                 raise EngineError(
@@ -84,6 +87,10 @@ class _Slurm:
             raise UnknownNameError(
                 f"Slurm has no partition {queue!r}", hint=f"there are: {', '.join(sorted(partitions)) or 'none'}"
             )
+        return {"setup": config.slurm_setup}
+
+    def machine(self, queue: str) -> str:
+        return ""
 
     def request(self, fleet: Fleet) -> str:
         """The script that sbatch gets. A machine's death requeues the command, which then finds what was pushed."""
@@ -101,7 +108,7 @@ class _Slurm:
             "#!/bin/sh",
             *lines,
             *(f"#SBATCH --{flag}" for flag in ("nodes=1", "ntasks=1", "exclusive", "requeue", "open-mode=append")),
-            *filter(None, [fleet.setup]),
+            *filter(None, [str(fleet.options.get("setup", ""))]),
             f'exec {run} "$SLURM_ARRAY_TASK_ID"',
             "",
         ])  # fmt: skip
@@ -122,6 +129,9 @@ class _Slurm:
         if rest is not None:
             seen |= {number: rest for number in range(len(fleet.units)) if number not in seen}
         return seen
+
+    def fetch(self, fleet: Fleet, number: int) -> None:
+        """Nothing: the commands write there."""
 
     def cancel(self, fleet: Fleet) -> None:
         _asked("scancel", f"--name={_name(fleet)}")

@@ -99,7 +99,7 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
     """A machine type that can be rented.
 
     Attributes:
-        accelerator: `trainium1`, `inferentia2`, `trainium2`, or a GPU's name.
+        accelerator: `trainium1`, `inferentia2`, `trainium2`, or a GPU's name; `none` where there is none.
         target: The compiler's name for it (`trn1`, `trn2`, `inf2`); empty where no Neuron compiler applies.
         chips: Accelerators on the instance; `cores` are what a worker process drives.
         device_memory_gib: Over all chips.
@@ -107,8 +107,8 @@ class Instance(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     accelerator: str
-    chips: Annotated[int, Meta(ge=1)]
-    cores: Annotated[int, Meta(ge=1)]
+    chips: Count
+    cores: Count
     device_memory_gib: NotNegative
     source: Said
     target: str = ""

@@ -228,6 +228,7 @@ def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) 
             called, table = _table_at(name, tables)
         options = _options(table)
         address = str(table["url"])
+        _check_endpoint(called, address, options, files)
         readable, writable = "r" in (policy or "r"), "w" in (policy or "r")
         links.append(Link(name, address, readable, writable, options, _asked(called, table, files)))
     names = [link.name for link in links]
@@ -239,6 +240,29 @@ def parse(entries: Sequence[str], tables: Tables, files: Sequence[Tables] = ()) 
             hint="--cache local:rw,NAME:r",
         )
     return tuple(links)
+
+
+def _check_endpoint(name: str, address: str, options: Mapping[str, str], files: Sequence[Tables]) -> None:
+    """See that a token of the Hub, or of Azure, goes to no server that a project alone names: it may be a stranger's.
+
+    S3's requests are signed, and send no secret.
+
+    Raises:
+        UsageError: It would.
+    """
+    hub, endpoint = address.startswith("hf://"), options.get("endpoint", "").rstrip("/")
+    known = {"", "https://huggingface.co", os.environ.get("HF_ENDPOINT", "").rstrip("/")} if hub else {""}
+    if endpoint in known or not address.startswith(("hf://", "az://")):
+        return
+    own, *projects = ({str(one.get("endpoint", "")).rstrip("/") for one in tables.values()} for tables in files or [{}])
+    if endpoint not in own and any(endpoint in said for said in projects):
+        raise UsageError(
+            f"[remotes.{name}] is not used: your token would be sent to {redact.address(endpoint)}",
+            cause="only the project's settings name that server, and a project may be a stranger's",
+            hint="if you trust the server: "
+            + (f"export HF_ENDPOINT={redact.address(endpoint)}, or " if hub else "")
+            + "name the endpoint in your own settings, too",
+        )
 
 
 def _asked(name: str, table: Mapping[str, str], files: Sequence[Tables]) -> Mode | Literal[""]:

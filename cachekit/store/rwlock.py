@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import threading
 import time
 import uuid
@@ -300,8 +301,9 @@ def used_now(layout: Layout) -> UsedNow:
             try:
                 handle = hold(note, os.O_RDONLY, above=folder)
                 if handle is not None:
+                    is_note = not stat.S_ISDIR(os.fstat(handle).st_mode)
                     os.close(handle)
-                    dead.append(layout.in_use / note)
+                    dead += [layout.in_use / note] * is_note
                     continue
                 text = read(layout.in_use / note).decode("ascii", "replace")
             except OSError:

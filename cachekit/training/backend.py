@@ -40,7 +40,7 @@ class Backend:
         runtime: The compiler, seen from the worker; see `compilers.port.Runtime`.
         events: Told what happens.
         workers: Processes that train together.
-        output_dir: Where checkpoints and the model go; a trial's folder is removed afterwards.
+        output_dir: Where the model goes; a trial's folder, which has its checkpoints too, is removed afterwards.
 
     Attributes:
         evaluates: It can judge a model; else only the rows to train on are made ready.
@@ -53,6 +53,7 @@ class Backend:
         self.job, self.runtime, self.events = job, runtime, events
         self.workers, self.output_dir = workers, output_dir
         self.trial = job.mode == "trial"
+        self.checkpoint_dir = output_dir if self.trial else job.checkpoints
         self.copies = workers
 
     def load(self, task: Task) -> tuple[Any, Any]:
@@ -80,7 +81,7 @@ class Backend:
             self.workers,
             work,
             model=net,
-            args=arguments(job, self.output_dir, work.labels, runtime.arguments()),
+            args=arguments(job, self.checkpoint_dir, work.labels, runtime.arguments()),
             train_dataset=Resized(train, len(train)),
             eval_dataset=rest["validation"],
             data_collator=work.collate,

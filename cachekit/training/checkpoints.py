@@ -25,43 +25,35 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 
 
-def checkpoint(resume: str, output_dir: Path, journal: Journal) -> str:
-    """The checkpoint to go on from; empty where none is wanted.
+def checkpoint(resume: str, folder: Path, journal: Journal) -> str:
+    """The checkpoint to go on from; empty where none is wanted, or `auto` finds none that is whole.
+
+    An engine that starts a command again after it was interrupted gives it the same words each time: the first time
+    there is no checkpoint yet.
 
     Args:
-        resume: `auto` for the newest whole one in `output_dir`, or a checkpoint's path.
-        output_dir: Where the training writes.
-        journal: Told of a newer one that was passed over (`resume.passed`).
+        resume: `auto` for the newest whole one in `folder`, or a checkpoint's path.
+        folder: Where the training writes checkpoints.
+        journal: Told of each that was passed over (`resume.passed`), and that there is none (`resume.none`).
 
     Raises:
-        UsageError: There is none to resume from, or somebody else may have made it.
+        UsageError: The one that was named cannot be used, or somebody else may have made it.
     """
     if not resume:
         return ""
     if resume != "auto":
         return _named(Path(resume))
-    passed: list[tuple[Path, str]] = []
     try:
-        for found in checkpoints(output_dir):
+        for found in checkpoints(folder):
             reason = flaw(found)
             if not reason:
-                for path, why in passed:
-                    journal.emit("resume.passed", checkpoint=str(path), reason=why)
                 _check_writers(found)
                 return str(found)
-            passed.append((found, reason))
+            journal.emit("resume.passed", checkpoint=str(found), reason=reason)
     except OSError as error:
-        raise UsageError(f"{output_dir} cannot be read", cause=cause_of(error)) from error
-    if passed:
-        raise UsageError(
-            f"no checkpoint in {output_dir} is complete",
-            cause="; ".join(f"{path.name}: {why}" for path, why in passed[:3]),
-            hint="leave --resume out to start over",
-        )
-    raise UsageError(
-        f"there is no checkpoint in {output_dir}",
-        hint="leave --resume out, or name the folder with --output-dir",
-    )
+        raise UsageError(f"{folder} cannot be read", cause=cause_of(error)) from error
+    journal.emit("resume.none", folder=str(folder))
+    return ""
 
 
 def _named(path: Path) -> str:

@@ -33,7 +33,8 @@ class Job(Struct, frozen=True):
         config: The architecture's config with the recipe's overrides.
         weights: Folder or Hub id of the weights.
         tokenizer: Folder or Hub id of the tokenizer.
-        output_dir: Where checkpoints and the model go.
+        output_dir: Where the model goes.
+        checkpoint_dir: Where checkpoints go; empty for the same folder.
         runtime: The module that has the compiler's `port.Runtime`.
         settings: What that runtime is told.
         resume: A checkpoint's path; empty starts anew.
@@ -56,6 +57,12 @@ class Job(Struct, frozen=True):
     resume: str = ""
     compiles_expected: bool = True
     figures: dict[str, float] = {}
+    checkpoint_dir: str = ""
+
+    @property
+    def checkpoints(self) -> str:
+        """The folder of the checkpoints."""
+        return self.checkpoint_dir or self.output_dir
 
 
 class Speed(Struct, frozen=True):

@@ -115,7 +115,11 @@ class ProcessLauncher:
         code = 0 if ended_by_us else child.returncode
         result = _outcome(job, failed=watch.failed(code), workers=watch.workers, log=log, secrets=secrets)
         if result is None:
-            folders = [job_path.parent, Path(job.output_dir)] if job.mode == "train" else [job_path.parent]
+            folders = (
+                [job_path.parent, Path(job.output_dir), Path(job.checkpoints)]
+                if job.mode == "train"
+                else [job_path.parent]
+            )
             from cachekit.training.failure import of_death
 
             raise of_death(code, log, printed, folders)
@@ -124,7 +128,7 @@ class ProcessLauncher:
 
 def _again(job: Job) -> str:
     """How a run that was stopped goes on."""
-    if job.mode == "train" and checkpoints(Path(job.output_dir)):
+    if job.mode == "train" and checkpoints(Path(job.checkpoints)):
         return "--resume auto goes on from the last checkpoint"
     return "run it again"
 

@@ -35,6 +35,7 @@ def run_job(
     store: Store,
     log: Path,
     output_dir: Path | None = None,
+    checkpoint_dir: Path | None = None,
     resume: str = "",
     found: bool,
     strict: bool = False,
@@ -50,6 +51,7 @@ def run_job(
         store: Its journal is told, and a trial that fails is noted there.
         log: The file that the worker prints to.
         output_dir: Of a training.
+        checkpoint_dir: Likewise; see `Job.checkpoint_dir`.
         resume: See `Job.resume`.
         found: Everything was restored.
         strict: Stop at the first compile, where the compiler can be watched.
@@ -82,6 +84,7 @@ def run_job(
         resume=resume,
         compiles_expected=not found,
         figures=dict(figures or {}),
+        checkpoint_dir=str(checkpoint_dir or ""),
     )
 
     watch = compiler.watch(Run(recipe, cache_dir.tree, mode, found, strict, cache_dir.restored))
@@ -101,7 +104,8 @@ def run_job(
     store.journal.emit("worker.start", mode=mode, log=str(log), output_dir=job.output_dir)
     watch.begin(sink)
     # Transformers makes the folder before anything is in it.
-    made = [place for place in (output_dir, *output_dir.parents) if not place.exists()] if output_dir else []
+    targets = [one for one in (output_dir, checkpoint_dir) if one]
+    made = [place for one in targets for place in (one, *one.parents) if not place.exists()]
     try:
         result = launcher.run(job, changes, log, sink, watch)
         if mode == "trial":

@@ -111,7 +111,7 @@ class SplitBackend(Backend):
         super().__init__(job, runtime, events, workers, output_dir)
         layout = job.recipe.parallel
         self._arguments = self._made(
-            arguments(job.recipe, precision=job.precision, output_dir=output_dir, trial=self.trial)
+            arguments(job.recipe, precision=job.precision, output_dir=self.checkpoint_dir, trial=self.trial)
         )
         self.copies = workers // (layout.tensor_parallel_size * layout.pipeline_parallel_size)
         for sentence in job.settings.get("lacks", ()):
@@ -154,7 +154,7 @@ class SplitBackend(Backend):
             data_collator=work.collate,
             # A last step of fewer batches, or a sampler's repeats, would be another graph.
             train_dataset=Resized(train, len(train) // step * step),
-            callbacks=[progress, KeepCheckpoints(self.output_dir, wanted.save_total_limit)],
+            callbacks=[progress, KeepCheckpoints(self.checkpoint_dir, wanted.save_total_limit)],
         )
         with self.events.timed("train"):
             training.train()

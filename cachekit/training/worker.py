@@ -51,7 +51,7 @@ def main() -> int:
         _trace()
         result = Result(failure=error.document)
     except Exception as error:  # the parent gets every failure in words; the log has the traceback  # noqa: BLE001
-        folders = [Path(job.output_dir)] if job.mode == "train" else []
+        folders = [Path(job.output_dir), Path(job.checkpoints)] if job.mode == "train" else []
         folders += [Path(job.events).parent, Path(tempfile.gettempdir())]
         result = Result(failure=of_exception(error, events.failed_in, folders, _compiler_said(job, error)).document)
         _trace()

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +18,7 @@ from cachekit.executors import fleet as fleets
 from cachekit.executors import registry
 from cachekit.executors.fleet import UnitState
 from cachekit.executors.port import ENDED, Engine, Fleet, FleetUnit
+from cachekit.recipe import zoo
 from cachekit.recipe.price import Price
 from cachekit.remotes import doctor
 from cachekit.store.layout import Layout
@@ -28,6 +30,7 @@ POLL = (0.2, 5.0)  # seconds between two questions to an engine: the first, and 
 SILENT = 600.0  # seconds that an engine may not answer before a wait ends
 DRAFT = "dry-run"  # the name of a fleet that is only shown
 Tell = Callable[..., object]  # is told of an event: its name, and fields
+UNSHARED = frozenset({"push-failed", "remote-offline"})  # why a run's compiles stay on its machine; see `events`
 LONGEST = 1 << 20  # bytes of a log that are shown
 
 
@@ -44,6 +47,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
         max_seconds: After which a command would be ended, so that all cost no more than was allowed; None for never.
         price: What an hour of a machine costs, where somebody says so.
         request: What would be submitted, to the letter.
+        lacks: What else must be said before that is submitted; empty for nothing.
     """
 
     engine: str
@@ -55,6 +59,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
     max_seconds: float | None = None
     price: Price | None = None
     request: str
+    lacks: str = ""
 
 
 class UnitOutcome(UnitState, frozen=True, kw_only=True):
@@ -64,7 +69,7 @@ class UnitOutcome(UnitState, frozen=True, kw_only=True):
         key: Of the record that it made or found.
         status: `compiled` or `hit`, of a warm that succeeded.
         compiled: Graphs.
-        error: What it said when it failed.
+        error: What it said when it failed; or that what it compiled reached no remote, and so is found by nobody.
     """
 
     key: str = ""
@@ -95,7 +100,7 @@ class FleetState(Answer, frozen=True, kw_only=True, tag="cachekit/fleet/1"):
 
     def failure(self) -> CachekitError | None:
         """What to raise where a command ended in another way than it should; None otherwise."""
-        wrong = [unit for unit in self.units if unit.state in ENDED and unit.state != "done"]
+        wrong = [unit for unit in self.units if unit.error or (unit.state in ENDED and unit.state != "done")]
         if not wrong:
             return None
         first = wrong[0]
@@ -139,6 +144,7 @@ class _Warmed(Struct, frozen=True):
     key: str = ""
     status: str = ""
     compiled: int | None = None
+    bypassed: Mapping[str, int] = {}
 
 
 def check_shared(config: Config, engine: Engine, name: str) -> None:
@@ -189,27 +195,29 @@ def makespan(seconds: Sequence[float], machines: int) -> float:
     return max(busy)
 
 
-def limit(forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None) -> float | None:
+def limit(
+    forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None
+) -> float | UsageError | None:
     """After how many seconds a command is ended, so that all of them cost no more than `most` dollars; None for never.
 
-    Raises:
-        UsageError: An engine's machines cost money, and nobody says how much may be spent, or what an hour costs; or
-            that is not enough.
+    Returns:
+        Or an error: the machines cost money, and nobody says how much may be spent, or what an hour costs; or that is
+        not enough.
     """
     if not engine.rents or (price is not None and not price.per_hour):
         return None
     if most is None:
         _, high = forecast.totals.dollars_range
         about = f"; compiling is expected to cost up to {dollars(high)}" if high else ""
-        raise UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
+        return UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
     if price is None:
-        raise UsageError(
+        return UsageError(
             "nobody says what an hour of such a machine costs", hint="--instance TYPE, or --price DOLLARS for an hour"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans)
     for row in forecast.plans:
         if row.expected is not None and row.expected.high > each:
-            raise UsageError(
+            return UsageError(
                 f"{dollars(most)} are not enough: {row.name} may compile for {duration(row.expected.high)}",
                 cause=f"at {dollars(price.per_hour)} an hour, each of {len(forecast.plans)} gets {duration(each)}",
                 hint="--max-dollars N, with more; or a shorter list",
@@ -217,7 +225,13 @@ def limit(forecast: Forecast, price: Price | None, engine: Engine, name: str, mo
     return each
 
 
-def planned(fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | None) -> FleetPlan:
+def compiled_for(machine: str) -> str:
+    """A machine's type where it has a chip to compile for; empty for another one, or none."""
+    known = zoo.instances().get(machine)
+    return machine if known and known.target else ""
+
+
+def planned(fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | None, lacks: str = "") -> FleetPlan:
     """A fleet that is not submitted, with what it would take."""
     rows = forecast.plans
     ranked = [rows[number] for number in order(rows)]
@@ -233,6 +247,7 @@ def planned(fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | Non
         max_seconds=None if fleet.seconds is None else round(fleet.seconds, 3),
         price=price,
         request=engine.request(fleet),
+        lacks=lacks,
     )
 
 
@@ -312,6 +327,9 @@ def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
     if one.state == "done":
         with suppress(msgspec.DecodeError, msgspec.ValidationError):
             said = msgspec.structs.asdict(msgspec.json.decode(fleets.printed(fleet, one.number), type=_Warmed))
+            lost = UNSHARED & said.pop("bypassed").keys()
+            if lost and said["compiled"] and registry.engine(fleet.engine).rents:
+                said["error"] = f"what it compiled was not pushed ({', '.join(sorted(lost))})"
     elif one.state in ENDED:
         said = {"error": fleets.error(fleet, one.number)}
     return UnitOutcome(**msgspec.structs.asdict(one), **said)
@@ -343,6 +361,8 @@ def logs(fleet: Fleet, number: int) -> FleetLog:
         raise UsageError(
             f"{fleet.id} has no command {number}", hint=f"0 to {len(fleet.units) - 1}: cachekit fleet show {fleet.id}"
         )
+    with suppress(EngineError):  # else what was fetched before
+        registry.engine(fleet.engine).fetch(fleet, number)
     found = fleets.log(fleet, number)
     lines: list[str] = []
     for path in found:
@@ -357,7 +377,8 @@ def draft(
     units: Sequence[FleetUnit],
     jobs: int,
     cwd: str,
-    setup: str,
+    options: Mapping[str, Any],
+    files: Mapping[str, str],
     seconds: float | None,
     layout: Layout,
 ) -> Fleet:
@@ -371,6 +392,7 @@ def draft(
         cwd=cwd,
         jobs=jobs,
         seconds=seconds,
-        setup=setup,
+        options=options,
+        files=files,
         units=tuple(units),
     )

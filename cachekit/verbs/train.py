@@ -98,6 +98,7 @@ def train(
     prepared: Prepared,
     *,
     output_dir: Path,
+    checkpoint_dir: Path | None = None,
     resume: str = "",
     recache: bool = False,
     require_warm: bool = False,
@@ -109,7 +110,7 @@ def train(
     start = time.monotonic()
     check_data(prepared.recipe)
     check_package(prepared.recipe)
-    resume = checked(session, prepared, output_dir, resume)
+    resume = checked(session, prepared, output_dir, resume, checkpoint_dir)
     reuse_bytes = 0 if recache else session.config.reuse_bytes
     planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)
     warmed, record = None, None if recache else fetch_planned(session, planned)
@@ -141,7 +142,8 @@ def train(
         record = restored or record
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
-        _check_output(output_dir)  # somebody may have made it while this run compiled
+        for folder in filter(None, (output_dir, checkpoint_dir)):
+            _check_output(folder)  # somebody may have made it while this run compiled
         with session.until_notice():
             result, seen = run_job(
                 session.launcher(),
@@ -151,6 +153,7 @@ def train(
                 store=session.store,
                 log=session.log,
                 output_dir=output_dir,
+                checkpoint_dir=checkpoint_dir,
                 resume=resume,
                 found=True,
                 strict=require_warm,
@@ -233,7 +236,18 @@ def output_folder(recipe: Recipe, said: str | Path | None) -> Path:
     return named(said or recipe.training.output_dir or Path("runs") / recipe.name).absolute()
 
 
-def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str) -> str:
+def folder_of(said: str | Path | None) -> Path | None:
+    """The folder of the checkpoints as somebody says it; None where nobody does: the model's.
+
+    Raises:
+        UsageError: It is in a home directory that is not known.
+    """
+    return named(said).absolute() if said else None
+
+
+def checked(
+    session: Session, prepared: Prepared, output_dir: Path, resume: str, checkpoint_dir: Path | None = None
+) -> str:
     """Find out before training whether it can go on from where it is told to, and write its result.
 
     Returns:
@@ -242,9 +256,10 @@ def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str)
     Raises:
         RecipeError: The package of a tracker is not installed.
         CompilerUnavailableError: This host compiles only, which is said before it does.
-        UsageError: The checkpoint cannot be used, or the folder not be written.
+        UsageError: The checkpoint cannot be used, or a folder not be written.
     """
-    _check_output(output_dir)
+    for folder in filter(None, (output_dir, checkpoint_dir)):
+        _check_output(folder)
     if lacking := trackers.missing(prepared.recipe.training.report_to):
         raise RecipeError(
             f"training.report_to names {' and '.join(lacking)}, which cannot be imported",
@@ -261,7 +276,7 @@ def checked(session: Session, prepared: Prepared, output_dir: Path, resume: str)
         raise UsageError(
             f"{prepared.recipe.name} cannot be resumed", cause=reason, hint="leave --resume out to start over"
         )
-    return checkpoint(resume, output_dir, session.journal)
+    return checkpoint(resume, checkpoint_dir or output_dir, session.journal)
 
 
 def _check_output(folder: Path) -> None:

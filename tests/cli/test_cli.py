@@ -39,7 +39,8 @@ def steady(text: str, *folders: Path) -> str:
         text = text.replace(str(folder), f"<{folder.name}>")
     text = re.sub(r"\b[0-9a-f]{64}\b", "f" * 64, text)
     text = re.sub(r"\b[0-9a-f]{16}\b", "f" * 16, text)
-    return re.sub(r"\b(took|step,|restored 12 B in) \d+\.\d s", r"\1 0.0 s", text)
+    text = re.sub(r"\d+(\.\d)? s(?=; graphs)", "0.0 s", text)
+    return re.sub(r"\b(took|restored 12 B in) \d+\.\d s", r"\1 0.0 s", text)
 
 
 # Help

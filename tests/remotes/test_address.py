@@ -129,6 +129,27 @@ def test_the_users_word_vouches_for_no_other_server():
     assert parse(["local:rw", "y"], {"y": {"url": "s3://bucket", "trust": "all"}}, [user])[1].trust == "owner"
 
 
+@pytest.mark.feature("T7")
+def test_a_projects_endpoint_gets_no_token(monkeypatch):
+    """The server's own word would be that the repo is private, and this user's."""
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    project = {"x": {"url": "hf://me/cache", "endpoint": "https://e.test/"}}
+    with pytest.raises(UsageError, match=r"your token would be sent to https://e\.test") as told:
+        parse(["local:rw", "x"], project, [{}, project])
+    assert "export HF_ENDPOINT=https://e.test" in told.value.hint
+    with pytest.raises(UsageError):
+        parse(["local:rw", "hf://me/cache"], project, [{}, project])
+    azure = {"x": {"url": "az://box/cache", "account": "me", "endpoint": "https://e.test"}}
+    with pytest.raises(UsageError, match="your token would be sent to"):
+        parse(["local:rw", "x"], azure, [{}, azure])
+    own = {"mine": {"url": "hf://me/other", "endpoint": "https://e.test"}}
+    assert parse(["local:rw", "x"], project, [own, project])
+    assert parse(["local:rw", "x"], project, [project, project])
+    assert parse(["local:rw", "x"], project, [project])
+    monkeypatch.setenv("HF_ENDPOINT", "https://e.test")
+    assert parse(["local:rw", "x"], project, [{}, project])
+
+
 def test_of_several_tables_of_one_place_the_one_that_asks_most_counts():
     tables = {
         "any": {"url": "s3://b/p", "trust": "all", "region": "any"},

@@ -138,3 +138,8 @@ def test_a_pipe_in_a_compilers_folder_is_not_packed(tmp_path):
 def test_a_pyproject_that_is_a_pipe_is_passed_over(tmp_path):
     pipe(tmp_path / "pyproject.toml")
     assert config_files.project_file(tmp_path) is None
+
+
+def test_a_folder_in_the_place_of_a_note_of_use_stops_no_removal(store):
+    (store.layout.in_use / "1-abc").mkdir(parents=True)
+    assert used_now(store.layout).dead == ()

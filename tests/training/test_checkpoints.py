@@ -24,7 +24,7 @@ def found(output, resume="auto"):
     """The checkpoint, and what was passed over."""
     told = []
     journal = Journal(None, "test")
-    journal.listen(lambda event: told.append((event["checkpoint"].rpartition("/")[2], event["reason"])))
+    journal.listen(lambda event: told.append((event.get("checkpoint", "").rpartition("/")[2], event.get("reason", ""))))
     return checkpoint(resume, output, journal).rpartition("/")[2], told
 
 
@@ -76,12 +76,13 @@ def test_weights_of_torch(output):
     assert found(output) == ("checkpoint-99", [])
 
 
-def test_none_is_whole(output):
+def test_where_none_is_whole_the_training_begins_anew_and_says_so(output):
+    """An engine gives a command that was interrupted the same words again, whenever that was."""
     for step in (2, 4):
         (output / f"checkpoint-{step}" / "optimizer.pt").unlink()
-    with pytest.raises(UsageError, match=r"no checkpoint in .* is complete") as caught:
-        found(output)
-    assert caught.value.cause == "checkpoint-4: it has no optimizer.pt; checkpoint-2: it has no optimizer.pt"
+    lacks = "it has no optimizer.pt"
+    assert found(output) == ("", [("checkpoint-4", lacks), ("checkpoint-2", lacks), ("", "")])
+    assert found(output / "not-there-yet") == ("", [("", "")])
 
 
 def test_one_that_was_named_must_be_whole(output):

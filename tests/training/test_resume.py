@@ -57,8 +57,11 @@ def test_a_killed_training_goes_on_as_if_nothing_had_been(user, name):
     whole = user("train", "--output-dir", "whole")
     losses = user.losses()
     killed_after(user, 2 * SAVE, "train", "--output-dir", "killed")
-    resumed = user("train", "--output-dir", "killed", "--resume", "auto")
+    resumed = user("train", "--output-dir", "model", "--checkpoint-dir", "killed", "--resume", "auto")
 
+    assert list((user.work / "model").glob("*model.safetensors"))
+    assert not list((user.work / "model").glob("checkpoint-*"))
+    assert not list((user.work / "killed").glob("*model.safetensors"))
     assert (resumed["compiled"], resumed["built"], resumed["surprises"]) == (0, 0, [])
     assert resumed["found"] > 0
     begun = int(resumed["resumed_from"].rpartition("-")[2])

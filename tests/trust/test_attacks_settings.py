@@ -152,6 +152,20 @@ def test_a_file_in_a_cache_is_no_projects_settings(tmp_path, name, mine):
     assert f"{remote} is a {'remote' if mine else 'store that others can write to'}" in raised.value.cause
 
 
+@pytest.mark.parametrize("within", ["cachekit", "cachekit/v1/records/inductor-2.13.0", "other"])
+def test_a_file_deeper_in_a_clone_of_a_cache_is_no_projects_settings(tmp_path, within):
+    """Whoever looks at a record there stands below it."""
+    clone = tmp_path / "clone"
+    for folder in (clone / "cachekit" / "v1", clone / ".git", clone / within):
+        folder.mkdir(parents=True, exist_ok=True)
+    (clone / within / "cachekit.toml").write_text(ANYBODY)
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=clone / within)
+    (clone / ".git").rmdir()
+    if within == "other":
+        assert config.load(cwd=clone / within).cache == ("local", "evil"), "a folder beside a remote of one's own"
+
+
 def test_a_project_may_have_its_own_store_or_remote_in_its_folder(tmp_path):
     path = tmp_path / "project" / "cachekit.toml"
     (path.parent / "v1" / "records").mkdir(parents=True)

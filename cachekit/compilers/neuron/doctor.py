@@ -157,8 +157,9 @@ def devices(config: Config) -> Iterator[Finding]:
     if found is None or not found.count:
         if nodes:
             said = f"{'neuron-ls lists no device' if found else 'there is no neuron-ls'}, and {nodes[0]} is there"
-            mend = "install AWS's tools (aws-neuronx-tools), or see what `neuron-ls` prints"
-            yield Finding("problem", "; ".join(filter(None, (said, partly))), mend)
+            run = "" if found else install.on_system(facts.TOOLS)
+            mend = "see what `neuron-ls` prints" if found else ""
+            yield Finding("problem", "; ".join(filter(None, (said, partly))), mend, run)
         else:
             driven = "Neuron's driver is loaded, and has no device" if presence.driver() else "no Neuron device"
             yield Finding("ok", f"{driven}: this machine can compile, and not train")

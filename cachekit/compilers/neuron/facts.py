@@ -32,11 +32,9 @@ OTHER_WORK = (
 )
 # By the words for a system in its os-release. AWS's own repository of system packages must be set up for it, as the
 # page says [SDK: setup; apt.repos. and yum.repos.neuron.amazonaws.com, `dnf` on Amazon Linux 2023].
-DRIVER_INSTALL = {
-    "debian": "sudo apt-get install -y aws-neuronx-dkms && sudo modprobe neuron",
-    "fedora": "sudo dnf install -y aws-neuronx-dkms && sudo modprobe neuron",
-}
-DRIVER_SYSTEMS = {
+SYSTEM_INSTALL = {"debian": "sudo apt-get install -y", "fedora": "sudo dnf install -y"}
+DRIVER, TOOLS = "aws-neuronx-dkms && sudo modprobe neuron", "aws-neuronx-tools"
+SYSTEMS = {
     "debian": "debian", "ubuntu": "debian", "amzn": "fedora", "fedora": "fedora", "rhel": "fedora", "centos": "fedora",
 }  # fmt: skip
 SETUP_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/index.html"

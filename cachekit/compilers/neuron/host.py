@@ -79,7 +79,7 @@ def without_nodes() -> install.Fault | None:
     return install.Fault(
         f"this is {name}, and Neuron's driver is not loaded",
         "without it there is no /dev/neuron*, and nothing runs on the devices",
-        install.driver(),
+        install.on_system(facts.DRIVER),
     )
 
 

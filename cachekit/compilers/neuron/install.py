@@ -98,15 +98,15 @@ def compiler_for(target: str) -> str:
     return next((one.compiler for one in found), "")
 
 
-def driver() -> str:
-    """The line that installs Neuron's driver on this system, or the page that has it."""
+def on_system(package: str) -> str:
+    """The line that installs a package of AWS's on this system, as `facts.DRIVER`, or the page that has it."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:
         system = {}
     for word in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
-        if kind := facts.DRIVER_SYSTEMS.get(word):
-            return facts.DRIVER_INSTALL[kind]
+        if kind := facts.SYSTEMS.get(word):
+            return f"{facts.SYSTEM_INSTALL[kind]} {package}"
     return PAGE
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Sequence
@@ -45,15 +46,12 @@ class RunCommand(Struct, frozen=True):
         """Changes to the workers' variables; `flags` are the compiler's and the wrapper's own."""
         # The flag wins with AWS's wrapper, the variable is what others read: both name the same folder.
         words = [*flags, f"{facts.CACHE_DIR_FLAG}={self.run.cache_dir}"]
-        path = os.environ.get("PATH", os.defpath)
-        tools = str(Path(sys.executable).parent)
         changes: dict[str, str | None] = {
             facts.CC_FLAGS: shlex.join(words),
             facts.CACHE_URL: str(self.run.cache_dir),
             facts.EXTRACT_ONLY: "1" if self.trial and not self.npc else None,
             **facts.NKI_NO_TRACE_CACHE,
-            # The wrapper looks the compiler up on PATH, also where cachekit was started by its full path.
-            "PATH": path if tools in path.split(os.pathsep) else f"{tools}{os.pathsep}{path}",
+            "PATH": _path(),
             **cores.named(self.workers, self.recipe),
         }
         if facts.NKI_COMPILE_CACHE in os.environ and nki.folder().is_absolute():
@@ -99,6 +97,17 @@ class RunCommand(Struct, frozen=True):
             f"--master_addr={node.address}",
             f"--master_port={node.port}",
         ]
+
+
+def _path() -> str:
+    """PATH with this environment's tools, whose compiler is the one of the key, and goes before another SDK's.
+
+    The wrapper looks the compiler up there, also where cachekit was started by its full path.
+    """
+    path, tools = os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)
+    before = f"{tools}{os.pathsep}{path}"
+    own = shutil.which(facts.COMPILER, path=before) == shutil.which(facts.COMPILER, path=path)
+    return path if own and tools in path.split(os.pathsep) else before
 
 
 def _free_port() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 
 import pytest
 from msgspec import structs
@@ -20,6 +22,20 @@ def test_flag_and_variable_name_the_same_root(host, tmp_path):
     root = tmp_path / "root"
     assert seen.environment["NEURON_CC_FLAGS"] == f"--model-type transformer --cache_dir={root}"
     assert seen.environment["NEURON_COMPILE_CACHE_URL"] == str(root)
+
+
+@pytest.mark.parametrize("program", ["neuronx-cc", "pip"])
+def test_this_environments_compiler_goes_before_that_of_another_sdk(host, tmp_path, monkeypatch, program):
+    """Its version is in the key; what it does not have is taken from where the shell finds it."""
+    tools = tmp_path / "environment" / "bin"
+    tools.mkdir(parents=True)
+    (tools / program).touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tools / "python"))
+    monkeypatch.setenv("PATH", f"{host.bin}:{tools}")
+    path = watch(tmp_path).environment["PATH"]
+    found = tools if program == "neuronx-cc" else host.bin
+    assert shutil.which("neuronx-cc", path=path) == str(found / "neuronx-cc")
+    assert str(tools) in path.split(":")
 
 
 @pytest.mark.parametrize("where", ["in the shell", "in the recipe"])

@@ -122,7 +122,7 @@ def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor
     assert the_problem("neuron-packages")["said"] == f"{error['message']}; {error['cause']}"
     found = the_problem("neuron-devices")
     assert f" {name}, and Neuron's driver is not loaded" in found["said"]
-    assert "aws-neuronx-dkms" in found["run"]
+    assert "aws-neuronx-dkms && sudo modprobe neuron" in found["run"]
 
 
 @pytest.mark.parametrize("name", ["m5.large", "inf1.xlarge", "p4d.24xlarge", "Virtual Machine", ""])
@@ -176,7 +176,9 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     (folder / "device_name").write_text("Trainium1\n")
     found = host.this_host()
     assert (found.target, found.cores) == ("trn1", 4)
-    assert the_problem("neuron-devices")["said"].startswith("there is no neuron-ls, and ")
+    problem = the_problem("neuron-devices")
+    assert problem["said"].startswith("there is no neuron-ls, and ")
+    assert "aws-neuronx-tools" in problem["run"]
 
 
 def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine, tmp_path, monkeypatch):
