@@ -212,7 +212,7 @@ def limit(
         return UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
     if price is None:
         return UsageError(
-            "nobody says what an hour of such a machine costs", hint="--instance TYPE, or --price DOLLARS for an hour"
+            "nobody says what an hour of such a machine costs", hint="--price DOLLARS, for an hour; or --instance TYPE"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans)
     for row in forecast.plans:
