@@ -118,6 +118,7 @@ def test_a_machine_that_is_taken_away_starts_again(user):
 def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     warm = user("warm", "toy.yaml", "--on", f"sagemaker:{KIND}", "--dry-run", "--format", "json")[0]
     assert "--max-dollars" in warm["lacks"]
+    assert warm["price"] is None, "no dated source quotes one"
     request = json.loads(warm["request"])
     assert wrong(request) == []
     assert user.service.jobs == {}
