@@ -129,7 +129,7 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
         images: Environments in AWS's images that have the packages, as patterns of names below /opt.
         glibc: The oldest that the wheels load with; empty where nobody says.
         extra: Of cachekit's own package, for an environment that has these.
-        note: What else somebody must know who installs them.
+        systems: What the wheels are for, as `/etc/os-release` has ID and VERSION_ID; empty where nobody says.
     """
 
     packages: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -141,7 +141,7 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
     extra: Literal["neuron", "train"]
     images: tuple[str, ...] = ()
     glibc: str = ""
-    note: str = ""
+    systems: tuple[str, ...] = ()
 
 
 Trains = Literal["seen", "said", "no"]
@@ -175,6 +175,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
             `no`, and then no key is made for it.
         evidence: Who says that, or why not.
         install: How its packages are installed; None where another release's line is the one to use.
+        splitter: How optimum-neuron is installed beside them, which splits models over cores; likewise.
         packages: Versions, with their `+<commit>` where it is known.
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
             A key that is made from such a toolchain is not a host's.
@@ -191,6 +192,7 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     evidence: Said
     open: dict[str, str] = {}
     install: Install | None = None
+    splitter: Install | None = None
     chips: dict[str, Shipped] = {}
 
     def shipped(self, target: str) -> Shipped | None:

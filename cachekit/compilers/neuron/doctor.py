@@ -107,7 +107,7 @@ def release(_: Config) -> Iterator[Finding]:
     version = installed.public(installed.versions().get(facts.COMPILER_PACKAGE, ""))
     if sdk := facts.KEY_BUGS.get(version):
         said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
-        run = install.way(chip.here()).run
+        run = install.way(chip.here(), (), "neuron").run
         yield Finding("problem", said, "other environments miss; install a later release:", run and f"{run} --upgrade")
     else:
         yield Finding("ok", "no release with a known bug")

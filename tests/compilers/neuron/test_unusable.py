@@ -114,7 +114,7 @@ def test_a_host_without_devices_starts_no_process(monkeypatch):
 
 
 @pytest.mark.feature("F6", "U3")
-@pytest.mark.parametrize("name", ["trn1.2xlarge", "trn2.48xlarge", "inf2.xlarge"])
+@pytest.mark.parametrize("name", ["trn1.2xlarge", "trn2.48xlarge", "inf2.xlarge", "inf1.xlarge"])
 def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor(tmp_path, recipe, command, name):
     (tmp_path / "product_name").write_text(f"{name}\n")
     error = answer(command, "plan", recipe, code=1)["error"]
@@ -125,7 +125,7 @@ def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor
     assert "aws-neuronx-dkms && sudo modprobe neuron" in found["run"]
 
 
-@pytest.mark.parametrize("name", ["m5.large", "inf1.xlarge", "p4d.24xlarge", "Virtual Machine", ""])
+@pytest.mark.parametrize("name", ["m5.large", "p4d.24xlarge", "Virtual Machine", ""])
 def test_other_machines_see_nothing_of_neuron(tmp_path, name):
     (tmp_path / "product_name").write_text(f"{name}\n")
     assert select("auto").name == "inductor"
@@ -277,7 +277,13 @@ def test_doctor_says_of_the_other_stack_what_plan_says(recipe, command, monkeypa
 
 @pytest.mark.parametrize(
     "maker, number, chip",
-    [("0x1d0f", "0x7364", "trn2"), ("0x1d0f", "0x7564", "trn3"), ("0x1d0f", "0x8061", ""), ("0x10de", "0x7364", "")],
+    [
+        ("0x1d0f", "0x7364", "trn2"),
+        ("0x1d0f", "0x7564", "trn3"),
+        ("0x1d0f", "0x7064", "inf1"),
+        ("0x1d0f", "0x8061", ""),
+        ("0x10de", "0x7364", ""),
+    ],
 )
 def test_devices_on_the_bus_are_seen_without_the_driver(machine, tmp_path, maker, number, chip):
     for name, text in (("0000:00:1d.0", "0x8061"), ("0000:00:1e.0", number)):
