@@ -64,14 +64,14 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
     """
     if (chosen := _chosen(target, compiler)) is None:
         return _unknown(target, compiler)
-    one, install, image = chosen
-    if image:
+    one, install, _ = chosen
+    if install is None:
         return apart(target, compiler)
     if not _here(install.python):
         made = apart(target, compiler)
         return structs.replace(made, why="; ".join(filter(None, (_no_wheels("AWS", install.python), made.why))))
     removed = f"pip uninstall -y {shlex.join(over)} && " if over else ""
-    run = f"{removed}pip install {_words(install)}"
+    run = f"{removed}pip install {_words(one, install)}"
     return Way(run, "; ".join(filter(None, (_guess(target, one), _instead(target, compiler, one)))))
 
 
@@ -80,10 +80,10 @@ def apart(target: str, compiler: str = "") -> Way:
     if (chosen := _chosen(target, compiler)) is None:
         return _unknown(target, compiler)
     one, install, image = chosen
-    if image:
-        run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(install.extra)}"
+    if install is None:
+        run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(one)}"
         return Way(run, f"AWS's image has {_stack(one)} in {image}")
-    return Way(_made(install.python, _words(install)), _instead(target, compiler, one))
+    return Way(_made(install.python, _words(one, install)), _instead(target, compiler, one))
 
 
 def trainer(one: Toolchain, splitter: Install) -> Way:
@@ -91,7 +91,7 @@ def trainer(one: Toolchain, splitter: Install) -> Way:
     if _here(splitter.python):
         return Way(packages_line(splitter.packages, splitter.indexes))
     theirs = one.install.packages if one.install else ()
-    words = f"{_from([*theirs, *splitter.packages], splitter.indexes)} {_ours(splitter.extra)}"
+    words = f"{_from([*theirs, *splitter.packages], splitter.indexes)} {_ours(one)}"
     return Way(_made(splitter.python, words), _no_wheels(facts.SPLITTER, splitter.python))
 
 
@@ -132,13 +132,14 @@ def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:
     return f"pip install {_from(packages, indexes)}"
 
 
-def _words(install: Install) -> str:
+def _words(one: Toolchain, install: Install) -> str:
     """With cachekit, for what a training needs, as transformers of a release that the stack runs with."""
-    return f"{_from(install.packages, install.indexes)} {_ours(install.extra)}"
+    return f"{_from(install.packages, install.indexes)} {_ours(one)}"
 
 
-def _ours(extra: str) -> str:
-    return shlex.quote(f"cachekit-neuron[{extra}]")
+def _ours(one: Toolchain) -> str:
+    """Our package: its extra for XLA would take TorchNeuron away."""
+    return f"'cachekit-neuron[{'train' if one.compiler == 'neuron-native' else 'neuron'}]'"
 
 
 def _from(packages: Sequence[str], indexes: Sequence[str]) -> str:
@@ -166,32 +167,30 @@ def _stack(one: Toolchain) -> str:
     return "TorchNeuron" if one.compiler == "neuron-native" else "PyTorch/XLA"
 
 
-def _releases(target: str, compiler: str) -> list[tuple[Toolchain, Install]]:
-    """The releases of a compiler, or of any, that have a line and the chip: the one whose line is the chip's first."""
-    found = [
-        (one, one.install)
-        for one in zoo.toolchains().values()
-        if one.install and compiler in {"", one.compiler} and (not target or target in one.targets)
-    ]
-    return sorted(found, key=lambda pair: target not in pair[1].targets)
+def _releases(target: str, compiler: str) -> list[Toolchain]:
+    """The releases of a compiler, or of any, that have the chip: the one whose line is the chip's first."""
+    found = (one for one in zoo.toolchains().values() if compiler in {"", one.compiler})
+    able = [one for one in found if not target or target in one.targets]
+    return sorted(able, key=lambda one: one.install is None or (bool(target) and target not in one.install.targets))
 
 
-def _chosen(target: str, compiler: str = "") -> tuple[Toolchain, Install, str] | None:
-    """The release to take, and the environment of AWS's image that has it, or empty; None for a chip of no release.
+def _chosen(target: str, compiler: str = "") -> tuple[Toolchain, Install | None, str] | None:
+    """The release to take, with its line, or with the environment of AWS's image that has it; None for no such chip.
 
     An image comes first, then wheels that are for this system, and then the chip's own, of which `_unfit` says why not.
     """
-    if not (releases := _releases(target, compiler)):
-        return None
-    for one, install in releases:
-        if image := _image(install):
-            return one, install, image
-    return *next((pair for pair in releases if not _unfit(pair[1])), releases[0]), ""
+    releases = _releases(target, compiler)
+    for one in releases:
+        if image := _image(one):
+            return one, None, image
+    lines = [(one, one.install) for one in releases if one.install]
+    best = next((pair for pair in lines if not _unfit(pair[1])), lines[0] if lines else None)
+    return (*best, "") if best else None
 
 
-def _image(install: Install) -> str:
+def _image(one: Toolchain) -> str:
     """The newest environment of AWS's images on this machine that has a release's packages; empty where none has."""
-    found = (folder for pattern in install.images for folder in IMAGES.glob(pattern))
+    found = (folder for pattern in one.images for folder in IMAGES.glob(pattern))
     # The one that is active already lacks something, or nobody would ask.
     able = (at for at in found if (at / "bin" / facts.COMPILER).exists() and str(at) != sys.prefix)
     names = [str(folder) for folder in able]
@@ -200,8 +199,8 @@ def _image(install: Install) -> str:
 
 def _instead(target: str, compiler: str, one: Toolchain) -> str:
     """What speaks against the chip's own line on this system, and what this one brings in its place; else empty."""
-    first, own = _releases(target, compiler)[0]
-    unfit = _unfit(own)
+    first = _releases(target, compiler)[0]
+    unfit = _unfit(first.install) if first.install else ""
     return f"{_stack(first)}: {unfit}; this line brings {_stack(one)}" if unfit and first is not one else unfit
 
 

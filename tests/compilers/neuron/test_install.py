@@ -139,6 +139,13 @@ def test_a_line_whose_wheels_are_for_another_system_is_not_taken_where_one_fits(
     assert "'torch-neuronx==2.14.*'" in raised.value.hint, "whoever names TorchNeuron gets its own line"
 
 
+def test_an_image_without_the_chip_is_not_named(tmp_path, machine):
+    """PyTorch 2.8 is of SDK 2.26 to 2.28, which have no Trn3."""
+    (tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_8" / "bin").mkdir(parents=True)
+    (tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_8" / "bin" / "neuronx-cc").touch()
+    assert [name for name in ("trn1", "trn2", "trn3") if "pytorch_2_8" in install.way(name).run] == ["trn1", "trn2"]
+
+
 def test_a_compiler_that_was_named_gets_no_image_of_the_other_stack(tmp_path, machine):
     (machine / "neuron0").touch()
     (tmp_path / "product_name").write_text("trn3.48xlarge")
