@@ -351,7 +351,9 @@ def test_what_the_compiler_says_before_the_failure_is_told_is_its_cause(code, ki
     done = f"2026-07-31 05:31:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
     again = f"2026-07-31 05:31:40.000100:  5  [INFO]: {call}\n"
     other = "2026-07-31 05:32:00.000100:  5  [ERROR]: Compilation failed for "
-    (failed,) = told(f"{begun}[ERROR] {code}\n{done}{again}{other}/tmp/w/model.{module(5)}.pb after 0 retries.\n").failed
+    (failed,) = told(
+        f"{begun}[ERROR] {code}\n{done}{again}{other}/tmp/w/model.{module(5)}.pb after 0 retries.\n"
+    ).failed
     assert failed.kind == "unknown", "what was said of a compile that ended well says nothing of the next one"
 
 
