@@ -25,6 +25,7 @@ from cachekit.values import by_value
 
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
+_MOST_VALUES = 1_000_000  # commas: each file has three. Looked at before anything is made of the text
 
 _DIGEST = rf"^{DIGEST}\Z"
 _PATH = r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z"
@@ -344,6 +345,8 @@ def parse(raw: bytes) -> dict[str, Any]:
     """
     if len(raw) > LARGEST:
         raise DamagedRecordError(f"{len(raw):,} bytes are too many for a record")
+    if (values := raw.count(b",")) > _MOST_VALUES:
+        raise DamagedRecordError(f"{values:,} values are too many for a record")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:
