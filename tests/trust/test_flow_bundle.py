@@ -175,5 +175,6 @@ def test_who_adds_to_anothers_record_names_it_in_the_statement(user, place):
     signed = envelope.decode(signatures(place, record).read_bytes())
     statement = read_statement(signed[0].payload).predicate
     assert statement.record == merged.digest
-    assert [(one.record, one.signers) for one in statement.reused] == [(record.digest, (key(ALICE).fingerprint,))]
+    reused = [(half.digest, ()), (record.digest, (key(ALICE).fingerprint,))]
+    assert [(one.record, one.signers) for one in statement.reused] == reused
     assert len(signed) == 2, "the older signature stays for those who have read the older record"
