@@ -137,7 +137,7 @@ $(VENV)/npm/.installed: $(VENV)/.installed
 test-s3: $(VENV)/npm/.installed
 	PATH=$(CURDIR)/$(VENV)/npm/node_modules/.bin:$$PATH $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "servers and not slow" \
 	tests/remotes/test_port.py tests/remotes/test_s3.py tests/remotes/test_s3_trouble.py \
-	tests/remotes/test_sharing.py tests/executors/test_sagemaker_jobs.py
+	tests/remotes/test_sharing.py tests/executors/test_sagemaker_jobs.py tests/executors/test_sagemaker_local.py
 
 ## make test-xla   Neuron on real XLA graphs, with a stand-in for the SDK's closed parts
 test-xla: $(NEURON_VENV)/.installed

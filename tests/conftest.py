@@ -18,13 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
 SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/storage_makers
 # What one process runs, one test after another; else a module. Importing torch and its libraries takes each process ten
-# seconds, and there may be one Neuron host at a time: whose lock is stale is judged by all processes of a machine.
+# seconds, and there may be one Neuron host at a time: whose lock is stale is judged by all processes of a machine. What
+# crashes is forked from one process.
 TOGETHER = {
     "torch": (
         "training/", "data/test_hostile", "data/test_labels", "data/test_question", "data/test_saved",
-        "compilers/neuron/test_backend", "recipe/test_model_config",
+        "compilers/neuron/test_backend", "compilers/neuron/test_native_runtime", "recipe/test_model_config",
+        "recipe/test_zoo_models",
     ),
     "neuron": ("compilers/neuron/",),
+    "crashes": ("store/test_crash", "store/test_gc_crash"),
 }  # fmt: skip
 
 # The Hub's client reads this when it is imported, which may be while the tests are collected.
@@ -37,7 +40,7 @@ atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 with suppress(ImportError):
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("untimed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("untimed")
 
 # A shell starts its background jobs deaf to Ctrl-C, and every process below inherits that: tests that press it would

@@ -11,7 +11,6 @@ from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
 from cachekit.errors import SecretError, UsageError
-from cachekit.executors.port import FleetUnit
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.store.layout import Layout
 from cachekit.verbs import entry as naming
@@ -140,6 +139,7 @@ class Fleets(Runs):
         dry_run: bool,
     ) -> FleetState | FleetPlan:
         from cachekit.executors import registry
+        from cachekit.executors.port import FleetUnit
         from cachekit.verbs import fleet
 
         if self.offline:

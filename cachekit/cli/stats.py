@@ -87,7 +87,7 @@ def command(
             notes.append(f"wrote {html}: {html.absolute().as_uri()}")
         if trace:
             stats_page.write(trace, json.dumps(cache.trace(run)), stats_page.TRACE)
-            notes.append(f"wrote {trace}; open it at https://ui.perfetto.dev or chrome://tracing")
+            notes.append(f"wrote {trace}; open it at https://ui.perfetto.dev")
     whole = out.wants_more()
     return Shown(
         found,

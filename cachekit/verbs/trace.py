@@ -1,4 +1,4 @@
-"""What runs did when, side by side, as a Chrome trace: Perfetto and `chrome://tracing` draw it."""
+"""What runs did when, side by side, as a Chrome trace, which Perfetto draws."""
 
 from __future__ import annotations
 

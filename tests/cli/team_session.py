@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import resource
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked
 from tests.support.cli_session import DRIVER, RECIPE, Answer, environment
 from tests.support.hubserver import HubServer
 from tests.support.processes import run_python
@@ -47,13 +49,13 @@ class Member:
         }
 
     def __call__(self, *arguments: str, code: int = 0, largest: int | None = None) -> Answer:
-        def limit() -> None:
-            if largest is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-
-        variables = environment(**self.variables)
         words = ("-c", DRIVER, self.worker, *arguments)
-        run = run_python(*words, folder=self.work, environment=variables, code=code, preexec_fn=limit)
+        how = {"folder": self.work, "environment": environment(**self.variables), "code": code}
+        if largest is None:
+            run = forked.run_python(*words, **how)
+        else:
+            limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (largest, largest))
+            run = run_python(*words, preexec_fn=limit, **how)
         return Answer(run.returncode, run.stdout, run.stderr)
 
 

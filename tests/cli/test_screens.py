@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+from pathlib import Path
+from select import select
 
 import pytest
 from msgspec import structs
@@ -10,8 +14,8 @@ from msgspec import structs
 from cachekit.cli import out
 from cachekit.recipe import zoo
 from cachekit.text import one_line
-from tests.cli.cli_cases import Terminal
-from tests.support.cli_session import publish_record, small_record
+from tests.support import forked
+from tests.support.cli_session import environment, publish_record, small_record
 
 pytestmark = pytest.mark.versions
 
@@ -20,9 +24,16 @@ pytest_plugins = ["tests.support.cli_session"]
 
 def on_a_terminal(*arguments: str, columns: int) -> list[str]:
     """The lines of a command whose stdout and stderr are a terminal of that width."""
-    terminal = Terminal("-m", "cachekit", *arguments, whole=True, COLUMNS=str(columns), TERM="xterm")
-    terminal.end()
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.text).replace("\r\n", "\n").split("\n")
+    screen, side = pty.openpty()
+    variables = environment(COLUMNS=str(columns), TERM="xterm")
+    process = forked.begin(["-m", "cachekit", *arguments], Path.cwd(), variables, [os.ttyname(side)] * 3)
+    shown = b""
+    while screen in select([screen, process.sentinel], [], [])[0]:  # what it wrote before its end comes first
+        shown += os.read(screen, 65536)
+    process.join()
+    os.close(side)
+    os.close(screen)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r\n", "\n").split("\n")
 
 
 @pytest.mark.feature("U2")

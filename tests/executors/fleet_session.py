@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cachekit import start
+from tests.support import forked
 from tests.support.standins import RECIPE_YAML, compiles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,10 +57,9 @@ class Fleet:
 
     def __call__(self, *arguments, code=0, **environment):
         """A command line; returns what it printed, as JSON values where it printed JSON, and stderr."""
-        run = self.begin(*arguments, **environment)
-        out, err = run.communicate(timeout=self.deadline)
-        assert run.returncode == code, f"{arguments}: exit {run.returncode}\n{out}\n{err}"
-        return (json.loads(out) if "json" in arguments and out else out), err
+        how = {"environment": {**self.environment, **environment}, "timeout": self.deadline}
+        run = forked.run_python(*start.COMMAND[1:], "cachekit", *arguments, folder=self.work, code=code, **how)
+        return (json.loads(run.stdout) if "json" in arguments and run.stdout else run.stdout), run.stderr
 
     def warm(self, matrix, *options, code=0, **environment):
         """`cachekit warm --matrix`, as JSON values."""

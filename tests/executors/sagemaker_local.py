@@ -37,6 +37,7 @@ from pathlib import Path
 
 REGION, ACCOUNT = "us-east-1", "123456789012"
 CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
+KILLED = -signal.SIGKILL
 SYNC = 0.2  # seconds between two looks at the checkpoints
 INSIDE = """
 if [ ! -d /opt/ml ]; then mount -t tmpfs tmpfs /opt && mkdir /opt/ml; fi

@@ -15,7 +15,7 @@ from tests.executors.sagemaker_session import KIND, SageMakerUser, image, until
 pytest_plugins = ["tests.executors.sagemaker_session"]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 ON = ("--on", f"sagemaker:{KIND}", "--price", "0")
-STEPS, SAVE = 400, 50
+STEPS, SAVE = 160, 20
 MOODS = {"positive": ("calm", "quiet"), "negative": ("sad", "lonely", "grey")}
 
 
@@ -64,7 +64,7 @@ def compiled_nothing(user, job, folder):
 
 @pytest.mark.feature("F1", "F2")
 def test_polarity_goes_on_from_its_checkpoint_after_a_spot_stop(user, tmp_path):
-    channel(user, train=600, validation=64)
+    channel(user, train=320, validation=64)
     steps = {"max_steps": STEPS, "save_strategy": "steps", "save_steps": SAVE}
     seed = ["bert-amazon-polarity", "--tiny", "--set", "data.path=/opt/ml/input/data/reviews"]
     seed += [word for name, value in steps.items() for word in ("--set", f"training.{name}={value}")]

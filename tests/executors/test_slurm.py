@@ -146,10 +146,12 @@ def test_a_machine_that_cannot_even_begin_says_why_in_its_own_words(slurm):
 
 def test_a_budget_is_kept_by_a_limit_of_time(slurm):
     matrix, instance = slurm.matrix([1, 2]), ("--instance", "trn1.2xlarge", "--toolchain", "neuron-2.31")
-    options = ("--on", "slurm", "--jobs", "2", "--dry-run")
+    options = ("--on", "slurm", "--jobs", "2")
     assert "--max-dollars" in slurm("warm", "--matrix", matrix, *options, code=2)[1]
     assert "nobody says" in slurm("warm", "--matrix", matrix, *options, "--max-dollars", "3", code=2)[1]
-    planned = slurm.warm(matrix, *options, *instance, "--max-dollars", "3")
+    dry = (*options, "--dry-run")
+    assert "--max-dollars" in slurm.warm(matrix, *dry)["lacks"], "what a budget would be for can be seen without one"
+    planned = slurm.warm(matrix, *dry, *instance, "--max-dollars", "3")
     per_hour = planned["price"]["per_hour"]
     assert planned["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 2, abs=0.001)
     assert "#SBATCH --time=67" in planned["request"] or "#SBATCH --time=" in planned["request"]

@@ -72,8 +72,9 @@ def test_rows_that_the_user_names_are_read_in_the_recipes_columns(name, place):
     """Of the recipe's own rows, and of those that come along, nothing is left to complain of."""
     said = name if "." in name else f"data.{place}"
     name = "bert" if "." in name else name
-    full, recipe = load(zoo.recipes()[name]), in_small(name, f"{said}=/mine", "data.text_column=body")
-    assert {kind: getattr(recipe.data, kind) for kind in tiny.PLACES} == {**dict.fromkeys(tiny.PLACES), place: "/mine"}
+    mine = "mine/rows" if place == "id" else "/mine"
+    full, recipe = load(zoo.recipes()[name]), in_small(name, f"{said}={mine}", "data.text_column=body")
+    assert {kind: getattr(recipe.data, kind) for kind in tiny.PLACES} == {**dict.fromkeys(tiny.PLACES), place: mine}
     assert (recipe.data.text_column, recipe.data.label_column) == ("body", full.data.label_column)
     assert recipe.data.labels == full.data.labels
     assert recipe.model.config["hidden_size"] == 32

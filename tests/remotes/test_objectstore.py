@@ -8,10 +8,10 @@ import pytest
 from cachekit.errors import AuthError, ConflictError, UsageError
 from cachekit.remotes import address
 from cachekit.remotes.address import make, parse
-from cachekit.remotes.objectstore.aws_profile import credentials
 from cachekit.remotes.objectstore.azure import Azure
 from cachekit.remotes.objectstore.connect import translated
 from cachekit.remotes.objectstore.gcs import GCS
+from cachekit.remotes.objectstore.s3 import S3
 from cachekit.remotes.port import ABSENT
 from tests.remotes.storage_makers.memory_store import InMemory, LikeAzure, serve
 from tests.remotes.storage_processes import put, write
@@ -130,7 +130,7 @@ def test_a_user_without_a_home_directory_has_no_keys_in_files(monkeypatch, tmp_p
     monkeypatch.chdir(tmp_path)
     (tmp_path / "~" / ".aws").mkdir(parents=True)
     (tmp_path / "~" / ".aws" / "credentials").write_text("[default]\naws_access_key_id=A\naws_secret_access_key=b\n")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
-    assert credentials() == {}
+    assert S3().settings("bucket", {}) == {}

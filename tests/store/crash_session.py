@@ -5,7 +5,7 @@ import pytest
 from tests.store.crash.server import Crashes
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def crashes(tmp_path_factory):
     server = Crashes(tmp_path_factory.mktemp("crashes"))
     yield server

@@ -27,8 +27,10 @@ from cachekit.recipe.ingredients import Fingerprint
 from cachekit.store import Store
 from cachekit.store.record import File, Module, Provenance, Record
 from cachekit.training import ProcessLauncher
+from tests.support import forked
 
 GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
+CACHEKIT = ("-m", "cachekit")
 DEADLINE = 60.0  # seconds until a process that does not answer counts as hung
 
 RECIPE = """\
@@ -177,8 +179,12 @@ def environment(**changes: str | None) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def process(*arguments: str, code: int = 0, program=("-m", "cachekit"), **changes: str | None) -> Answer:
+def process(*arguments: str, code: int = 0, program=CACHEKIT, **changes: str | None) -> Answer:
     """A command line in a process of its own; PYTHONIOENCODING says how it prints."""
+    if program == CACHEKIT and "PYTHONIOENCODING" not in changes:
+        how = {"folder": Path.cwd(), "environment": environment(**changes), "timeout": DEADLINE}
+        run = forked.run_python(*program, *arguments, code=code, **how)
+        return Answer(run.returncode, run.stdout, run.stderr)
     encoding = (changes.get("PYTHONIOENCODING") or "utf-8").partition(":")[0]
     run = subprocess.run(
         [sys.executable, *program, *arguments],

@@ -1,5 +1,6 @@
 """Processes that a test starts, side by side or below itself, and what it waits for."""
 
+import gc
 import os
 import shutil
 import signal
@@ -80,6 +81,7 @@ def side_by_side(count, work):
         pid = os.fork()
         if pid == 0:
             code = 1
+            gc.disable()  # it would touch, and so copy, all of pytest's memory
             try:
                 os.close(start_in)
                 os.read(start_out, 1)  # returns when the only writer closes the pipe

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import forked
 from tests.support.processes import begin_python
 
 LIMIT = 120.0
@@ -68,10 +69,8 @@ class User:
         return begin_python("-m", "cachekit", *arguments, folder=self.work, environment=environment, **how)
 
     def __call__(self, *arguments: str, code: int = 0, feed: str = "", **variables: str) -> subprocess.CompletedProcess:
-        process = self.start(*arguments, **variables)
-        out, err = process.communicate(feed, timeout=LIMIT)
-        assert process.returncode == code, f"{arguments}: exit {process.returncode}\n{out}\n{err}"
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        how = {"environment": {**self.environment, **variables}, "stdin": feed, "timeout": LIMIT}
+        return forked.run_python("-m", "cachekit", *arguments, folder=self.work, code=code, **how)
 
     def run(self, *words: str, code: int = 0, options: tuple[str, ...] = (), **variables: str) -> dict:
         """What became of a command; what it printed is left in `said`."""

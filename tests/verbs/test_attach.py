@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import cachekit
-from tests.support.processes import run_python
+from tests.support import forked
 
 pytestmark = pytest.mark.versions
 
@@ -69,7 +69,7 @@ class Script:
     def __call__(self, *arguments: str, code: int = 0, start: tuple[str, ...] = (), **variables: str):
         words = (*start, *(arguments or ("train.py",)))
         variables = {**self.environment, **variables}
-        run = run_python(*words, folder=self.work, environment=variables, code=code, timeout=LIMIT)
+        run = forked.run_python(*words, folder=self.work, environment=variables, code=code, timeout=LIMIT)
         self.err = run.stderr
         return json.loads(run.stdout.splitlines()[-1]) if run.stdout.strip() else None
 

@@ -29,7 +29,7 @@ from cachekit.verbs.warm import warm
 from tests.support.standin_worker import compile_module
 from tests.support.standins import StandIn, StandInWatch, Watched, recipe
 
-HISTORIES, STEPS, CHUNKS = 300, 8, 10
+HISTORIES, STEPS, CHUNKS = 300, 8, 30
 WHAT = ("warm", "warm", "train", "train", "remove", "require", "fail", "kill", "command", "command", "silent")
 FAMILIES = [(2, 16), (4, 32), (8, 64)]
 MEMBERS = (8, 16)

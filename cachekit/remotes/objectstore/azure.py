@@ -11,13 +11,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from cachekit.errors import AuthError, CachekitError, UsageError
-from cachekit.remotes.objectstore.connect import ObjectService, endpoint_of
+from cachekit.errors import UsageError
+from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.objectstore.remote import ObjectStorage
 
 _ACCOUNTS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
-_ENDPOINTS = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-_METADATA = "169.254.169.254"  # where a machine asks for its identity
 
 
 class Azure(ObjectService):
@@ -30,30 +28,25 @@ class Azure(ObjectService):
     name = r"[a-z0-9](?:-?[a-z0-9]){2,62}"
     resumes_lists = False
     absent = frozenset({"ContainerNotFound", "ContainerBeingDeleted"})
+    endpoints = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    own = "identity"
+    login = "set AZURE_STORAGE_ACCOUNT_KEY, or AZURE_USE_AZURE_CLI=true after `az login`"
     needs = "the identity needs the role Storage Blob Data Contributor there"
     check = "check the network, and AZURE_STORAGE_ACCOUNT_NAME"
 
     def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
         """The account, and the address of a server that is not Azure's."""
-        account = options.get("account") or next((os.environ[name] for name in _ACCOUNTS if os.environ.get(name)), "")
+        settings = super().settings(bucket, options)
+        account = settings.pop("account", "") or next(
+            (os.environ[name] for name in _ACCOUNTS if os.environ.get(name)), ""
+        )
         if not account:
             raise UsageError(
                 f"az://{bucket} names no account",
                 cause="a container belongs to a storage account",
                 hint='export AZURE_STORAGE_ACCOUNT_NAME=…, or account = "…" in its table in cachekit.toml',
             )
-        given = options.get("endpoint") or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
-        return {"account_name": account, **endpoint_of(given, self, bucket, "AZURE_STORAGE_ENDPOINT")}
-
-    def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
-        """Missing credentials."""
-        if _METADATA not in text:
-            return None
-        return AuthError(
-            f"{message}: no credentials",
-            cause="the environment has no credentials, and this machine has no identity",
-            hint="set AZURE_STORAGE_ACCOUNT_KEY, or AZURE_USE_AZURE_CLI=true after `az login`",
-        )
+        return {**settings, "account_name": account}
 
 
 def opened(address: str, options: Mapping[str, str]) -> ObjectStorage:

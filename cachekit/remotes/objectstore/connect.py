@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ _UNSIGNED = {
     "AzureStore": "AZURE_SKIP_SIGNATURE",
     "MemoryStore": "",
 }
+# Where a machine in a cloud asks for credentials of its own: obstore does so last, where it has found no others.
+_METADATA = ("169.254.169.254", "metadata.google.internal")
 _KINDS_OF_FAILURE = {"Connect": UNREACHED, "Timeout": "no answer in time"}
 
 
@@ -62,7 +65,13 @@ class ObjectService:
         store: The name of obstore's class.
         name: A regular expression for the names of its holders.
         resumes_lists: The server begins a listing after a name; elsewhere all that is before is listed too.
+        md5_tags: An ETag is the MD5 of the whole, or of the MD5s of our parts. With encryption by KMS it is not, which
+            nobody can tell.
         absent: Its codes for a holder that is not there.
+        denied: Its codes for refused credentials, beside the statuses 401 and 403.
+        endpoints: Variables with the address of a server that is not the service's own, the first one first.
+        own: What gives a machine in its cloud credentials, for a hint.
+        login: How a user gets credentials, for a hint.
         needs: What a user's credentials must allow, for a hint.
         check: What to check where it cannot be reached, for a hint.
     """
@@ -73,7 +82,12 @@ class ObjectService:
     store = ""
     name = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
     resumes_lists = True
+    md5_tags = False
     absent = frozenset({"NoSuchBucket"})
+    denied: frozenset[str] = frozenset()
+    endpoints: tuple[str, ...] = ()
+    own = "role"
+    login = ""
     needs = ""
     check = "check the network"
 
@@ -89,16 +103,28 @@ class ObjectService:
         return next((one for one in set_ if name and one.upper() == name), "")
 
     def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
-        """Settings for obstore that it does not find in the environment itself.
+        """Settings for obstore that it does not find in the environment itself: the options, and an endpoint.
 
         Args:
             bucket: The holder's name.
             options: Of the remote's table in cachekit.toml.
 
         Raises:
-            UsageError: A setting cannot be used.
+            UsageError: A setting cannot be used. With an endpoint that is no URL obstore would panic at the first
+                request.
         """
-        return dict(options)
+        said = next((name for name in self.endpoints if os.environ.get(name)), "")
+        endpoint = options.get("endpoint") or os.environ.get(said, "")
+        if not endpoint:
+            return dict(options)
+        if not re.fullmatch(r"https?://[^/\s]+(/\S*)?", endpoint):
+            place = "endpoint in its table" if options.get("endpoint") else said
+            raise UsageError(
+                f"{self.scheme}://{bucket} has an endpoint that is not a URL",
+                cause="it begins with neither http:// nor https://",
+                hint=f"correct {place}: http://HOST:PORT",
+            )
+        return {**options, "endpoint": endpoint.rstrip("/")}
 
     def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
         """The error for an answer that only this service gives; None for all others.
@@ -118,7 +144,15 @@ class ObjectService:
             pieces: The bytes, in parts as this adapter sends them.
             like: An ETag of the same service.
         """
-        return ""
+        if not self.md5_tags:
+            return ""
+        parts = [hashlib.md5(piece, usedforsecurity=False).digest() for piece in pieces()] if "-" in like else []
+        if parts:
+            return f"{hashlib.md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
+        whole = hashlib.md5(usedforsecurity=False)
+        for piece in pieces():
+            whole.update(piece)
+        return whole.hexdigest()
 
     def connect(self, bucket: str, prefix: str, options: Mapping[str, str], limits: Limits) -> Stores:
         """Prepare the clients for a bucket; nothing is sent yet.
@@ -190,23 +224,6 @@ def parse(kind: ObjectService, address: str) -> tuple[str, str]:
     return found[1], prefix
 
 
-def endpoint_of(given: str, kind: ObjectService, bucket: str, variable: str) -> dict[str, str]:
-    """The setting for a server that is not the service's own; nothing where none is given.
-
-    Raises:
-        UsageError: It is not an address: obstore would panic, at the first request.
-    """
-    if not given:
-        return {}
-    if not re.fullmatch(r"https?://[^/\s]+(/\S*)?", given):
-        raise UsageError(
-            f"{kind.scheme}://{bucket} has an endpoint that is not a URL",
-            cause="it begins with neither http:// nor https://",
-            hint=f"correct {variable}, or endpoint in its table: http://HOST:PORT",
-        )
-    return {"endpoint": given.rstrip("/")}
-
-
 def status_of(error: BaseException) -> tuple[int, str]:
     """The HTTP status and the service's code in an error of obstore; 0 and nothing where there was no answer."""
     text = str(error)
@@ -236,9 +253,19 @@ def translated(kind: ObjectService, error: BaseException, remote: str, what: str
         return MissingRemoteError(
             f"{message}: there is no such {kind.holder}", cause=answer, hint="create it, or correct its name"
         )
+    if any(address in str(error) for address in _METADATA):
+        return AuthError(
+            f"{message}: no credentials",
+            cause=f"the environment has no credentials, and this machine has no {kind.own}",
+            hint=kind.login,
+        )
     if told := kind.fault(message, status, code, str(error)):
         return told
-    if status in _DENIED or type(error).__name__ in {"UnauthenticatedError", "PermissionDeniedError"}:
+    if (
+        status in _DENIED
+        or code in kind.denied
+        or type(error).__name__ in {"UnauthenticatedError", "PermissionDeniedError"}
+    ):
         return AuthError(f"{message}: not allowed", cause=answer, hint=kind.needs)
     if status in _BUSY:
         return BusyError(f"{message}: the service asks for fewer requests", cause=answer)

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.disk import check_ends
-from cachekit.errors import AuthError, CachekitError
 from cachekit.remotes.objectstore.connect import ObjectService
 from cachekit.remotes.objectstore.remote import ObjectStorage
 
 # Files of credentials, by their variables; obstore reads the first of them that is set.
 _FILES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH")
-_METADATA = ("metadata.google.internal", "169.254.169.254")  # where a machine asks for its account
 
 
 class GCS(ObjectService):
@@ -27,6 +25,8 @@ class GCS(ObjectService):
     scheme = "gs"
     service = "Google Cloud Storage"
     store = "GCSStore"
+    own = "account"
+    login = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
     needs = "the account needs storage.objects.get, .create, .delete and .list there (roles/storage.objectUser)"
     check = "check the network, and GOOGLE_APPLICATION_CREDENTIALS"
 
@@ -40,16 +40,6 @@ class GCS(ObjectService):
             if named := os.environ.get(variable):
                 check_ends(Path(named), variable)
         return super().settings(bucket, options)
-
-    def fault(self, message: str, status: int, code: str, text: str) -> CachekitError | None:
-        """Missing credentials."""
-        if not any(address in text for address in _METADATA):
-            return None
-        return AuthError(
-            f"{message}: no credentials",
-            cause="the environment has no credentials, and this machine has no account",
-            hint="gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
-        )
 
 
 def opened(address: str, options: Mapping[str, str]) -> ObjectStorage:

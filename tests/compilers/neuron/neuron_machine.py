@@ -20,9 +20,10 @@ from msgspec import structs
 from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.record import Module, Record
+from tests.support import forked
 from tests.support.neuron_sdk import PACKAGES, NeuronHost, neuron_host
 from tests.support.places import ROOT
-from tests.support.processes import begin_python, run_cachekit
+from tests.support.processes import begin_python
 
 HERE = Path(__file__).resolve().parent
 RECIPE = """
@@ -54,6 +55,7 @@ class Machine:
     """
 
     def __init__(self, folder: Path, *, real: bool = False, host: NeuronHost | None = None, **knobs) -> None:
+        forked.ready()
         self.folder = folder
         self.work, self.home = folder / "work", folder / "store"
         self.work.mkdir(parents=True)
@@ -97,20 +99,19 @@ class Machine:
 
     def __call__(self, *arguments: str, code: int = 0, **variables: str | None) -> dict:
         """Run cachekit to its end; what it said is left in `said`."""
-        process = self.start(*arguments, **variables)
-        try:
-            out, self.said = process.communicate(timeout=LIMIT)
-        finally:
-            end(process)
-        assert process.returncode == code, f"{arguments}: exit {process.returncode}\n{out}\n{self.said}\n{self.log()}"
+        environment = {**self.environment, **variables}
+        words = (*self.command, *arguments, "--format", "json")
+        done = forked.run_python(*words, folder=self.work, environment=environment, code=None, timeout=LIMIT)
+        out, self.said = done.stdout, done.stderr
+        assert done.returncode == code, f"{arguments}: exit {done.returncode}\n{out}\n{self.said}\n{self.log()}"
         return json.loads(out)
 
     def run(self, *words: str, code: int = 0, options: tuple[str, ...] = (), program: str = sys.executable) -> dict:
         """The report of `cachekit run`; what the command said is left in `said`, what cachekit said in `told`."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        line = ("run", "--report", report, *options, "--", program, *words)
-        done = run_cachekit(*line, folder=self.work, environment=self.environment, code=code, timeout=LIMIT)
+        line = ("-m", "cachekit", "run", "--report", report, *options, "--", program, *words)
+        done = forked.run_python(*line, folder=self.work, environment=self.environment, code=code, timeout=LIMIT)
         self.said, self.told = done.stdout, done.stderr
         return json.loads(report.read_text()) if report.exists() else {}
 
