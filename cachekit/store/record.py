@@ -25,6 +25,7 @@ from cachekit.values import by_value
 
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
+_SAID = 300  # characters of what is wrong with a document
 _MOST_VALUES = 1_000_000  # commas: each file has three. Looked at before anything is made of the text
 
 _DIGEST = rf"^{DIGEST}\Z"
@@ -271,7 +272,7 @@ def misfit(error: Exception) -> str:
         (_DIGEST, "a SHA-256 in hexadecimal digits"),
     ):
         said = said.replace(f"`str` matching regex {pattern!r}", words)
-    return said
+    return said if len(said) <= _SAID else f"{said[:_SAID]}…"  # with names of the document's, of any length
 
 
 def unsealed(name: str, document: Mapping[str, Any]) -> Any:

@@ -81,7 +81,7 @@ def test_a_strangers_signature_beside_it_does_not_keep_what_reuses_it(alice, use
     there = decode((place / path).read_bytes())
     put(place, path, encode([*there, signed(EVE, statement(shared(place, alice.record).record))]))
     close(place)
-    bob = user("bob", trust(key=BOB))
+    bob = user("bob", trust(ALICE, key=BOB))
     made = warm(bob.session, bob.prepare(recipe(16))).record
     assert bob.store.origins.of(made).origin.reused
     close(place)
