@@ -1,7 +1,8 @@
 """The signatures that a push puts beside records: one's own over what was made here, and those that others' came with.
 
 Signed is what others will see, after it was merged with what lies there. What was made elsewhere is never signed as
-one's own, nor is what has modules of a record that nobody signed whom the settings name. A record that is written is signed anew, so that of two statements the later one is about what lies there.
+one's own, nor is what has modules of a record that nobody signed whom the settings name. A record that is written is
+signed anew, so that of two statements the later one is about what lies there.
 """
 
 from __future__ import annotations
