@@ -148,7 +148,6 @@ def plan(answer: FleetPlan) -> list[str]:
     """What a fleet would do, for people."""
     totals = answer.forecast.totals
     rows = answer.forecast.plans
-    low, high = totals.dollars_range
     same = sum(row.same_as is not None for row in rows)
     lines = [
         f"{out.count(len(rows), 'command')} on {_engine(answer)}, {answer.machines} at once",
@@ -160,10 +159,16 @@ def plan(answer: FleetPlan) -> list[str]:
         known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines, 'machine')}"
         lines += out.labelled("  compiling takes ", (known if answer.seconds else "unknown time") + unknown)
     if answer.price is not None:
+        # The machine that compiles may be another one than the one that is compiled for.
+        low, high = (seconds * answer.price.per_hour / 3600 for seconds in totals.seconds_range)
         lines += out.labelled(
             "  costs ",
             f"{dollars(low)} to {dollars(high)} for compiling, at {dollars(answer.price.per_hour)} an hour of a machine"
             f" ({answer.price.source})",
+        )
+    elif answer.lacks:
+        lines += out.labelled(
+            "  costs ", "unknown: the registry quotes no price of such a machine; --price DOLLARS, for an hour"
         )
     if answer.max_seconds is not None:
         lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, so that the budget holds")

@@ -207,12 +207,12 @@ def limit(
     if not engine.rents or (price is not None and not price.per_hour):
         return None
     if most is None:
-        _, high = forecast.totals.dollars_range
+        high = price.cost(forecast.totals.seconds_range[1]) if price else 0.0
         about = f"; compiling is expected to cost up to {dollars(high)}" if high else ""
         return UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
     if price is None:
         return UsageError(
-            "nobody says what an hour of such a machine costs", hint="--instance TYPE, or --price DOLLARS for an hour"
+            "nobody says what an hour of such a machine costs", hint="--price DOLLARS, for an hour; or --instance TYPE"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans)
     for row in forecast.plans:

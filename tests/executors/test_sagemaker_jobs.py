@@ -118,6 +118,7 @@ def test_a_machine_that_is_taken_away_starts_again(user):
 def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     warm = user("warm", "toy.yaml", "--on", f"sagemaker:{KIND}", "--dry-run", "--format", "json")[0]
     assert "--max-dollars" in warm["lacks"]
+    assert warm["price"] is None, "no dated source quotes one"
     request = json.loads(warm["request"])
     assert wrong(request) == []
     assert user.service.jobs == {}
@@ -145,15 +146,23 @@ def test_a_job_without_a_network_has_the_records_as_a_channel(user):
 
 
 @pytest.mark.parametrize(
-    ("lines", "says"),
+    ("old", "new", "options", "says"),
     [
-        ('trust = "signed"', "not signed"),
-        ("", "nobody says who can write"),
+        ('"team:rw"', '"team:r"', FREE, "no shared cache can be written"),
+        ('trust = "owner"', 'trust = "signed"', FREE, "not signed"),
+        ("/cache", "-nowhere/cache", FREE, "cannot be written"),
+        ("role = ", "# role = ", FREE, "needs sagemaker.role"),
+        ("", "", (), "--max-dollars"),
+        ("", "", ("--max-dollars", "5"), "what an hour of such a machine costs"),
+        ("", "", (*FREE, "--output-dir", "out"), "leave out --output-dir"),
+        ("", "", (*FREE, "--set", "parallel.nodes=2"), "on one machine"),
     ],
 )
-def test_a_remote_whose_records_nobody_would_use_is_refused(user, lines, says):
+def test_nothing_is_submitted_that_could_not_be_used_or_paid(user, old, new, options, says):
     path = user.work / "cachekit.toml"
-    path.write_text(path.read_text().replace('trust = "owner"', lines))
-    _, err = user("warm", "toy.yaml", *ON, code=2)
+    path.write_text(path.read_text().replace(old, new, 1))
+    run = user.begin("train", "toy.yaml", "--on", f"sagemaker:{KIND}", *options)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode in {1, 2, 4, 7}
     assert says in err
     assert user.service.jobs == {}
