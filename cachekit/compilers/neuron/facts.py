@@ -80,7 +80,7 @@ REPORTED: tuple[Pair, ...] = (
     ),
     (
         ("nki", "0.6", ""), ("neuronx-cc", "2", "2.27"),
-        "neuronx-cc 2.25 refused the kernels of nki 0.6 (NCC_INLA001, 2026-09), which came with 2.27: empty NKI's folder",
+        "neuronx-cc 2.25 refused the kernels of nki 0.6 (NCC_INLA001, 2026-09), which is of 2.27: empty NKI's folder",
     ),
 )  # fmt: skip
 DRIVER_AGAIN = "sudo modprobe -r neuron && sudo modprobe neuron"
