@@ -189,7 +189,7 @@ def test_a_place_of_somebody_elses_gets_no_kernel_and_the_module_is_left(tmp_pat
 HOSTILE = [
     "/etc/cron.d/job", "{place}/../stolen", "{place}/a/../../stolen", "{place}/./k", "{place}//k", "{place}/a/",
     "{place}", "{place}/.ssh/k", "{place}/a\n/k", "{place}-beside/k", "a/k", "", "{place}/" + "a/" * 600 + "k", "~/k",
-    "{place}/a\x00",
+    "{place}/a\x00", "{place}/" + "a" * 300 + "/k", "{place}/a/" + "k" * 256,
 ]  # fmt: skip
 
 
