@@ -4,6 +4,7 @@ import pytest
 
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
+from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.store.record import file_path
 from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
@@ -179,3 +180,11 @@ def test_a_compilers_own_folder_loses_it_and_keeps_the_rest(alice, user, tmp_pat
     planned(bob)
     assert bob.store.refusal.withdraw(own) == {module.name: "it is revoked" for module in alice.record.modules}
     assert [path for path in own.rglob("*") if path.is_file()] == [mine]
+
+
+def test_what_reuses_a_record_that_came_unsigned_stays_here_once_its_remote_asks_for_signatures(alice):
+    record = alice.record
+    for signers, withheld in (((), True), ((key(BOB).fingerprint,), False)):
+        reused = ReusedOrigin("a" * 64, "b" * 64, "team", "owner", signers)
+        asked = trust(BOB, said={"team": "signed"})
+        assert bool(asked.unpublishable(record, Beside(Origin(reused=(reused,))))) is withheld
