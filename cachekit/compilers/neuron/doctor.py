@@ -65,7 +65,7 @@ def packages(config: Config) -> Iterator[Finding]:
     elif wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
         if doubt := installed.doubt(found):
-            yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
+            yield Finding("problem", f"{doubt.message}: {doubt.cause}", doubt.help, doubt.run)
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
     elif config.compiler == "inductor":

@@ -28,8 +28,8 @@ class Way(Struct, frozen=True):
     """How to get Neuron's packages.
 
     Attributes:
-        run: One line of a shell; empty where none helps.
-        why: What is special about it: a sentence that goes before it; empty where nothing is.
+        run: One line of a shell; empty where none helps: no release has the chip, or its wheels do not load here.
+        why: What is special about it, or why there is none: a sentence that goes before it; empty where nothing is.
     """
 
     run: str
@@ -65,7 +65,7 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
     if (chosen := _chosen(target, compiler)) is None:
         return _unknown(target, compiler)
     one, install, _ = chosen
-    if install is None:
+    if install is None or _unfit(install):
         return apart(target, compiler)
     if not _here(install.python):
         made = apart(target, compiler)
@@ -83,6 +83,8 @@ def apart(target: str, compiler: str = "") -> Way:
     if install is None:
         run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(one)}"
         return Way(run, f"AWS's image has {_stack(one)} in {image}")
+    if unfit := _unfit(install):
+        return Way("", unfit)
     return Way(_made(install.python, _words(one, install)), _instead(target, compiler, one))
 
 
@@ -177,7 +179,7 @@ def _releases(target: str, compiler: str) -> list[Toolchain]:
 def _chosen(target: str, compiler: str = "") -> tuple[Toolchain, Install | None, str] | None:
     """The release to take, with its line, or with the environment of AWS's image that has it; None for no such chip.
 
-    An image comes first, then wheels that are for this system, and then the chip's own, of which `_unfit` says why not.
+    An image comes first, then wheels that are for this system, and then the chip's own, which get no line.
     """
     releases = _releases(target, compiler)
     for one in releases:
@@ -198,10 +200,11 @@ def _image(one: Toolchain) -> str:
 
 
 def _instead(target: str, compiler: str, one: Toolchain) -> str:
-    """What speaks against the chip's own line on this system, and what this one brings in its place; else empty."""
+    """Why it is not the chip's own line, and what this one brings in its place; empty where it is."""
     first = _releases(target, compiler)[0]
-    unfit = _unfit(first.install) if first.install else ""
-    return f"{_stack(first)}: {unfit}; this line brings {_stack(one)}" if unfit and first is not one else unfit
+    if first is one or first.install is None:
+        return ""
+    return f"{_stack(first)}: {_unfit(first.install)}; this line brings {_stack(one)}"
 
 
 def _unfit(install: Install) -> str:

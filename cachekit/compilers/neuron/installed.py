@@ -201,7 +201,7 @@ def _lacking(required: Sequence[str], compiler: str) -> install.Fault | None:
 
 
 def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
-    mends = "" if way.run else install.PAGE  # for a chip that the table does not have
+    mends = "" if way.run else install.PAGE
     return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run, mends)
 
 
@@ -359,10 +359,10 @@ def _never_released(found: Mapping[str, str]) -> install.Fault | None:
     first = min(native, key=lambda name: release(native[name]))
     if release(found[compiler])[:2] >= release(native[first])[:2]:
         return None
-    return install.Fault(
+    return _fault(
         f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}",
         f"TorchNeuron comes with {compiler} from {native[first]} on ({first})",
-        install.apart(chip.here(), "neuron-native").run,
+        install.apart(chip.here(), "neuron-native"),
     )
 
 

@@ -201,7 +201,7 @@ def test_a_hostile_name_is_neither_taken_nor_put(tmp_path, root, workspace, plac
     assert not any(file.size for file in kept.files if facts.KERNEL_FILE.fullmatch(file.path))
     before = tree(tmp_path)
     hostile, paths = remade(module, files, tmp_path / "spare", str(at), path)
-    assert "the graph names the kernel" in restore(hostile, paths, root).left
+    assert "which is not a file in" in restore(hostile, paths, root).left
     assert not list(root.glob("neuronxcc-*/*"))
     assert {name for name in tree(tmp_path) if name not in before} == {"spare"}
 
