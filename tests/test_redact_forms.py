@@ -334,7 +334,7 @@ def test_values_of_secret_variables_are_looked_for(monkeypatch):
 @example("<0000000", b"", b"")
 def test_a_value_is_found_however_a_text_has_it(secret, before, after):
     secret = f"{secret.strip()}z9/"
-    assume(not re.match(r"(?i)(\.{0,2}|~)/|\$\(|your\W", secret))  # paths and references: docs/trust.md
+    assume(not re.match(r"(?i)(\.{0,2}|~)/|\$\(|your\W", secret))  # paths and references: docs/trust-rules.md
     raw = secret.encode()
     texts = [
         secret,
