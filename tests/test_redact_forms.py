@@ -137,6 +137,10 @@ def test_a_password_that_a_command_takes_is_hidden(words, value):
         "aws_secret_access_key = {}",
         "[default]\napi_key = '{}'",
         "password: {}",
+        "PGPASS={}",
+        'api_key : "{}"',
+        'token : "{}"',
+        "token: {}",
         "hf_token: '{}'",
         'AWS_SECRET_ACCESS_KEY:  "{}"',
         "{{hub_token: '{}', lr: 0.1}}",
@@ -226,6 +230,7 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
         "team/auth:v1.2.3",
         "docker run registry/token:2026.11 train.py",
         "unexpected token: x1 in line",
+        "unexpected token : 'x12ab9.cd'",
         "cookie: the jar of 3",
         "g++ -DNDEBUG=1 -DKEY_BITS=2048",
         "max_new_tokens:128 pad_token:[PAD]",
@@ -329,7 +334,7 @@ def test_values_of_secret_variables_are_looked_for(monkeypatch):
 @example("<0000000", b"", b"")
 def test_a_value_is_found_however_a_text_has_it(secret, before, after):
     secret = f"{secret.strip()}z9/"
-    assume(not re.match(r"(?i)(\.{0,2}|~)/|\$\(|your\W", secret))  # paths and references: docs/trust.md
+    assume(not re.match(r"(?i)(\.{0,2}|~)/|\$\(|your\W", secret))  # paths and references: docs/trust-rules.md
     raw = secret.encode()
     texts = [
         secret,

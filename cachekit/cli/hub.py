@@ -92,12 +92,15 @@ def _human(answer: Used) -> list[str]:
         f"{answer.repo}: {made if answer.new else 'already there'}, {who}  {answer.url}".rstrip(),
         f'  {answer.file} {"would have" if answer.dry_run else "has"} cache = "{answer.cache}"',
     ]
+    owner = answer.repo.partition("/")[0]
     if not (answer.owned and answer.private):
-        whose = "it is public" if answer.owned else f"this one belongs to {answer.repo.partition('/')[0]}"
+        whose = "it is public" if answer.owned else f"this one belongs to {owner}"
         lines += [
             f"  a compiler cache is code, and {whose}:",
             "  only records signed by somebody you trust are used: cachekit trust add NAME KEY",
         ]
+    elif answer.team:
+        lines.append(f"  a compiler cache is code: what members of {owner} put there runs as you")
     return lines if answer.dry_run else [*lines, "  next: cachekit warm RECIPE"]
 
 

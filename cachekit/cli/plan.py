@@ -79,8 +79,10 @@ def command(
     if chosen or len(names) > 1:
         found = cache.plan_all(options.variants(names, overrides, tiny=tiny), price=paid)
         missed = found.miss() if require_warm else None
-        # Of the zoo not every recipe is for this machine's compiler, which is in the table and not the user's mistake.
-        failed = None if chosen and not require_warm else found.unplanned()
+        # Of the zoo not every recipe is for this machine's compiler, which is in the table and not the user's mistake;
+        # where none is, the compiler is.
+        some = any(row.status != "failed" for row in found.plans)
+        failed = None if chosen and some and not require_warm else found.unplanned()
         return Shown(found, several, _each, error=failed or missed)
     found_one = cache.plan(Variant(names[0], overrides or (), tiny), price=paid, data=not no_data)
     return shown(found_one, require_warm=require_warm)

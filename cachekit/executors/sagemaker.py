@@ -42,6 +42,8 @@ _HINTS = {
     "ExpiredToken": "`aws sso login`, or new keys",
     "ExpiredTokenException": "`aws sso login`, or new keys",
     "InvalidClientTokenId": "`aws sso login`, or new keys",
+    "403": "the identity needs s3:ListBucket and s3:PutObject there",
+    "404": "`aws s3 mb`, or another address for sagemaker.output",
     "ResourceLimitExceeded": "ask for more in Service Quotas: Amazon SageMaker, TYPE for training job usage",
     "AccessDeniedException": "the identity needs this action, and iam:PassRole for the role",
 }

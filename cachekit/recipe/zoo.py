@@ -126,10 +126,8 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
         indexes: Package indexes beside PyPI.
         python: The versions that there are wheels for, oldest first.
         targets: The chips that this is the line for.
-        images: Environments in AWS's images that have the packages, as patterns of names below /opt.
         glibc: The oldest that the wheels load with; empty where nobody says.
-        extra: Of cachekit's own package, for an environment that has these.
-        note: What else somebody must know who installs them.
+        systems: What the wheels are for, as `/etc/os-release` has ID and VERSION_ID; empty where nobody says.
     """
 
     packages: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -138,10 +136,8 @@ class Install(Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[tuple[str, ...], Meta(min_length=1)]
     source: Said
     date: Annotated[str, Meta(pattern=DAY)]
-    extra: Literal["neuron", "train"]
-    images: tuple[str, ...] = ()
     glibc: str = ""
-    note: str = ""
+    systems: tuple[str, ...] = ()
 
 
 Trains = Literal["seen", "said", "no"]
@@ -175,6 +171,8 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
             `no`, and then no key is made for it.
         evidence: Who says that, or why not.
         install: How its packages are installed; None where another release's line is the one to use.
+        images: Environments in AWS's images that have the packages, as patterns of names below /opt.
+        splitter: How optimum-neuron is installed beside them, which splits models over cores; likewise.
         packages: Versions, with their `+<commit>` where it is known.
         open: Packages that are in a host's key too, and whose versions no source tells whole: what is known, in words.
             A key that is made from such a toolchain is not a host's.
@@ -191,6 +189,8 @@ class Toolchain(Struct, frozen=True, forbid_unknown_fields=True):
     evidence: Said
     open: dict[str, str] = {}
     install: Install | None = None
+    splitter: Install | None = None
+    images: tuple[str, ...] = ()
     chips: dict[str, Shipped] = {}
 
     def shipped(self, target: str) -> Shipped | None:
@@ -400,6 +400,7 @@ def toolchain(name: str) -> Toolchain:
 def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, 1, 0.5)
+    # A patch release is the one of its minor release first: `neuron-2.29.1`.
+    near = [one for one in known if name.startswith(f"{one}.")] or get_close_matches(name, known, 1, 0.5)
     meant = f"did you mean {near[0]}? " if near else ""
     raise UnknownNameError(f"there is no {what} named {name!r}", hint=f"{meant}`{where}` lists them")

@@ -52,7 +52,7 @@ _OPENING_KEYS = _words("""
 """)
 _FORGES = _words("azure devops gh github gitlab") | {""}
 # Of variables only: elsewhere these are what is done, and what something is pinned to.
-_CAPITALS = _words("pass pat otp pin")
+_CAPITALS = _words("dbpass otp pass pat pgpass pin")
 _CODE = r"(?:.*[._])?(?:OTP|PIN)"  # the value of such a one is a number
 _PASS = _words("db email ftp http https key mail mysql pg postgres proxy redis smtp ssh user")
 _STORES = _words("""
@@ -134,9 +134,14 @@ def is_secret(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     if not names_secret(name):
-        drawn = re.fullmatch(_DRAWN, value) and not re.fullmatch(f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}", value)
-        return bool(drawn) and names_tokens(name)
+        return _is_drawn(value) and names_tokens(name)
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
+
+
+def _is_drawn(value: str) -> bool:
+    """Whether a value looks random, and neither like words with numbers nor like a place."""
+    known = f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}"
+    return re.fullmatch(_DRAWN, value) is not None and re.fullmatch(known, value) is None
 
 
 def secrets_of(variables: Mapping[str, str]) -> dict[str, str]:
@@ -187,12 +192,12 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
-# `name: "value"`, `name: !!str value`, `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`, `name:value`,
-# `-Dname=value`; perhaps with a header's word: `Authorization: token X`.
+# `name: "value"`, `name : value`, `name: !!str value`, `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`,
+# `name:value`, `-Dname=value`; perhaps with a header's word: `Authorization: token X`.
 _NAMED = (
     r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
     r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
-    r"|\\?[\"']\s*:\s*b?\\?[\"']|:[ \t]+(?:!!str[ \t]+)?(?:b?\\?[\"'])?"
+    r"|\\?[\"']\s*:\s*b?\\?[\"']|[ \t]{0,20}:[ \t]+(?:!!str[ \t]+)?(?:b?\\?[\"'])?"
     r"|:(?=[^\s:/\"']))((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
 )
 # `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
@@ -244,8 +249,8 @@ def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
     if joint == ":":
         ends = re.sub("[_-]", "", name.lower()).endswith(_TOLD)
         return bool(ends and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
-    if joint[0] == ":":
-        told = opened or not name.isalpha() or (name.lower() in _ALWAYS and re.search(r"\d", value))
+    if joint.lstrip().startswith(":"):
+        told = opened or not name.isalpha() or _is_drawn(value) or (name.lower() in _ALWAYS and re.search(r"\d", value))
         told = told or (name.lower() == "cookie" and "=" in value)
         return bool(told and re.search(_UNLIKE_WORDS, value))
     if joint.isspace() or (joint[0].isspace() and joint[-1] not in "\"'"):

@@ -24,7 +24,7 @@ from cachekit.remotes.judging import HINT_BUNDLE, Trust, beside_of, envelopes_of
 from cachekit.store import Store, staying
 from cachekit.store.bundle import BundleSum, Member, Reader
 from cachekit.store.durable import store_error
-from cachekit.store.origin import HERE, Beside, Origin, ReusedOrigin
+from cachekit.store.origin import HERE, Beside, Origin, chain
 from cachekit.store.partial import Partial
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, covers, paths_of
 from cachekit.text import cause_of
@@ -290,9 +290,6 @@ def _beside(store: Store, theirs: Record, record: Record, beside: Beside) -> Bes
     """What belongs beside a record of a bundle, or beside what it and the store's own were merged to."""
     if record == theirs:
         return beside
-    origin = beside.origin
     stayed = staying.reused(store.layout, record.modules)
     mine = store.origins.made(record, store.read(record.place), (), stayed).origin
-    created = theirs.provenance.created
-    reused = ReusedOrigin(theirs.key, theirs.digest, origin.remote, origin.how, origin.signers, created)
-    return Beside(Origin(reused=tuple(dict.fromkeys((*mine.reused, reused, *origin.reused)))))
+    return Beside(Origin(reused=tuple(dict.fromkeys((*mine.reused, *chain(theirs, beside.origin))))))

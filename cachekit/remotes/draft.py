@@ -19,7 +19,7 @@ from cachekit.remotes.document import Shared
 from cachekit.remotes.port import ABSENT, Document, Entry, Storage, Upload, Write, reads_as
 from cachekit.remotes.signing import Signing, ToSign
 from cachekit.store import divergent
-from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin
+from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin, chain
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
@@ -367,13 +367,9 @@ class Comparison:
             return None, ()
         reused: tuple[ReusedOrigin, ...] = ()
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:
-            digest = theirs.record.digest
-            created = theirs.record.provenance.created
-            reused = (
-                ReusedOrigin(mine.key, digest, self._storage.name, origin.how, origin.signers, created),
-                *origin.reused,
-            )
-        if usable and not self._signing.may_replace(offer.beside, merged=bool(reused)):
+            there = structs.replace(origin, remote=self._storage.name)
+            reused = (*chain(mine, offer.beside.origin), *chain(theirs.record, there))
+        if usable and not self._signing.may_replace(offer.beside, reused):
             return None, ()  # whoever uses what is there would lose it
         return merged, reused
 

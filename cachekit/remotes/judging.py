@@ -131,13 +131,13 @@ class Trust(Struct, frozen=True):
         if self.only:
             enough = {"here", "signed", self.only}
             lacking = [remote for remote, how in sources if how not in enough]
-            if lacking and self._signed(record, beside(record)) is None:
+            if lacking and self.signed(record, beside(record)) is None:
                 lacks = " and not signed, which --trust signed asks for"
                 if self.only == "owner":
                     lacks = ", not a place of yours, and not signed: --trust owner asks for one of the two"
                 return Refused(f"from {lacking[0]}{lacks}", revoked=False)
         believed = origin.how != "signed" or self.everything or self.policy.believes(origin.signers)
-        if not believed and self._signed(record, beside(record)) is None:
+        if not believed and self.signed(record, beside(record)) is None:
             return Refused(f"from {origin.remote}, no longer signed by anybody you trust", revoked=False)
         return None
 
@@ -152,29 +152,32 @@ class Trust(Struct, frozen=True):
         """
         if self.table.revokes and (reason := self.policy.revoked(record, beside.origin)):
             return reason
-        reason = self._withheld(beside.origin)
-        signed = self._signed(record, beside) if reason else None
-        return reason if signed is None else self._withheld(signed)
+        reason = self.withheld(beside.origin)
+        signed = self.signed(record, beside) if reason else None
+        return reason if signed is None else self.withheld(signed)
 
-    def _signed(self, record: Record, beside: Beside) -> Origin | None:
+    def signed(self, record: Record, beside: Beside) -> Origin | None:
         """The origin of a record as if it came now; None where nobody whom the settings name signed it."""
         verdict = self.policy.judge(record, envelopes_of(beside), mode="signed")
         return origin_of(beside.origin.remote, verdict) if verdict.trusted else None
 
-    def _withheld(self, origin: Origin) -> str:
+    def withheld(self, origin: Origin) -> str:
         """Why what came from somewhere may not be given to others; empty where it may."""
         if origin == HERE:
             return ""
         if origin.how == "signed" and not self.policy.believes(origin.signers):
             keys = ", ".join(origin.signers[:2]) or "nobody"
             return f"it came from {origin.remote}, signed by nobody you trust ({keys})"
-        if origin.how == "owner" and self.said.get(origin.remote) == "signed":
-            return f"it came unsigned from {origin.remote}, which now asks for signatures"
-        sources = {"it": (origin.remote, origin.how)}
-        sources |= {f"{one.key[:12]}, which it reuses,": (one.remote, one.how) for one in origin.reused}
-        for what, (remote, how) in sources.items():
+        sources = {"it": (origin.remote, origin.how, False)}
+        sources |= {
+            f"{one.key[:12]}, which it reuses,": (one.remote, one.how, self.policy.believes(one.signers))
+            for one in origin.reused
+        }
+        for what, (remote, how, believed) in sources.items():
             if not how:
                 return f"it is not known where {what} came from"
+            if how == "owner" and self.said.get(remote) == "signed" and not believed:
+                return f"{what} came unsigned from {remote}, which now asks for signatures"
             if how == "all" and self.said.get(remote) != "all":
                 return f"{what} came from {remote}, where nobody checked who made it"
         return ""

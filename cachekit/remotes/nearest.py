@@ -13,7 +13,6 @@ from cachekit.errors import AuthError, RemoteError, UntrustedError
 from cachekit.key.canonical import Change, difference
 from cachekit.key.nearest import LEAST, distance, reusable
 from cachekit.remotes.index import Known
-from cachekit.remotes.survey import Budget
 from cachekit.store import Store
 from cachekit.store.index import Around
 from cachekit.store.layout import LOCAL, Place
@@ -23,6 +22,7 @@ from cachekit.values import by_value
 if TYPE_CHECKING:
     from cachekit.remotes.remote import Found, Remote
     from cachekit.remotes.remotes import Remotes
+    from cachekit.remotes.survey import Budget
 
 ASKED = 128  # records of the store, the nearest ones, of which the first that can be reused is taken
 
@@ -158,6 +158,7 @@ def search(
 
     def ask(remote: Remote) -> Collection[RemoteError | AuthError]:
         from cachekit.remotes.nearest_on import RemoteSearch
+        from cachekit.remotes.survey import Budget
 
         nonlocal near, reuse
         there = RemoteSearch(remote, wanted, store, budget or Budget())

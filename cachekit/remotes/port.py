@@ -171,6 +171,7 @@ class Repo(Struct, frozen=True):
         private: Only its owners see it.
         new: It was made just now.
         owned: Its owner is the token's user, or an organisation of this user.
+        team: It is an organisation: others can write there as well.
     """
 
     repo: str
@@ -179,6 +180,7 @@ class Repo(Struct, frozen=True):
     private: bool
     new: bool = False
     owned: bool = True
+    team: bool = False
 
 
 class Setup(Protocol):

@@ -1,11 +1,13 @@
 """The signatures that a push puts beside records: one's own over what was made here, and those that others' came with.
 
 Signed is what others will see, after it was merged with what lies there. What was made elsewhere is never signed as
-one's own. A record that is written is signed anew, so that of two statements the later one is about what lies there.
+one's own, nor is what has modules of a record that nobody signed whom the settings name. A record that is written is
+signed anew, so that of two statements the later one is about what lies there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -69,7 +71,7 @@ class Signing:
         self._made: dict[str, Envelope] = {}  # own envelopes by the digests of their records: a lost race asks again
 
     def origin(self, shared: Shared, revision: str) -> Origin | None:
-        """Why a record of the remote, read at a revision, may be used; None where it may not.
+        """Why a record of the remote, read at a revision, may be used and passed on; None where it may not.
 
         Raises:
             RemoteError, AuthError: It cannot be asked who may write there, or who signed it.
@@ -78,27 +80,33 @@ class Signing:
             return HERE
         try:
             self._remote.asked(revision)
-            return self._remote.judge(shared, revision).origin
+            found = self._remote.judge(shared, revision)
         except UntrustedError:
             return None
+        origin = found.origin
+        if origin is None or origin.how == "signed" or (origin.how == "owner" and not self._trust.table.key):
+            return origin
+        beside = found.beside()
+        signed = self._trust.signed(shared.record, beside) if beside else None
+        return signed or (None if self._trust.withheld(origin) else origin)
 
     def concerns(self, beside: Beside) -> bool:
         """Whether a record of the store goes with signatures."""
         return bool(self._passed_on(beside)) or self._signs(beside)
 
-    def may_replace(self, beside: Beside, *, merged: bool) -> bool:
+    def may_replace(self, beside: Beside, reused: Sequence[ReusedOrigin]) -> bool:
         """Whether a record may take the place of another one that others use: not where they would need its signature.
 
         Args:
             beside: What belongs to the record of the store.
-            merged: It has modules of both.
+            reused: Records there of which it has modules; see `ToSign`.
 
         Raises:
             RemoteError, AuthError: It cannot be asked who may write there.
         """
         return (
-            self._signs(beside)
-            or bool(not merged and self._passed_on(beside))
+            self._signs(beside, reused)
+            or bool(not reused and self._passed_on(beside))
             or not (self._remote and self._remote.demands())
         )
 
@@ -132,7 +140,7 @@ class Signing:
             except envelope.MalformedError:
                 pass
         wanted = [] if todo.reused else self._passed_on(beside)
-        if self._signs(beside):
+        if self._signs(beside, todo.reused):
             signer = self._trust.signer()
             if todo.fresh or not any(holding(record, found, signer.key)):
                 if self._dry_run:
@@ -156,8 +164,12 @@ class Signing:
 
         return [one for one in envelopes_of(beside) if any(stands(signature.sig) for signature in one.signatures)]
 
-    def _signs(self, beside: Beside) -> bool:
-        return bool(self._trust.table.key) and beside.origin.how == "here"
+    def _signs(self, beside: Beside, reused: Sequence[ReusedOrigin] = ()) -> bool:
+        """Whether this user's key signs a record: not where others would take a stranger's modules for this user's."""
+        if not self._trust.table.key or beside.origin.how != "here":
+            return False
+        parts = (*beside.origin.reused, *reused)
+        return all(one.how in {"here", "signed"} or self._trust.policy.believes(one.signers) for one in parts)
 
     def _own(self, todo: ToSign, signer: Signer) -> Envelope:
         from cachekit.trust.statement import sign

@@ -165,20 +165,16 @@ class Origins:
         Args:
             record: The record.
             before: The record of the key so far: what is the same keeps its origin, and what has files of it reuses
-                it.
+                it, so that whoever revokes it by its digest revokes also what it grew to.
             reused: Records of other keys whose files the compiler was given.
             stayed: Records whose modules it found in its own folder; see `staying.reused`.
         """
         if before == record:
             return self.of(record)
-        found = [one for other in reused for one in self._chain(other)]
-        for other, beside in stayed:
-            first, *others = self._chain(other, beside)
-            own = other.key == record.key and first.how == "here"
-            found += others if own else [first, *others]
+        found = [one for other in reused for one in chain(other, self.of(other).origin)]
+        found += [one for other, beside in stayed for one in chain(other, beside.origin)]
         if before is not None and reuses(record.modules, before):
-            first, *others = self._chain(before)
-            found += others if first.how == "here" else [first, *others]  # this key's own earlier state is no reuse
+            found += chain(before, self.of(before).origin)
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE
 
     def found(self, origin: Origin, known: Iterable[tuple[Record, Beside]]) -> Beside:
@@ -189,7 +185,7 @@ class Origins:
             known: The records that have them, and where those came from.
         """
         elsewhere = [(other, beside) for other, beside in known if beside != MADE_HERE]
-        reused = [one for other, beside in elsewhere for one in self._chain(other, beside)]
+        reused = [one for other, beside in elsewhere for one in chain(other, beside.origin)]
         signed = next((beside.origin for _, beside in elsewhere if beside.origin.how == "signed"), None)
         if signed and origin.how == "owner":  # one of its signers is needed still
             origin = structs.replace(origin, remote=signed.remote, how="signed", signers=signed.signers)
@@ -206,12 +202,12 @@ class Origins:
             of[before.digest] = kept
         return msgspec.json.encode(_Note(of)) if of else b""
 
-    def _chain(self, record: Record, beside: Beside | None = None) -> Iterator[ReusedOrigin]:
-        """A record as one that is reused, and after it those that it reuses itself."""
-        origin = (beside or self.of(record)).origin
-        created = record.provenance.created
-        yield ReusedOrigin(record.key, record.digest, origin.remote, origin.how, origin.signers, created)
-        yield from origin.reused
+
+def chain(record: Record, origin: Origin) -> tuple[ReusedOrigin, ...]:
+    """A record as one that is reused, and after it those that it reuses itself."""
+    created = record.provenance.created
+    first = ReusedOrigin(record.key, record.digest, origin.remote, origin.how, origin.signers, created)
+    return (first, *origin.reused)
 
 
 def reuses(modules: Iterable[Module], other: Record) -> bool:

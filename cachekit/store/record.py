@@ -25,6 +25,8 @@ from cachekit.values import by_value
 
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
+_SAID = 300  # characters of what is wrong with a document
+_MOST_VALUES = 1_000_000  # commas: each file has three. Looked at before anything is made of the text
 
 _DIGEST = rf"^{DIGEST}\Z"
 _PATH = r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z"
@@ -270,7 +272,7 @@ def misfit(error: Exception) -> str:
         (_DIGEST, "a SHA-256 in hexadecimal digits"),
     ):
         said = said.replace(f"`str` matching regex {pattern!r}", words)
-    return said
+    return said if len(said) <= _SAID else f"{said[:_SAID]}…"  # with names of the document's, of any length
 
 
 def unsealed(name: str, document: Mapping[str, Any]) -> Any:
@@ -344,6 +346,8 @@ def parse(raw: bytes) -> dict[str, Any]:
     """
     if len(raw) > LARGEST:
         raise DamagedRecordError(f"{len(raw):,} bytes are too many for a record")
+    if (values := raw.count(b",")) > _MOST_VALUES:
+        raise DamagedRecordError(f"{values:,} values are too many for a record")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:

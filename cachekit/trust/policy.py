@@ -196,7 +196,7 @@ class Policy(Struct, frozen=True):
         try:
             key = sshsig.parse(blob).key
         except MalformedError as error:
-            return _Checked(reason=f"its signature cannot be used: {error}")
+            return _Checked(reason=f"signed in a way that cannot be used: {error}")
         print_ = key.fingerprint
         if print_ in self.table.revoked.keys:
             return _Checked(reason=f"signed with {print_}, which is revoked", revoked=True)
@@ -209,16 +209,16 @@ class Policy(Struct, frozen=True):
             return _Checked(reason=f"signed by {name}, whose key is not valid today")
         spent[print_] += 1
         if spent[print_] > CHECKS:
-            return _Checked(reason=f"more than {CHECKS} signatures there say that they are {name}'s")
+            return _Checked(reason=f"signed more than {CHECKS} times in {name}'s name")
         try:
             if not holds(key, blob, envelope.message):
-                return _Checked(reason=f"{name}'s signature is not valid")
+                return _Checked(reason=f"signed in {name}'s name, and that signature is not valid")
             statement = read_statement(envelope.payload)
             created = moment(statement.predicate.created)
         except UsageError as error:
-            return _Checked(reason=f"{error.message}: {error.cause}; {error.hint}")
+            return _Checked(reason=f"signed by {name}, but {error.message}: {error.cause}; {error.hint}")
         except ValueError as error:
-            return _Checked(reason=f"what {name} signed cannot be used: {error}")
+            return _Checked(reason=f"signed by {name}, but that statement cannot be used: {error}")
         if created > now + _SKEW:
             return _Checked(reason=f"signed by {name} at a time that has not come yet")
         if not _valid(known, created):
@@ -230,7 +230,7 @@ class Policy(Struct, frozen=True):
                 revoked=True,
             )
         if not is_about(statement, record):
-            return _Checked(reason=f"what {name} signed is a different record")
+            return _Checked(reason=f"signed by {name}, but as a different record")
         if reason := self._revoked_reuse(statement.predicate.reused, now):
             return _Checked(reason=reason, revoked=True)
         return _Checked(print_, statement)

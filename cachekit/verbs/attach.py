@@ -6,6 +6,7 @@ it, and what compiled kept after it. The compiler must not have compiled yet whe
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -27,6 +28,8 @@ from cachekit.store.record import Record
 from cachekit.verbs.plan import Plan, plan
 from cachekit.verbs.run import ATTENDED, Ran, entered, not_warm, ready, since, told
 from cachekit.verbs.session import Session, environment
+
+_LOG = logging.getLogger("cachekit")
 
 
 class Attached(Ran, frozen=True, kw_only=True, tag="cachekit/attach/1"):
@@ -112,6 +115,9 @@ class Attachment:
         self._plan = planned = plan(self._prepared, self._session.store, self._session.remotes, anew=True)
         if self._strict and not ready(planned):
             raise not_warm(planned)
+        for why in planned.untrusted:  # a process prints nothing of its own
+            _LOG.warning("%s", why)
+            self._notes.append(why)
         before = (self._base or {}).get("found", 0) + (self._base or {}).get("compiled", 0)
         if before:
             self._state = "late"

@@ -38,6 +38,7 @@ class Used(Answer, frozen=True, tag="cachekit/hub/1"):
         url: For people; empty where the repo is not there yet.
         new: The repo was made now.
         owned: It belongs to the token's user, or to an organisation of this user.
+        team: It belongs to an organisation: others can write there as well.
         file: The settings that name it.
         cache: What the settings say: the store and the repo, with what may be done in each.
         dry_run: Nothing was made, and nothing was written.
@@ -51,6 +52,7 @@ class Used(Answer, frozen=True, tag="cachekit/hub/1"):
     owned: bool
     file: Path
     cache: str
+    team: bool = False
     dry_run: bool = False
 
 
@@ -156,6 +158,7 @@ def _used(place: Repo, file: Path, may: str, *, dry_run: bool) -> Used:
         owned=place.owned,
         file=file,
         cache=f"local:rw,{NAME}:{may}",
+        team=place.team,
         dry_run=dry_run,
     )
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 from msgspec import Struct, field, structs
 
 from cachekit import config as settings
-from cachekit import spot
 from cachekit.calls import ending
 from cachekit.errors import (
     AuthError,
@@ -38,6 +37,7 @@ from cachekit.text import cause_of
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
+    from cachekit import spot
     from cachekit.compilers import Observed
     from cachekit.compilers.cachedir import CacheDir
     from cachekit.compilers.keep import Keeping
@@ -133,7 +133,9 @@ class Session(Struct, frozen=True):
                 with suppress(CachekitError):  # a file of theirs is damaged, say: they stay pending
                     push(store, self.remotes, records)
 
-        with spot.watching(gone):
+        from cachekit.spot import watching
+
+        with watching(gone):
             yield
 
     def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool) -> tuple[Record | None, str]:

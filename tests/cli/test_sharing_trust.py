@@ -16,13 +16,23 @@ def may(member) -> list[str]:
 
 
 @pytest.mark.feature("T2")
-def test_a_first_time_user_of_an_own_private_repo_sees_nothing_of_trust(join, repo):
+def test_a_first_time_user_of_an_own_private_repo_sees_nothing_of_trust(join, hub, repo):
+    own = hub.repo(repo.name.replace("team/", "admin/"))
     ann = join("ann")
-    used = ann("hub", "use", repo.name)
+    used = ann("hub", "use", own.name)
     assert "code" not in used.out
     assert "trust" not in used.out + used.err
     assert may(ann) == ["local:rw", "hub:rw"]
     assert "trust" not in (warmed := ann("warm", "tiny.yaml")).out + warmed.err
+
+
+@pytest.mark.feature("T2")
+def test_a_private_repo_of_an_organisation_says_once_whose_code_runs(join, repo):
+    ann = join("ann")
+    used = ann("hub", "use", repo.name)
+    assert "a compiler cache is code: what members of team put there runs as you" in used.out
+    made = join("bob")("hub", "create", repo.name.replace("team/", "admin/"))
+    assert "code" not in made.out
 
 
 @pytest.mark.feature("T2")

@@ -77,6 +77,16 @@ def test_each_way_of_being_no_record_is_refused(raw):
     refused(raw)
 
 
+def test_a_document_of_millions_of_values_is_refused_before_it_is_read():
+    """Anybody may have put it on a remote: of 60 MB of empty objects Python would make 3 GB."""
+    raw = b'{"record": [' + b"{}," * 1_500_000 + b"{}]}"
+    assert "too many for a record" in str(decoded(raw))
+
+
+def test_what_is_wrong_with_a_record_is_told_in_a_line_however_long_its_names_are():
+    assert len(str(decoded(document({**body(), "x" * 200_000: 1})))) < 400
+
+
 ILL_FITTING = [
     *({name: ...} for name in ("key", "modules", "provenance", "hard")),
     *({"key": key} for key in ("abc", key_of(HARD).upper(), digest("another"), key_of(HARD, schema=2))),

@@ -80,7 +80,7 @@ def test_wandb_has_them_offline(tmp_path, monkeypatch):
         monkeypatch.setenv(f"WANDB_{name}", str(value))
     with others_warnings():
         train(tmp_path, "wandb")
-        wandb.finish()
+        wandb.teardown()  # ends its process, too: before that, the file need not be written out
     (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     run, said = offline_run(path)
     assert run == "toy", "named after the recipe"

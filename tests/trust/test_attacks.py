@@ -28,8 +28,8 @@ from tests.trust.flow_cases import ALICE, BOB, EVE, alice, place, planned, put, 
 from tests.trust.trust_cases import key, line
 
 pytestmark = [pytest.mark.feature("T2"), pytest.mark.feature("T4")]
-BROKEN = "signer0's signature is not valid"
-OTHER = "what signer0 signed is a different record"
+BROKEN = "it is signed in signer0's name, and that signature is not valid"
+OTHER = "it is signed by signer0, but as a different record"
 NOBODY = "signed by nobody you trust"
 UNSIGNED = "not signed"
 

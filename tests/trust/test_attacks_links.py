@@ -151,7 +151,7 @@ def test_a_fleet_that_a_stranger_may_have_noted_is_none(tmp_path):
     layout = Layout(tmp_path / "store")
     layout.fleets.parent.mkdir(parents=True)
     unit = FleetUnit("x", ("true",))
-    made = fleets.create(layout, engine="local", queue="", cwd="/", jobs=1, seconds=None, setup="", units=(unit,))
+    made = fleets.create(layout, engine="local", queue="", cwd="/", jobs=1, seconds=None, units=(unit,))
     assert list(fleets.every(layout)) == [made]
     layout.root.chmod(0o777)
     assert list(fleets.every(layout)) == []

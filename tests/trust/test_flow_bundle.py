@@ -6,21 +6,23 @@ from msgspec import structs
 from cachekit.errors import UntrustedError
 from cachekit.recipe.variant import Variant
 from cachekit.remotes import layout
-from cachekit.store.origin import Origin
+from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.trust import envelope
 from cachekit.trust.statement import read_statement
 from cachekit.verbs.lock import lock, pull_locked
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
-from cachekit.verbs.trust_records import sign
+from cachekit.verbs.trust_records import check, sign
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
+from tests.store.record_cases import digest
 from tests.support.standins import make_record, publish
 from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     ALICE,
     BOB,
     alice,
     bundle,
+    close,
     place,
     planned,
     put,
@@ -175,5 +177,34 @@ def test_who_adds_to_anothers_record_names_it_in_the_statement(user, place):
     signed = envelope.decode(signatures(place, record).read_bytes())
     statement = read_statement(signed[0].payload).predicate
     assert statement.record == merged.digest
-    assert [(one.record, one.signers) for one in statement.reused] == [(record.digest, (key(ALICE).fingerprint,))]
+    reused = [(half.digest, ()), (record.digest, (key(ALICE).fingerprint,))]
+    assert [(one.record, one.signers) for one in statement.reused] == reused
     assert len(signed) == 2, "the older signature stays for those who have read the older record"
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("way", ["owner", "said all", "--trust-all", "nearest"])
+def test_nobody_signs_modules_of_others_that_nobody_signed(user, place, way):
+    """Whoever names this user as a signer would run them."""
+    first, (whole, contents) = two_of_one_key()
+    eve = user("eve", trust(everything=True))
+    record = publish(eve.store, first)
+    pushed(eve, record)
+    if way in {"owner", "nearest"}:
+        close(place)
+    asked = {"said": {str(place): "all"}} if way == "said all" else {"everything": way == "--trust-all"}
+    alice = user("alice", trust(key=ALICE, **asked))
+    half = structs.replace(whole, modules=whole.modules[1:])
+    held = {file.sha256 for file in half.files}
+    made = half, {one: raw for one, raw in contents.items() if one in held}
+    if way == "nearest":
+        beside = Beside(Origin(reused=(ReusedOrigin(digest("near"), digest("its"), str(place), "owner"),)))
+        put(place, layout.record_path(record.place), None)
+        pushed(alice, publish(alice.store, made, beside=beside))
+    else:
+        pushed(alice, publish(alice.store, made))
+    there = shared(place, record).record
+    assert len(there.modules) == (2 if way in {"owner", "said all"} else 1)
+    assert signatures(place, record).exists() == (way == "--trust-all")
+    carol = user("carol", trust(ALICE, said={str(place): "signed"}))
+    assert [one.used for one in check(carol.session, "").records] == [way == "--trust-all"]

@@ -118,6 +118,20 @@ def test_under_run_it_only_counts(script):
     assert script()["status"] == "hit", "the command's run has kept it"
 
 
+@pytest.mark.feature("T2")
+def test_a_record_that_nobody_trusted_made_is_told(script, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)  # every user of this machine can have put it there
+    script.write(*WITH)
+    script(CACHEKIT_CACHE=f"local:rw,{place}:rw")
+    done = script(CACHEKIT_CACHE=f"local:rw,{place}:r", CACHEKIT_HOME=str(tmp_path / "another"))
+    assert (done["status"], done["compiled"]) == ("miss", 2)
+    (note,) = done["notes"]
+    assert "it is not signed" in note
+    assert note in script.err
+
+
 def test_what_compiles_after_the_end_is_kept_at_exit(script):
     script.write(
         "cache = cachekit.attach()",

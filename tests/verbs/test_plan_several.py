@@ -58,6 +58,14 @@ def upgraded(monkeypatch):
     monkeypatch.setattr(host, "this_host", lambda _: host.NeuronHost(packages, "trn1", 2, 1, MACHINE, here=True))
 
 
+@pytest.mark.feature("P1")
+def test_a_choice_from_the_zoo_of_which_nothing_can_be_planned_is_an_error(command):
+    some = json_of(command, "plan", "--all", "--toolchain", NEW, "--instance", MACHINE)
+    assert 0 < some["totals"]["failed"] < some["totals"]["recipes"]
+    none = json_of(command, "plan", "--all", "--toolchain", "neuron-2.32", "--instance", MACHINE, code=2)
+    assert none["totals"]["failed"] == none["totals"]["recipes"]
+
+
 # An upgrade
 
 

@@ -98,13 +98,13 @@ def _is_default(value: Any, said: ast.expr | None, variables: Collection[str]) -
     return False
 
 
-def check_names(names: Iterable[str]) -> None:
+def check_names(names: Collection[str]) -> None:
     """Refuse options that the installed Inductor does not have; the worker checks again, and their values.
 
     Raises:
         RecipeError: It has no option of that name.
     """
-    known = _installed().keys()
+    known = _installed().keys() if names else ()
     for name in names:
         if known and name not in known:
             raise unknown(name, known)

@@ -20,8 +20,11 @@ def here() -> str:
     Empty where nothing tells: a machine without Neuron.
     """
     said = os.environ.get(facts.TARGET_OVERRIDE, "")
-    if said in facts.TARGETS:
-        return said
+    return said if said in facts.TARGETS else shown()
+
+
+def shown() -> str:
+    """The compiler's name for the chip that this machine has, whatever the user's override says; else empty."""
     if not presence.may_have_devices():
         return ""
     seen = listed()[0]

@@ -117,6 +117,7 @@ class OnNeuron(Compiler):
             known_variables=facts.GRAPH_VARIABLES | facts.SPLIT_VARIABLES,
             lacks={
                 **({"container": machine.partly} if machine.partly else {}),
+                **({"device": machine.astray} if machine.astray else {}),
                 **({"release": f"{doubt.message}: {doubt.cause}"} if (doubt := installed.doubt(found)) else {}),
                 **(split.LACKS if recipe is not None and split.asked(recipe) else {}),
             },

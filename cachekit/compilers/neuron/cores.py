@@ -23,7 +23,8 @@ def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
     """
     # With fewer physical cores in one there are more of them than are listed.
     smaller = max(facts.DEFAULT_LNC.get(machine.target, 1) // max(machine.lnc, 1), 1)
-    return allowed(machine.cores, _said(machine, recipe), there=machine.cores * smaller, name=machine.instance)
+    name = "this container" if machine.partly else machine.instance
+    return allowed(machine.cores, _said(machine, recipe), there=machine.cores * smaller, name=name)
 
 
 def left_by(machine: NeuronHost, recipe: Recipe) -> str:

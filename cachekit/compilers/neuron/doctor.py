@@ -65,11 +65,12 @@ def packages(config: Config) -> Iterator[Finding]:
     elif wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
         if doubt := installed.doubt(found):
-            yield Finding("problem", f"{doubt.message}: {doubt.cause}", run=doubt.run)
+            yield Finding("problem", f"{doubt.message}: {doubt.cause}", doubt.help, doubt.run)
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
     elif config.compiler == "inductor":
-        yield Finding("ok", "not needed: another compiler was chosen")
+        unused = f"; this machine has Neuron devices ({host.there()}), which it does not use" if host.there() else ""
+        yield Finding("ok", f"not needed: another compiler was chosen{unused}")
     elif in_vain := host.unusable(_named(config)):
         mends = "do this" if in_vain.run else in_vain.help
         choose = ", or ".join(filter(None, (mends, f"choose another compiler: {install.INSTEAD}")))
@@ -107,7 +108,7 @@ def release(_: Config) -> Iterator[Finding]:
     version = installed.public(installed.versions().get(facts.COMPILER_PACKAGE, ""))
     if sdk := facts.KEY_BUGS.get(version):
         said = f"{facts.COMPILER_PACKAGE} {version} is of SDK {sdk}: its keys depend on the environment's path"
-        run = install.way(chip.here()).run
+        run = install.way(chip.here(), (), "neuron").run
         yield Finding("problem", said, "other environments miss; install a later release:", run and f"{run} --upgrade")
     else:
         yield Finding("ok", "no release with a known bug")
@@ -134,6 +135,9 @@ def devices(config: Config) -> Iterator[Finding]:
     """What neuron-ls lists must be understood, and be the machine that the registry describes."""
     if config.compiler != "inductor" and (wrong := host.without_nodes()):
         yield Finding("problem", f"{wrong.message}; {wrong.cause}", run=wrong.run)
+        return
+    if config.compiler != "inductor" and (astray := host.astray()):
+        yield Finding("problem", astray, run=f"unset {facts.TARGET_OVERRIDE}")
         return
     if not (installed.available() or installed.native_available()):
         if config.compiler != "inductor" and host.unusable(_required(config)):

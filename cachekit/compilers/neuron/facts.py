@@ -57,13 +57,6 @@ FIRST_RELEASES = {
 SPLITTER, FIRST_SPLITTER = "optimum-neuron", "0.4"
 SPLIT_PACKAGES = (SPLITTER, "neuronx-distributed")
 LORA_PACKAGE = "peft"
-# For SDK 2.26.1 and Python before 3.12 (its extra pins neuronx-cc 2.21 and torch-neuronx 2.8, and would take those of a
-# later SDK away) [ON 0.4.5: pyproject.toml]; and beside torch-neuronx 2.9, as NeuronTrainer ran there [LOG: pip list].
-SPLIT_INSTALL_OLD = "pip install --extra-index-url https://pip.repos.neuron.amazonaws.com \
-'optimum-neuron[neuronx,training]==0.4.5'"
-SPLIT_INSTALL = "pip install --extra-index-url https://pip.repos.neuron.amazonaws.com optimum-neuron==0.4.3 \
-neuronx-distributed==0.19.28492 peft==0.17.0 trl==0.24.0 accelerate==1.8.1 transformers==4.57.6"
-SPLIT_INSTALL_SINCE = "2.9"  # of torch-neuronx
 PACKAGE_INDEX = "https://pip.repos.neuron.amazonaws.com"  # [SDK: setup]
 # Versions of two packages of which no environment holds both: from these on, before these (empty is any), and why. Of
 # two stacks one needs an environment of its own; else the registry's table says what goes with torch-neuronx.
@@ -84,6 +77,10 @@ REPORTED: tuple[Pair, ...] = (
     (
         ("torch-neuronx", "2.9", "2.10"), ("neuronx-cc", "2.27", ""),
         "every graph of a transformer ended in NCC_ISMP902 (2026-09); AWS's page of 2.32 has the two, that of 2.33 not",
+    ),
+    (
+        ("nki", "0.6", ""), ("neuronx-cc", "2", "2.27"),
+        "neuronx-cc 2.25 refused the kernels of nki 0.6 (NCC_INLA001, 2026-09), which is of 2.27: empty NKI's folder",
     ),
 )  # fmt: skip
 DRIVER_AGAIN = "sudo modprobe -r neuron && sudo modprobe neuron"
@@ -255,6 +252,7 @@ KERNEL_CALL = b"AwsNeuronCustomNativeKernel"
 KERNEL_CONFIG = re.compile(rb"eyJ[A-Za-z0-9+/]{32,}={0,2}")
 KERNEL, KERNEL_PATH = "klir_binary", "binary"
 KERNEL_LONGEST = 1024  # characters of a path; ours
+KERNEL_PART = 255  # bytes of a name, of which Linux takes no more
 KERNEL_LARGEST = 256 << 20  # bytes; ours
 KERNEL_LACKING = ".lacking"  # how the empty file's name ends that a module has in the place of one; ours
 KERNEL_FILE = re.compile(r"kernel-[0-9a-f]{32}(?:\.lacking)?")  # as a module has it; ours

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.compilers.neuron import chip, devices, facts, install, installed, presence
 from cachekit.errors import CompilerUnavailableError, UsageError
@@ -24,6 +24,7 @@ class NeuronHost(Struct, frozen=True):
     instance: str  # machine type; empty where it is not known
     here: bool  # it is this machine
     partly: str = ""  # a sentence where it shows not all of its devices
+    astray: str = ""  # a sentence where its devices are not of the chip that it compiles for
     # Packages that are in a host's key, and whose versions nobody here knows; see `zoo.Toolchain`.
     open: Mapping[str, str] = {}
 
@@ -36,8 +37,9 @@ def unusable(required: Sequence[str] = ()) -> install.Fault | None:
     may_have = presence.may_have_devices()
     if not (may_have or presence.meant()) or (wrong := installed.fault(required)) is None:
         return None
-    if may_have and (there := _there()):
-        return wrong.of(f"this machine has Neuron devices ({there}), and the packages for them cannot be used")
+    if may_have and (shown_by := there()):
+        wrong = structs.replace(wrong, cause="; ".join(filter(None, (wrong.cause, astray()))))
+        return wrong.of(f"this machine has Neuron devices ({shown_by}), and the packages for them cannot be used")
     if may_have and (failed := chip.listed()[1]):
         unknown = "whether this machine has Neuron devices is not known"
         return install.Fault(unknown, failed, "", "see what `neuron-ls` prints")
@@ -45,7 +47,7 @@ def unusable(required: Sequence[str] = ()) -> install.Fault | None:
     return wrong if presence.meant() else None
 
 
-def _there() -> str:
+def there() -> str:
     """What shows that this machine has Neuron devices; empty where nothing does."""
     if nodes := presence.device_nodes():
         return nodes[0]
@@ -146,7 +148,16 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     if said and said not in facts.LNCS:
         raise UsageError(f"{facts.LNC}={said} cannot be read", hint=f"set it to one of {', '.join(facts.LNCS)}")
     lnc = int(said or 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
-    return NeuronHost(found, target, cores, lnc, name, here=True, partly=partly)
+    return NeuronHost(found, target, cores, lnc, name, here=True, partly=partly, astray=astray())
+
+
+def astray() -> str:
+    """Why what this shell has compiled does not run on this machine's devices; empty where it does, or none is here."""
+    said, its = os.environ.get(facts.TARGET_OVERRIDE, ""), chip.shown()
+    theirs = facts.TARGET_CHIPS.get(said)
+    if not theirs or not its or theirs == facts.TARGET_CHIPS.get(its, its) or without_nodes():
+        return ""
+    return f"the devices here are {its}, and {facts.TARGET_OVERRIDE}={said}: what is compiled for it does not run here"
 
 
 def shown(name: str, known: Instance | None, target: str = "") -> tuple[int, str]:
@@ -165,8 +176,8 @@ def shown(name: str, known: Instance | None, target: str = "") -> tuple[int, str
     partly = ""
     if listed and nodes and listed != nodes:
         partly = (
-            f"neuron-ls lists {count(listed, 'device')}, and there are nodes of {nodes} in {presence.DEVICE_FOLDER}: "
-            f"{there} are taken"
+            f"neuron-ls lists {count(listed, 'device')}, and {presence.DEVICE_FOLDER} has {count(nodes, 'node')}: "
+            f"{there} {'is' if there == 1 else 'are'} taken"
         )
     elif known and there < known.chips:
         partly = f"this machine shows {there} of the {known.chips} devices of {a(name)}, as a container may"

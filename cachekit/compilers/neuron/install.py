@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from cachekit.compilers.neuron import facts
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import zoo
-from cachekit.recipe.zoo import Install
+from cachekit.recipe.zoo import Install, Toolchain
 
 IMAGES = Path("/opt")  # where the environments of AWS's images lie
 PAGE = f"see AWS's setup page, {facts.SETUP_PAGE}"
@@ -28,8 +28,8 @@ class Way(Struct, frozen=True):
     """How to get Neuron's packages.
 
     Attributes:
-        run: One line of a shell; empty where none helps.
-        why: What is special about it: a sentence that goes before it; empty where nothing is.
+        run: One line of a shell; empty where none helps: no release has the chip, or its wheels do not load here.
+        why: What is special about it, or why there is none: a sentence that goes before it; empty where nothing is.
     """
 
     run: str
@@ -54,56 +54,58 @@ class Fault(Struct, frozen=True):
         return CompilerUnavailableError(self.message, cause=self.cause, hint=hint)
 
 
-def way(target: str, over: Sequence[str] = (), compiler: str = "", *, only: bool = False) -> Way:
-    """The line for a chip, in this environment where its Python fits.
+def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
+    """The line for a chip: AWS's image has the packages, or they are installed, here where this Python fits.
 
     Args:
         target: The compiler's name of the chip; empty where nothing tells it.
         over: Packages in this environment that must go first.
-        compiler: Whose packages; by default those that the table has for the chip.
-        only: Somebody named the compiler: an image of the other stack has not what they want.
+        compiler: Whose packages: somebody named it, or has some of them here. By default any that has the chip.
     """
-    if (install := _for(target, compiler)) is None:
+    if (chosen := _chosen(target, compiler)) is None:
         return _unknown(target, compiler)
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if _image(target, compiler, only=only):
-        return apart(target, compiler, only=only)
-    if here not in install.python:
-        known = ", ".join(install.python)
-        made = apart(target, compiler, only=only)
-        why = "; ".join(filter(None, (f"AWS has no wheels for Python {here}, only for {known}", made.why)))
-        return structs.replace(made, why=why)
+    one, install, _ = chosen
+    if install is None or _unfit(install):
+        return apart(target, compiler)
+    if not _here(install.python):
+        made = apart(target, compiler)
+        return structs.replace(made, why="; ".join(filter(None, (_no_wheels("AWS", install.python), made.why))))
     removed = f"pip uninstall -y {shlex.join(over)} && " if over else ""
-    return Way(
-        f"{removed}pip install {_words(install)}", "; ".join(filter(None, (_guess(target, install), _too_old(install))))
-    )
+    run = f"{removed}pip install {_words(one, install)}"
+    return Way(run, "; ".join(filter(None, (_guess(target, one), _instead(target, compiler, one)))))
 
 
-def apart(target: str, compiler: str = "", *, only: bool = False) -> Way:
+def apart(target: str, compiler: str = "") -> Way:
     """The line for an environment next to this one: AWS's image has it, or it is made. cachekit comes into it, too."""
-    if (install := _for(target, compiler)) is None:
+    if (chosen := _chosen(target, compiler)) is None:
         return _unknown(target, compiler)
-    if (found := _image(target, compiler, only=only)) is not None:
-        image, stack, extra = found
-        run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(extra)}"
-        return Way(run, f"AWS's image has {stack} in {image}")
-    python = install.python[len(install.python) // 2]  # the one that AWS's own pages take
-    run = f"python{python} -m venv ~/neuron && ~/neuron/bin/pip install {_words(install)}"
-    return Way(run, _too_old(install))
+    one, install, image = chosen
+    if install is None:
+        run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(one)}"
+        return Way(run, f"AWS's image has {_stack(one)} in {image}")
+    if unfit := _unfit(install):
+        return Way("", unfit)
+    return Way(_made(install.python, _words(one, install)), _instead(target, compiler, one))
+
+
+def trainer(one: Toolchain, splitter: Install) -> Way:
+    """The line for what splits models, beside the packages of a release; with them where this Python has none of it."""
+    if _here(splitter.python):
+        return Way(packages_line(splitter.packages, splitter.indexes))
+    theirs = one.install.packages if one.install else ()
+    words = f"{_from([*theirs, *splitter.packages], splitter.indexes)} {_ours(one)}"
+    return Way(_made(splitter.python, words), _no_wheels(facts.SPLITTER, splitter.python))
 
 
 def compiler_for(target: str) -> str:
-    """The compiler whose packages the table has a line of for a chip; empty for a chip that it does not have."""
-    found = (one for one in zoo.toolchains().values() if one.install and target in one.install.targets)
-    return next((one.compiler for one in found), "")
+    """The compiler whose packages `way` takes for a chip; empty for a chip that the table does not have."""
+    chosen = _chosen(target)
+    return chosen[0].compiler if chosen else ""
 
 
 def on_system(package: str) -> str:
     """The line that installs a package of AWS's on this system, as `facts.DRIVER`, or the page that has it."""
-    try:
-        system = platform.freedesktop_os_release()
-    except OSError:
-        system = {}
+    system = _system()
     for word in (system.get("ID", ""), *system.get("ID_LIKE", "").split()):
         if kind := facts.SYSTEMS.get(word):
             return f"{facts.SYSTEM_INSTALL[kind]} {package}"
@@ -111,7 +113,7 @@ def on_system(package: str) -> str:
 
 
 def _unknown(target: str, compiler: str) -> Way:
-    if compiler and _for(target) is not None:
+    if compiler and _chosen(target):
         theirs = {name for one in zoo.toolchains().values() if one.compiler == compiler for name in one.targets}
         other = way(target)
         why = (
@@ -122,9 +124,9 @@ def _unknown(target: str, compiler: str) -> Way:
     return Way("", f"no release in the table is for {target}: it has {', '.join(known)}")
 
 
-def _guess(target: str, install: Install) -> str:
+def _guess(target: str, one: Toolchain) -> str:
     """What is said of a line where nothing names the chip; empty where something does."""
-    return "" if target else f"nothing tells which chip it is, and this line is for {', '.join(install.targets)}"
+    return "" if target else f"nothing tells which chip it is, and this line is for {', '.join(one.targets)}"
 
 
 def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:
@@ -132,52 +134,96 @@ def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:
     return f"pip install {_from(packages, indexes)}"
 
 
-def _words(install: Install) -> str:
+def _words(one: Toolchain, install: Install) -> str:
     """With cachekit, for what a training needs, as transformers of a release that the stack runs with."""
-    return f"{_from(install.packages, install.indexes)} {_ours(install.extra)}"
+    return f"{_from(install.packages, install.indexes)} {_ours(one)}"
 
 
-def _ours(extra: str) -> str:
-    return shlex.quote(f"cachekit-neuron[{extra}]")
+def _ours(one: Toolchain) -> str:
+    """Our package: its extra for XLA would take TorchNeuron away."""
+    return f"'cachekit-neuron[{'train' if one.compiler == 'neuron-native' else 'neuron'}]'"
 
 
 def _from(packages: Sequence[str], indexes: Sequence[str]) -> str:
     return shlex.join([*(word for url in indexes for word in ("--extra-index-url", url)), *packages])
 
 
-def _for(target: str, compiler: str = "") -> Install | None:
-    """The release's that is for the chip, or the compiler's own; None for a chip that the table does not have."""
-    for one in zoo.toolchains().values():
-        if one.install is None or compiler not in {"", one.compiler}:
-            continue
-        if not target or target in (one.targets if compiler else one.install.targets):
-            return one.install
-    return None
+def _here(python: Sequence[str]) -> bool:
+    return _python() in python
 
 
-def _image(target: str, compiler: str, *, only: bool) -> tuple[str, str, str] | None:
-    """The environment of AWS's image on this machine that has packages for the chip, what it has, and cachekit's extra.
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
 
-    None where none does. That of the compiler comes first; the other stack's will do where the chip chose the compiler.
+
+def _no_wheels(whose: str, python: Sequence[str]) -> str:
+    return f"{whose} has no wheels for Python {_python()}, only for {', '.join(python)}"
+
+
+def _made(python: Sequence[str], words: str) -> str:
+    """The line that makes an environment, of the Python that AWS's own pages take."""
+    return f"python{python[len(python) // 2]} -m venv ~/neuron && ~/neuron/bin/pip install {words}"
+
+
+def _stack(one: Toolchain) -> str:
+    return "TorchNeuron" if one.compiler == "neuron-native" else "PyTorch/XLA"
+
+
+def _releases(target: str, compiler: str) -> list[Toolchain]:
+    """The releases of a compiler, or of any, that have the chip: the one whose line is the chip's first."""
+    found = (one for one in zoo.toolchains().values() if compiler in {"", one.compiler})
+    able = [one for one in found if not target or target in one.targets]
+    return sorted(able, key=lambda one: one.install is None or (bool(target) and target not in one.install.targets))
+
+
+def _chosen(target: str, compiler: str = "") -> tuple[Toolchain, Install | None, str] | None:
+    """The release to take, with its line, or with the environment of AWS's image that has it; None for no such chip.
+
+    An image comes first, then wheels that are for this system, and then the chip's own, which get no line.
     """
-    either = not only and compiler in {"", compiler_for(target)}
-    for one in sorted(zoo.toolchains().values(), key=lambda one: compiler not in {"", one.compiler}):
-        if one.install is None or not (either or one.compiler == compiler) or (target and target not in one.targets):
-            continue
-        found = (folder for pattern in one.install.images for folder in IMAGES.glob(pattern))
-        # The one that is active already lacks something, or nobody would ask.
-        able = (at for at in found if (at / "bin" / facts.COMPILER).exists() and str(at) != sys.prefix)
-        if names := [str(folder) for folder in able]:
-            newest = max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
-            stack = "TorchNeuron" if one.compiler == "neuron-native" else "PyTorch/XLA"
-            return newest, stack, one.install.extra
-    return None
+    releases = _releases(target, compiler)
+    for one in releases:
+        if image := _image(one):
+            return one, None, image
+    lines = [(one, one.install) for one in releases if one.install]
+    best = next((pair for pair in lines if not _unfit(pair[1])), lines[0] if lines else None)
+    return (*best, "") if best else None
 
 
-def _too_old(install: Install) -> str:
-    """What speaks against the line on this system; empty where nothing does."""
+def _image(one: Toolchain) -> str:
+    """The newest environment of AWS's images on this machine that has a release's packages; empty where none has."""
+    found = (folder for pattern in one.images for folder in IMAGES.glob(pattern))
+    # The one that is active already lacks something, or nobody would ask.
+    able = (at for at in found if (at / "bin" / facts.COMPILER).exists() and str(at) != sys.prefix)
+    names = [str(folder) for folder in able]
+    return max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], default="")
+
+
+def _instead(target: str, compiler: str, one: Toolchain) -> str:
+    """Why it is not the chip's own line, and what this one brings in its place; empty where it is."""
+    first = _releases(target, compiler)[0]
+    if first is one or first.install is None:
+        return ""
+    return f"{_stack(first)}: {_unfit(first.install)}; this line brings {_stack(one)}"
+
+
+def _unfit(install: Install) -> str:
+    """Why a release's wheels are not for this system; empty where they are, or nobody knows."""
+    system = _system()
+    if install.systems and system and f"{system.get('ID', '')} {system.get('VERSION_ID', '')}" not in install.systems:
+        here = system.get("PRETTY_NAME") or f"{system.get('ID', '')} {system.get('VERSION_ID', '')}".title()
+        theirs = " and ".join(name.title() for name in install.systems)
+        return f"AWS's wheels are for {theirs}, not for {here}: AWS's image has them, or they are built from source"
     name, version = platform.libc_ver()
     wanted = install.glibc
     if name != "glibc" or not wanted or tuple(map(int, version.split("."))) >= tuple(map(int, wanted.split("."))):
-        return install.note
+        return ""
     return f"its wheels need glibc {wanted}, and this system has {version}: use a newer one"
+
+
+def _system() -> dict[str, str]:
+    """What this system says of itself; nothing where it does not."""
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}

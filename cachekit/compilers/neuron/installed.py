@@ -103,7 +103,7 @@ def _importable(module: str) -> bool:
 
 def available(required: Sequence[str] = REQUIRED) -> bool:
     """Whether this environment has a Neuron toolchain: real packages, with their code."""
-    return not (required is REQUIRED and is_native(versions())) and _lacking(required) is None
+    return not (required is REQUIRED and is_native(versions())) and _lacking(required, "") is None
 
 
 def is_native(found: Mapping[str, str]) -> bool:
@@ -116,50 +116,67 @@ def native_available() -> bool:
     return is_native(versions()) and available(NATIVE)
 
 
-def likely() -> Sequence[str]:
-    """The packages of the stack that is here; where none is, of the one that the table has for this machine's chip."""
+def stack() -> str:
+    """The compiler whose packages are here, be it by half; empty where none tells of one."""
     found = versions()
-    bare = facts.FRAMEWORK_PACKAGE not in found and install.compiler_for(chip.here()) == "neuron-native"
-    return NATIVE if is_native(found) or bare else REQUIRED
+    real = {name: found[name] for name in found if name not in placeholders(found)}
+    if is_native(real):
+        return "neuron-native"
+    of_xla = {facts.FRAMEWORK_PACKAGE, *facts.XLA_PACKAGES} & real.keys()
+    return "neuron" if of_xla and not _for_other_work(real) else ""
+
+
+def likely() -> Sequence[str]:
+    """The packages of the stack that is here; where none is, of the one that this machine's chip would get."""
+    return NATIVE if (stack() or install.compiler_for(chip.here())) == "neuron-native" else REQUIRED
 
 
 def fault(required: Sequence[str] = ()) -> install.Fault | None:
     """What is wrong with the packages of a compiler that somebody named, or by default of the likely one; else None."""
+    named = {REQUIRED: "neuron", NATIVE: "neuron-native"}.get(tuple(required), "")
     return (
         _twice()
-        or _lacking(required or likely(), only=bool(required))
+        or _lacking(required or likely(), named or stack())
         or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
         or _of_another_torch(versions())
         or _of_another_chip(versions())
     )
 
 
-def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | None:
-    """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it."""
+def _for_other_work(found: Mapping[str, str]) -> tuple[str, str] | None:
+    """A package that no training has without torch-neuronx, and what it is for; None where there is none."""
+    if facts.FRAMEWORK_PACKAGE in found:
+        return None
+    rows = ((name, what) for name, first, what in facts.OTHER_WORK if release(found.get(name, "")) >= release(first))
+    return next(((name, what) for name, what in rows if name in found), None)
+
+
+def _lacking(required: Sequence[str], compiler: str) -> install.Fault | None:
+    """Why these packages are no toolchain for this machine's chip; None where they are whole, and for it.
+
+    Whose line mends them is the compiler's that is named or here by half: another's would be put over it.
+    """
     found, target = versions(), chip.here()
-    # The chip's own line may be the other stack's, over what is here, or with packages that are refused then.
-    compiler = "neuron" if only or install.compiler_for(target) == "neuron-native" else ""
-    compiler = "neuron-native" if required is NATIVE else compiler
     if wrong := placeholders(found):
         return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
             "these are empty placeholders from PyPI; the real packages are in AWS's own index",
-            install.way(target, tuple(wrong), compiler, only=only),
+            install.way(target, tuple(wrong), compiler),
         )
     if half := [name for name in required if name in half_installed()]:
-        way = install.way(target, (), compiler, only=only)
+        way = install.way(target, (), compiler)
         return _fault(
             f"{', '.join(half)} cannot be used",
             "half-installed: the package's metadata has no version",
             structs.replace(way, run=f"{way.run} --force-reinstall") if way.run.startswith("pip ") else way,
         )
-    for name, first, what in facts.OTHER_WORK if facts.FRAMEWORK_PACKAGE not in found else ():
-        if name in found and release(found[name]) >= release(first):
-            return _fault(
-                f"{name} {found[name]} is installed, and no {facts.FRAMEWORK_PACKAGE}",
-                f"{name} {what}; leave this environment to it",
-                install.apart(target, compiler, only=only),
-            )
+    if other := _for_other_work(found):
+        name, what = other
+        return _fault(
+            f"{name} {found[name]} is installed, and no {facts.FRAMEWORK_PACKAGE}",
+            f"{name} {what}; leave this environment to it",
+            install.apart(target, compiler),
+        )
     if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
         name = facts.FRAMEWORK_PACKAGE
         return _fault(
@@ -172,19 +189,19 @@ def _lacking(required: Sequence[str], *, only: bool = False) -> install.Fault | 
             f"the Neuron compiler is not available: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} "
             "not installed",
             "AWS's packages are in AWS's own index, for Linux on Trainium and Inferentia",
-            install.way(target, (), compiler, only=only),
+            install.way(target, (), compiler),
         )
     if empty := without_code(found):
         return _fault(
             f"{', '.join(empty)} cannot be used",
             _without(empty),
-            install.way(target, tuple(empty), compiler, only=only),
+            install.way(target, tuple(empty), compiler),
         )
     return None
 
 
 def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
-    mends = "" if way.run else install.PAGE  # for a chip that the table does not have
+    mends = "" if way.run else install.PAGE
     return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run, mends)
 
 
@@ -276,11 +293,16 @@ def _mended(found: Mapping[str, str]) -> install.Way:
     if paired := _paired(found):
         one = zoo.toolchain(paired[-1])
         indexes = one.install.indexes if one.install else indexes
-        for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE):
-            wanted = public(one.packages.get(name, ""))
-            # A later compiler is TorchNeuron's own business: its table names one that is enough.
-            if wanted and wanted != public(found.get(name, "")) and not is_native(found):
-                words.append(f"{name}=={wanted}")
+        # A later compiler is TorchNeuron's own business: its table names one that is enough.
+        theirs = {} if is_native(found) else {name: public(version) for name, version in one.packages.items()}
+        words += [
+            f"{name}=={theirs[name]}"
+            for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
+            if name in theirs and theirs[name] != public(found.get(name, ""))
+        ]
+        kernels = {its.packages.get(facts.NKI_PACKAGE, "") for its in one.chips.values()} if theirs else set()
+        if (nki := max(kernels, default="")) and release(found.get(facts.NKI_PACKAGE, "")) > release(nki):
+            words.append(f"{facts.NKI_PACKAGE}=={nki}")
     return install.Way(install.packages_line(words, indexes))
 
 
@@ -301,8 +323,8 @@ def _of_another_chip(found: Mapping[str, str]) -> install.Fault | None:
 def doubt(found: Mapping[str, str]) -> install.Fault | None:
     """Packages that can be used together, and had better not be; None where nobody says so."""
     return (
-        _together(found, facts.REPORTED, "are reported to fail together")
-        or _never_released(found)
+        _never_released(found)
+        or _together(found, facts.REPORTED, "are reported to fail together")
         or _of_another_release(found)
     )
 
@@ -337,10 +359,10 @@ def _never_released(found: Mapping[str, str]) -> install.Fault | None:
     first = min(native, key=lambda name: release(native[name]))
     if release(found[compiler])[:2] >= release(native[first])[:2]:
         return None
-    return install.Fault(
+    return _fault(
         f"no release in the table has {framework} {found[framework]} with {compiler} {found[compiler]}",
         f"TorchNeuron comes with {compiler} from {native[first]} on ({first})",
-        install.apart(chip.here(), "neuron-native").run,
+        install.apart(chip.here(), "neuron-native"),
     )
 
 

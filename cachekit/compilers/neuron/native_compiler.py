@@ -106,9 +106,9 @@ class NeuronNative(TreeCompiler, OnNeuron):
 
     @property
     def _without_device(self) -> bool:
-        """Whether this host compiles only: it has no device, or none that can be reached."""
+        """Whether this host compiles only: it has no device, or none that can be reached, or those of another chip."""
         machine = self.machine
-        return machine.here and (not machine.cores or host.without_nodes() is not None)
+        return machine.here and (not machine.cores or bool(machine.astray) or host.without_nodes() is not None)
 
     def _check_layout(self, recipe: Recipe) -> None:
         if field := split.asked(recipe):

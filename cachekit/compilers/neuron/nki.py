@@ -110,7 +110,7 @@ def misplaced(path: str) -> str:
         path = place + path.removeprefix(f"{said}/")
     below = path.removeprefix(place).split("/")
     plain = path.isprintable() and len(path) <= facts.KERNEL_LONGEST and not any(p[:1] in {"", "."} for p in below)
-    if path.startswith(place) and plain:
+    if path.startswith(place) and plain and all(len(part.encode()) <= facts.KERNEL_PART for part in below):
         return ""
     return f"the graph names the kernel {path[:200]!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"
 

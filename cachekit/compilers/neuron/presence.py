@@ -22,8 +22,11 @@ DRIVER_CLASS = "/sys/class/neuron_device"  # with an entry for each device, as e
 FRAMEWORK_PACKAGE = "torch-neuronx"
 # What the bus says, with or without the driver: the number of AWS as a maker, and those of its chips [neuron_pci.c].
 PCI_FOLDER, PCI_MAKER = "/sys/bus/pci/devices", "0x1d0f"
-PCI_CHIPS = {"0x7164": "trn1", "0x7264": "inf2", "0x7364": "trn2", "0x7564": "trn3", "0x7565": "trn3"}
-_FAMILY = re.compile(r"trn\d|inf[2-9]")  # inf1 has another compiler
+PCI_CHIPS = {
+    **dict.fromkeys(("0x7064", "0x7065", "0x7066", "0x7067"), "inf1"),  # which no release in the table is for
+    "0x7164": "trn1", "0x7264": "inf2", "0x7364": "trn2", "0x7564": "trn3", "0x7565": "trn3",
+}  # fmt: skip
+_FAMILY = re.compile(r"(trn|inf)\d")
 _DEVICE = re.compile(r"neuron\d+")  # the driver makes one node for each device
 
 

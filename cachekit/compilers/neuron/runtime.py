@@ -29,7 +29,7 @@ class Runtime(port.Runtime):
         except ImportError as error:
             from cachekit.compilers.neuron import chip, install
 
-            cause, hint = first_line(error), install.way(chip.here()).run
+            cause, hint = first_line(error), install.way(chip.here(), (), "neuron").run
             raise CompilerUnavailableError("Neuron's packages do not import", cause=cause, hint=hint) from error
 
     def arguments(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from cachekit.compilers.neuron import cores, facts
 from cachekit.compilers.neuron.host import NeuronHost
+from cachekit.compilers.neuron.install import Way, trainer
 from cachekit.compilers.neuron.installed import placeholders, public, release
 from cachekit.errors import CompilerUnavailableError, RecipeError
 from cachekit.recipe import Recipe, architecture, zoo
@@ -46,10 +47,12 @@ def sequence_parallel(recipe: Recipe) -> bool:
     return recipe.parallel.tensor_parallel_size > 1
 
 
-def install_line(found: Mapping[str, str]) -> str:
-    """What installs the trainer that fits these packages: there is no one for all SDKs."""
-    version = release(found.get(facts.FRAMEWORK_PACKAGE, facts.SPLIT_INSTALL_SINCE))
-    return facts.SPLIT_INSTALL if version >= release(facts.SPLIT_INSTALL_SINCE) else facts.SPLIT_INSTALL_OLD
+def install_line(found: Mapping[str, str]) -> Way:
+    """What installs the trainer that fits these packages: there is no one for all SDKs, nor for all Pythons."""
+    able = [(one, one.splitter) for one in zoo.toolchains().values() if one.splitter]  # oldest first
+    version = release(found.get(facts.FRAMEWORK_PACKAGE, ""))[:2]
+    older = [pair for pair in able if not version or release(pair[0].packages[facts.FRAMEWORK_PACKAGE])[:2] <= version]
+    return trainer(*(older[-1] if older else able[0]))
 
 
 def settings(recipe: Recipe, found: Mapping[str, str]) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def settings(recipe: Recipe, found: Mapping[str, str]) -> dict[str, Any]:
         "attention": attention(recipe),
         "lacks": list(LACKS.values()),
         "package": facts.SPLITTER,
-        "install": install_line(found),
+        "install": install_line(found).run,
     }
 
 
@@ -102,15 +105,17 @@ def check_packages(recipe: Recipe, machine: NeuronHost) -> None:
             hint=f"choose --toolchain {' or '.join(able)}" if able else f"--set {_plain(asked(recipe))}",
         )
     if missing:
-        raise CompilerUnavailableError(
-            f"{', '.join(missing)} is not installed: {field} needs it", hint=install_line(machine.packages)
-        )
+        raise _lacking(f"{', '.join(missing)} is not installed: {field} needs it", machine)
     version = found.get(facts.SPLITTER)
     if version and release(version) < release(facts.FIRST_SPLITTER):
-        raise CompilerUnavailableError(
-            f"{facts.SPLITTER} {public(version)} is too old: {field} needs {facts.FIRST_SPLITTER} or later",
-            hint=install_line(machine.packages),
+        raise _lacking(
+            f"{facts.SPLITTER} {public(version)} is too old: {field} needs {facts.FIRST_SPLITTER} or later", machine
         )
+
+
+def _lacking(message: str, machine: NeuronHost) -> CompilerUnavailableError:
+    line = install_line(machine.packages)
+    return CompilerUnavailableError(message, cause=line.why, hint=line.run)
 
 
 def check(recipe: Recipe, machine: NeuronHost) -> None:

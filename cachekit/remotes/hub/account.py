@@ -62,7 +62,7 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
     if owner in known.names and 0 <= time.time() - known.asked < _DAY:
         return True
     try:
-        names = _names(ask())
+        names = names_in(ask())
     except RemoteError:
         if owner in known.names:
             return True
@@ -72,7 +72,7 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
     return owner in names
 
 
-def _names(answer: object) -> set[str]:
+def names_in(answer: object) -> set[str]:
     """The names in an answer to `whoami`: `{name, orgs: [{name, …}]}`."""
     document = answer if isinstance(answer, dict) else {}
     orgs = document.get("orgs")

@@ -107,9 +107,11 @@ class Client:
         from huggingface_hub import get_token
 
         token = self._token or get_token() or ""
-        return is_own(
-            owner, memory, self.endpoint, token, lambda: self.ask(lambda api: api.whoami(), self.call(whose=True))
-        )
+        return is_own(owner, memory, self.endpoint, token, self.account)
+
+    def account(self) -> Any:
+        """What the Hub says of the token's user: `whoami`."""
+        return self.ask(lambda api: api.whoami(), self.call(whose=True))
 
     def call(self, **options: Any) -> Call:
         """A call whose token goes to this Hub only; options: fields of `Call`."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from cachekit import redact
 from cachekit.errors import AuthError, MissingRemoteError, UsageError
+from cachekit.remotes.hub.account import names_in
 from cachekit.remotes.hub.client import Client
 from cachekit.remotes.port import Limits, Repo
 
@@ -56,15 +57,17 @@ def look(
     except MissingRemoteError:
         return None
     page = f"{redact.address(client.endpoint)}/{_below(kind)}{repo}"
-    return Repo(repo, kind, page, private=bool(info.private), owned=_is_owned(repo, client))
+    return Repo(repo, kind, page, private=bool(info.private), **_whose(repo, client))
 
 
-def _is_owned(repo: str, client: Client) -> bool:
+def _whose(repo: str, client: Client) -> dict[str, bool]:
     """Whether the owner is the token's user or an organisation of this user; without a token nobody is."""
+    owner = repo.partition("/")[0]
     try:
-        return client.owns(repo.partition("/")[0])
+        answer = client.account()
     except AuthError:
-        return False
+        return {"owned": False}
+    return {"owned": owner in names_in(answer), "team": owner != answer.get("name")}
 
 
 def create(
@@ -84,6 +87,8 @@ def create(
     """
     client = Client(place_of(repo, kind), endpoint, token, limits or Limits())
 
+    team = _whose(repo, client).get("team", False)
+
     def make(api: Any) -> Repo | None:
         from huggingface_hub.errors import HfHubHTTPError
 
@@ -93,7 +98,7 @@ def create(
             if error.response.status_code == 409:  # noqa: PLR2004
                 return None
             raise
-        return Repo(url.repo_id, kind, str(url), private=private, new=True)
+        return Repo(url.repo_id, kind, str(url), private=private, new=True, team=team)
 
     made = client.ask(make)
     if made:

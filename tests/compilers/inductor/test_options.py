@@ -100,3 +100,9 @@ def test_every_default_that_is_read_in_the_source_is_the_one_that_torch_has():
     torchs = json.loads(run.stdout)
     assert len(torchs) > 100
     assert {name: read[name] for name in torchs} == torchs
+
+
+def test_a_recipe_without_options_does_not_read_torchs_source(monkeypatch):
+    """Each `plan` would take 30 ms for it."""
+    monkeypatch.setattr(options, "_installed", lambda: pytest.fail("it is read"))
+    options.check_names(())

@@ -22,11 +22,10 @@ def around(tmp_path):
     """Eight workers, of which two share a copy."""
     job = toy()
     recipe = structs.replace(job.recipe, parallel=Parallel(tensor_parallel_size=2))
-    job = structs.replace(
-        job, mode="train", recipe=recipe, settings={**split.settings(recipe, {}), "lacks": ["no evaluation here"]}
-    )
+    out, settings = str(tmp_path / "out"), {**split.settings(recipe, {}), "lacks": ["no evaluation here"]}
+    job = structs.replace(job, mode="train", recipe=recipe, settings=settings, output_dir=out)
     events = Events(tmp_path / "events.jsonl")
-    yield job, None, events, 8, str(tmp_path / "out")
+    yield job, None, events, 8, out
     events.close()
 
 

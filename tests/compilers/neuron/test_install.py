@@ -103,12 +103,49 @@ def test_an_image_of_the_other_stack_is_better_than_wheels_for_another_system(tm
     for venv, found in ((xla, "[neuron]"), (native, "[train]")):
         (venv / "bin").mkdir(parents=True)
         (venv / "bin" / "neuronx-cc").touch()
-        assert install.way("trn3", (), "neuron-native").run == (
-            f". {venv}/bin/activate && pip install 'cachekit-neuron{found}'"
-        )
+        assert install.way("trn3").run == f". {venv}/bin/activate && pip install 'cachekit-neuron{found}'"
         # Whoever names TorchNeuron is not helped by XLA's.
-        named = install.way("trn3", (), "neuron-native", only=True).run
+        named = install.way("trn3", (), "neuron-native").run
         assert (str(venv) in named) == (venv == native)
+
+
+@pytest.mark.parametrize(
+    "system, told",
+    [
+        ("ubuntu 26.04", ("'torch-neuronx==2.14.*'", "")),
+        ("ubuntu 24.04", ("torch-neuronx==2.9.0.2.15", "TorchNeuron: AWS's wheels are for Ubuntu 26.04, not ")),
+        ("amzn 2023", (install.PAGE, "AWS's wheels are for Ubuntu 26.04, not for Amzn 2023")),
+    ],
+)
+def test_a_line_whose_wheels_are_for_another_system_is_not_taken_where_one_fits(
+    tmp_path, machine, monkeypatch, system, told
+):
+    """A Trn3: TorchNeuron is its own line, and PyTorch/XLA has it, too, from glibc 2.35 on."""
+    (machine / "neuron0").touch()
+    (tmp_path / "product_name").write_text("trn3.48xlarge")
+    name, version = system.split()
+    monkeypatch.setattr(install.platform, "freedesktop_os_release", lambda: {"ID": name, "VERSION_ID": version})
+    monkeypatch.setattr(install.platform, "libc_ver", lambda: ("glibc", "2.34" if name == "amzn" else "2.39"))
+    with pytest.raises(CompilerUnavailableError) as raised:
+        select("auto")
+    assert told[0] in raised.value.hint
+    assert told[1] in raised.value.cause
+    assert ("this line brings PyTorch/XLA" in raised.value.cause) == (version == "24.04")
+    assert ("libneuronxla, torch-neuronx, torch-xla are not installed" in raised.value.cause) == (version == "24.04")
+    found = the_problem("neuron-packages")
+    assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
+    with pytest.raises(CompilerUnavailableError) as raised:
+        assert select("neuron-native").machine
+    own = "'torch-neuronx==2.14.*'" if version == "26.04" else install.PAGE
+    assert own in raised.value.hint, "whoever names TorchNeuron gets its own line, or none"
+    assert ("pip install" in raised.value.hint) == (version == "26.04")
+
+
+def test_an_image_without_the_chip_is_not_named(tmp_path, machine):
+    """PyTorch 2.8 is of SDK 2.26 to 2.28, which have no Trn3."""
+    (tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_8" / "bin").mkdir(parents=True)
+    (tmp_path / "opt" / "aws_neuronx_venv_pytorch_2_8" / "bin" / "neuronx-cc").touch()
+    assert [name for name in ("trn1", "trn2", "trn3") if "pytorch_2_8" in install.way(name).run] == ["trn1", "trn2"]
 
 
 def test_a_compiler_that_was_named_gets_no_image_of_the_other_stack(tmp_path, machine):

@@ -76,6 +76,21 @@ def test_what_torch_neuronx_stands_on_is_missed_where_only_its_name_is_left(
 
 
 TWO = {
+    "TorchNeuron with PyPI's placeholder of NKI": (
+        NATIVE | {"nki": "0.0.1"},
+        "nki 0.0.1 cannot be used",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "PyPI's placeholders on a Trn3, which has another stack": (
+        {"neuronx-cc": "1.0.post1", "torch-neuronx": "1.0"},
+        "neuronx-cc 1.0.post1, torch-neuronx 1.0 cannot be used",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "XLA without torch-neuronx on a Trn3": (
+        {"neuronx-cc": "2.26.6360.0", "torch-xla": "2.9.0", "libneuronxla": "2.2.17544.0"},
+        "torch-neuronx is not installed",
+        "torch-neuronx==2.9.0.2.15.32035",
+    ),
     "TorchNeuron beside XLA": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
         "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these are of two stacks",
@@ -140,7 +155,8 @@ def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path,
     versions, said, run = TWO[case]
     (machine / "neuron0").touch()
     other = "trn1.2xlarge" if case.endswith("Trn1") else "trn3.48xlarge"
-    (tmp_path / "product_name").write_text(other if "Trn1" in case or "other chips" in case else "trn2.3xlarge")
+    elsewhere = case.endswith("Trn1") or "Trn3" in case or "other chips" in case
+    (tmp_path / "product_name").write_text(other if elsewhere else "trn2.3xlarge")
     monkeypatch.setattr(installed, "versions", lambda: versions)
     monkeypatch.setattr(installed, "without_code", lambda found: [])
     with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
@@ -313,13 +329,28 @@ def test_a_package_of_another_release_is_told(recipe, command, monkeypatch, vers
 
 
 @pytest.mark.usefixtures("whole", "machine")
-def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe, command, monkeypatch):
-    """One of AWS's pages has the two."""
+@pytest.mark.parametrize(
+    "versions, told",
+    [
+        ({"neuronx-cc": "2.27.5334.0"}, ("every graph of a transformer ended in NCC_ISMP902", "cc==2.26.6360.0")),
+        # The kernels of an image's later NKI are another compiler's.
+        ({"neuronx-cc": "2.27.5334.0", "nki": "0.6.0"}, ("NCC_ISMP902", "neuronx-cc==2.26.6360.0 nki==0.5.0")),
+        ({"nki": "0.6.0+1"}, ("refused the kernels of nki 0.6", "neuron.amazonaws.com nki==0.5.0")),
+        (
+            {"neuronx-cc": "2.25.3371.0", "torch-neuronx": "2.9.0.2.14.27725", "libneuronxla": "2.2.16974.0"}
+            | {"nki": "0.7.0"},
+            ("refused the kernels of nki 0.6", "neuron.amazonaws.com nki==0.4.0"),
+        ),
+    ],
+)
+def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe, command, monkeypatch, versions, told):
+    """One of AWS's pages has the first two."""
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
-    monkeypatch.setattr(installed, "versions", lambda: WHOLE | {"neuronx-cc": "2.27.5334.0"})
+    monkeypatch.setattr(installed, "versions", lambda: WHOLE | versions)
     found = the_problem("neuron-packages")
-    assert "are reported to fail together: every graph of a transformer ended in NCC_ISMP902" in found["said"]
-    assert found["run"].endswith(" neuronx-cc==2.26.6360.0")
+    assert "are reported to fail together: " in found["said"]
+    assert told[0] in found["said"]
+    assert found["run"].endswith(told[1])
     assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
 
 

@@ -308,6 +308,9 @@ def test_what_only_npcs_report_says_is_lost_too():
     assert (found.lost_seconds, found.lost_at_most) == (130.5, True)
 
 
+KILLED = [("[F137] neuronx-cc was forcibly killed", "host-oom")]
+
+
 @pytest.mark.parametrize("after", ["", "subprocess.CalledProcessError: Command 'neuronx-cc' returned exit status 1.\n"])
 @pytest.mark.parametrize(
     "said",
@@ -327,6 +330,31 @@ def test_a_compile_that_is_said_to_be_killed_has_failed(said, after):
     assert (failed.module, failed.kind) == (module(5), "host-oom")
     done = f"2026-07-31 05:09:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
     assert told(begun + killed + done).failed == ()
+
+
+@pytest.mark.parametrize(
+    "code, kind", [("[NCC_EOOM002] Maximum peak HBM usage of 18.12GB exceeds HBM limit", "device-oom"), *KILLED]
+)
+@pytest.mark.parametrize(
+    "after, seconds",
+    [
+        (f"2026-07-31 05:30:00.000100:  5  [ERROR]: Compilation failed for /tmp/w/model.{module(5)}.pb after 0 retries.", 1320),
+        ("RuntimeError: Bad StatusOr access: INTERNAL: RunNeuronCCImpl: error condition", None),
+    ],
+)  # fmt: skip
+def test_what_the_compiler_says_before_the_failure_is_told_is_its_cause(code, kind, after, seconds):
+    """The compiler's own lines come before its parent's, which names the module."""
+    call = f"Call compiler with cmd: neuronx-cc compile /tmp/w/model.{module(5)}.hlo_module.pb --target=trn1"
+    begun = f"2026-07-31 05:08:00.000100:  5  [INFO]: {call}\n"
+    (failed,) = told(f"{begun}2026-07-31T05:29:59Z [ERROR] {code}\n{after}\n").failed
+    assert (failed.module, failed.kind, failed.seconds) == (module(5), kind, seconds)
+    done = f"2026-07-31 05:31:30.000100:  5  [INFO]: Compilation Successfully Completed for model.{module(5)}.neff\n"
+    again = f"2026-07-31 05:31:40.000100:  5  [INFO]: {call}\n"
+    other = "2026-07-31 05:32:00.000100:  5  [ERROR]: Compilation failed for "
+    (failed,) = told(
+        f"{begun}[ERROR] {code}\n{done}{again}{other}/tmp/w/model.{module(5)}.pb after 0 retries.\n"
+    ).failed
+    assert failed.kind == "unknown", "what was said of a compile that ended well says nothing of the next one"
 
 
 def test_a_code_alone_is_read_as_the_failure_that_it_is():

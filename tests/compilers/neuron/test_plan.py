@@ -94,6 +94,7 @@ def test_the_key_is_the_same_in_every_process(recipe, tmp_path, command):
     "arguments, code, words",
     [
         (("--toolchain", "neuron-2.13", "--instance", "trn1.2xlarge"), "unknown-name", "did you mean neuron-2.3"),
+        (("--toolchain", "neuron-2.29.1", "--instance", "trn1.2xlarge"), "unknown-name", "did you mean neuron-2.29?"),
         (("--toolchain", "neuron-2.31", "--instance", "trn1.2xlrage"), "unknown-name", "trn1.2xlarge"),
         (("--toolchain", "neuron-2.31"), "usage", "--instance"),
         (("--toolchain", "neuron-2.31", "--instance", "trn1.2xlarge", "--compiler", "inductor"), "usage", "neuron"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from cachekit.compilers.neuron import compiler, facts, host, split
+from cachekit.compilers.neuron import compiler, facts, host, install, split
 from cachekit.compilers.port import Run
 from cachekit.compilers.prepare import prepare
 from cachekit.errors import CompilerUnavailableError
@@ -165,6 +167,18 @@ def test_a_training_that_cannot_be_resumed_says_so_before_anything_runs(command,
 )
 def test_the_trainer_to_install_is_the_one_of_these_packages(framework, pinned):
     """The trainer's own pins, of SDK 2.26.1, would take the packages of SDK 2.31 away."""
-    line = split.install_line({"torch-neuronx": framework})
+    line = split.install_line({"torch-neuronx": framework}).run
     assert pinned in line
     assert ("[neuronx" in line) == framework.startswith("2.8")
+
+
+def test_a_python_without_the_trainer_gets_an_environment_that_has_all(monkeypatch):
+    """numpy, as optimum-neuron 0.4 pins it, has no wheel for 3.13, for which AWS's packages have one."""
+    monkeypatch.setattr(install, "sys", SimpleNamespace(version_info=SimpleNamespace(major=3, minor=13)))
+    found = {"without": ["optimum-neuron"], "torch-neuronx": "2.9.0.2.15.32035"}
+    with pytest.raises(CompilerUnavailableError, match="optimum-neuron is not installed") as raised:
+        prepare(load(zoo.recipe_path("llama3-8b-lora")), compiler.Neuron(machine(**found)))
+    assert raised.value.cause == "optimum-neuron has no wheels for Python 3.13, only for 3.11, 3.12"
+    assert raised.value.hint.startswith("python3.12 -m venv ~/neuron && ~/neuron/bin/pip install --extra-index-url ")
+    for package in ("torch-neuronx==2.9.0.2.15.32035", "optimum-neuron==0.4.3", "'cachekit-neuron[neuron]'"):
+        assert package in raised.value.hint

@@ -10,7 +10,7 @@ import pytest
 
 from cachekit.compilers import select
 from cachekit.compilers.neuron import devices, facts, host, install, installed, presence
-from cachekit.errors import CompilerUnavailableError
+from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
 from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
@@ -61,6 +61,8 @@ def test_doctor_says_the_same(machine):
     assert (of_devices["state"], "no Neuron packages" in of_devices["said"]) == ("unknown", False)
     for check in ("neuron-packages", "neuron-devices"):
         assert fine(check, compiler="inductor")
+    (of_packages,) = findings("neuron-packages", compiler="inductor")
+    assert f"has Neuron devices ({machine}/neuron0), which it does not use" in of_packages["said"]
 
 
 def test_inductor_is_taken_where_somebody_says_so(machine, recipe, command):
@@ -114,7 +116,7 @@ def test_a_host_without_devices_starts_no_process(monkeypatch):
 
 
 @pytest.mark.feature("F6", "U3")
-@pytest.mark.parametrize("name", ["trn1.2xlarge", "trn2.48xlarge", "inf2.xlarge"])
+@pytest.mark.parametrize("name", ["trn1.2xlarge", "trn2.48xlarge", "inf2.xlarge", "inf1.xlarge"])
 def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor(tmp_path, recipe, command, name):
     (tmp_path / "product_name").write_text(f"{name}\n")
     error = answer(command, "plan", recipe, code=1)["error"]
@@ -125,7 +127,7 @@ def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor
     assert "aws-neuronx-dkms && sudo modprobe neuron" in found["run"]
 
 
-@pytest.mark.parametrize("name", ["m5.large", "inf1.xlarge", "p4d.24xlarge", "Virtual Machine", ""])
+@pytest.mark.parametrize("name", ["m5.large", "p4d.24xlarge", "Virtual Machine", ""])
 def test_other_machines_see_nothing_of_neuron(tmp_path, name):
     (tmp_path / "product_name").write_text(f"{name}\n")
     assert select("auto").name == "inductor"
@@ -205,8 +207,8 @@ def test_a_chip_that_the_driver_names_and_nobody_here_knows_gets_no_line(machine
     [
         (0, 4, "this machine shows 2 of the 16 devices of a trn1.32xlarge, as a container may"),
         (2, 4, "this machine shows 2 of the 16 devices of a trn1.32xlarge, as a container may"),
-        (16, 4, "neuron-ls lists 16 devices, and there are nodes of 2 in"),
-        (1, 2, "neuron-ls lists 1 device, and there are nodes of 2 in"),
+        (16, 4, "neuron-ls lists 16 devices, and {dev} has 2 nodes: 2 are taken"),
+        (1, 2, "neuron-ls lists 1 device, and {dev} has 2 nodes: 1 is taken"),
     ],
 )
 def test_a_container_has_the_devices_that_it_was_given(listed, cores, said, tmp_path, monkeypatch):
@@ -217,10 +219,34 @@ def test_a_container_has_the_devices_that_it_was_given(listed, cores, said, tmp_
         tool(tmp_path / "bin", monkeypatch, f"echo '{json.dumps(devices)}'")
     fingerprint = select("neuron").fingerprint()
     assert (host.this_host().cores, fingerprint.workers) == (cores, cores)
-    assert fingerprint.lacks["container"].startswith(said)
+    said = said.format(dev=tmp_path / "dev")
+    assert fingerprint.lacks["container"] == said
     found = findings("neuron-devices")[0]
     assert said in found["said"]
     assert found["state"] == ("ok" if listed == 2 else "problem")
+    monkeypatch.setenv(facts.VISIBLE_CORES, "28-31")
+    with pytest.raises(UsageError) as raised:
+        select("neuron").fingerprint()
+    assert raised.value.cause == f"this container has {cores}, numbered from 0"
+
+
+@pytest.mark.usefixtures("whole")
+def test_a_target_that_is_not_the_devices_own_is_told_and_not_trained_on(tmp_path, recipe, command, monkeypatch):
+    """A variable that was left over: what is compiled for another chip is never run here."""
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    said = f"the devices here are trn1, and {facts.TARGET_OVERRIDE}=trn2: what is compiled for it does not run here"
+    assert answer(command, "plan", recipe, code=0)["lacks"]["device"] == said
+    assert said in " ".join(command("plan", recipe).out.split())
+    error = answer(command, "train", recipe, code=1)["error"]
+    assert (error["message"], error["cause"]) == ("there is no device here to train on", said)
+    found = the_problem("neuron-devices")
+    assert (found["said"], found["run"]) == (said, f"unset {facts.TARGET_OVERRIDE}")
+    monkeypatch.setattr(installed, "versions", dict)
+    error = answer(command, "plan", recipe, code=1)["error"]
+    assert error["cause"].endswith(f"; {said}"), "its line to install is the other chip's"
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "inf2")  # whose chip is the same
+    assert host.astray() == ""
 
 
 @pytest.mark.usefixtures("whole")
@@ -277,7 +303,13 @@ def test_doctor_says_of_the_other_stack_what_plan_says(recipe, command, monkeypa
 
 @pytest.mark.parametrize(
     "maker, number, chip",
-    [("0x1d0f", "0x7364", "trn2"), ("0x1d0f", "0x7564", "trn3"), ("0x1d0f", "0x8061", ""), ("0x10de", "0x7364", "")],
+    [
+        ("0x1d0f", "0x7364", "trn2"),
+        ("0x1d0f", "0x7564", "trn3"),
+        ("0x1d0f", "0x7064", "inf1"),
+        ("0x1d0f", "0x8061", ""),
+        ("0x10de", "0x7364", ""),
+    ],
 )
 def test_devices_on_the_bus_are_seen_without_the_driver(machine, tmp_path, maker, number, chip):
     for name, text in (("0000:00:1d.0", "0x8061"), ("0000:00:1e.0", number)):

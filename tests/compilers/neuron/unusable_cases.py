@@ -27,6 +27,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(presence, "PCI_FOLDER", str(tmp_path / "pci"))
     monkeypatch.setattr(product, "PRODUCT", tmp_path / "product_name")
     monkeypatch.setattr(install, "IMAGES", tmp_path / "opt")
+    monkeypatch.setattr(install.platform, "freedesktop_os_release", lambda: {"ID": "ubuntu", "VERSION_ID": "26.04"})
     monkeypatch.setattr(facts, "DEFAULT_ROOT", str(tmp_path / "neuron-compile-cache"))
     monkeypatch.setattr(facts, "NATIVE_DEFAULT_ROOT", str(tmp_path / "neff_cache"))
     remembered = (chip.listed, product._installed)

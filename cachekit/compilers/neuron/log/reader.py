@@ -44,7 +44,7 @@ class LogReader:
         self._listing = False  # inside the list of graphs that npc prints over several lines
         self._failing = ""  # the module whose failure the lines without header are about
         self._quoted = ""  # the same, where the failure is an old one
-        self._crashed: dict[str, Event] = {}  # compiles that the compiler's driver said were killed, by module
+        self._ailing: dict[str, Event] = {}  # what the compiler said of a failure whose line is yet to come, by module
         self._report: dict[str, str] = {}  # an entry of npc's JSON report, as far as it was read
         self._child: int | None = None  # the rank that torchrun's report is about
 
@@ -66,8 +66,8 @@ class LogReader:
         """The stream has ended: the events of an unfinished line, and what can only be told now."""
         events = self._line() + self._timing.close()
         # Mostly the framework tells the failure, with the module's name; else nobody does.
-        killed = [event for module, event in self._crashed.items() if self._timing.is_open(module)]
-        return events + [self._timing.failed(event) for event in killed]
+        untold = [event for module, event in self._ailing.items() if self._timing.is_open(module)]
+        return events + [self._timing.failed(event) for event in untold]
 
     def groups(self) -> int:
         """How many groups of processes have written, each after all of those before it had ended."""
@@ -140,12 +140,16 @@ class LogReader:
                 event = replace(event, module=self._failing)
                 if event.module and event.module == self._quoted:
                     return replace(event, kind="quoted")
+                if before := self._ailing.pop(event.module, None):
+                    event = replace(event, text=f"{before.text}\n{event.text}".strip()[:_TEXT])
                 return self._timing.failed(event)
             case "command":
                 event = replace(event, module=module_in(said["text"] or ""))
                 self._timing.started(event)
             case "completed":
-                return self._timing.completed(event)
+                event = self._timing.completed(event)
+                self._ailing.pop(event.module, None)
+                return event
             case "status" if event.text == "PASS":
                 self._timing.passed(event)
             case "worker-started":
@@ -181,16 +185,15 @@ class LogReader:
             if "WARN" in text[max(0, found.start() - 80) : found.start()]:
                 continue
             said = text[found.start() : found.start() + _TEXT].strip()
-            if found.re is facts.CRASH_CODE:
-                self._crash(said, source)
+            self._ails(said, source)
             yield replace(source, kind="error", module=self._failing, text=said)
         if killed := facts.KILLED.match(text):
-            self._crash(killed[0][:_TEXT], source)
+            self._ails(killed[0][:_TEXT], source)
 
-    def _crash(self, said: str, source: Event) -> None:
-        """A compiler was killed, of which only the process that ran it knows the module."""
+    def _ails(self, said: str, source: Event) -> None:
+        """A compiler failed, or was killed, of which only the process that ran it knows the module."""
         if module := self._failing or self._timing.only(source.process):
-            self._crashed.setdefault(module, replace(source, kind="failed", module=module, text=said))
+            self._ailing.setdefault(module, replace(source, kind="failed", module=module, text=said))
 
 
 def _found(text: str) -> tuple[tuple[str, Said, Event], ...]:
