@@ -25,9 +25,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -39,11 +41,8 @@ REGION, ACCOUNT = "us-east-1", "123456789012"
 CHANNEL = {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}
 KILLED = -signal.SIGKILL
 SYNC = 0.2  # seconds between two looks at the checkpoints
-INSIDE = """
-if [ ! -d /opt/ml ]; then mount -t tmpfs tmpfs /opt && mkdir /opt/ml; fi
-mount --bind "$1" /opt/ml && mount --bind "$2" /etc/hosts && mount --bind "$3" /tmp && hostname "$4" && shift 4 &&
-exec "$@"
-"""
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = {ROOT, Path(sys.prefix), Path(sys.base_prefix)}  # what programs of the image are made of, wherever it lies here
 
 
 def lacking():
@@ -51,6 +50,19 @@ def lacking():
     if os.geteuid() != 0:
         return "a container's stand-in needs root"
     return "" if shutil.which("unshare") else "there is no unshare"
+
+
+def _inside(place, host, words):
+    """The first process of a container, whose /opt, /tmp and /etc/hosts are its own; its image is there too."""
+    commands = [["mount", "--bind", place / "ml", place / "opt/ml"], ["mount", "--bind", place / "hosts", "/etc/hosts"]]
+    for folder in (Path("/opt"), Path("/tmp")):  # in this order: the place itself is in /tmp
+        own = place / folder.name
+        for part in sorted(part for part in IMAGE if part.is_relative_to(folder)):
+            there = own / part.relative_to(folder)
+            commands += [["mkdir", "-p", there], ["mount", "--rbind", part, there]]
+        commands += [["mount", "--rbind", own, folder]]
+    commands += [["hostname", host], ["exec", *words]]
+    return ["sh", "-c", " && ".join(shlex.join(map(str, command)) for command in commands)]
 
 
 def description(operation="CreateTrainingJob"):
@@ -207,7 +219,9 @@ class Job(threading.Thread):
         shutil.rmtree(place, ignore_errors=True)
         for name in ("input/config", "input/data", "model", "output/data", "checkpoints"):
             (place / "ml" / name).mkdir(parents=True)
-        (place / "tmp").mkdir(mode=0o1777)
+        (place / "opt/ml").mkdir(parents=True)
+        (place / "tmp").mkdir()
+        (place / "tmp").chmod(0o1777)
         (place / "hosts").write_text(
             "127.0.0.1 localhost\n" + "".join(f"127.0.0.{10 + n} {name}\n" for n, name in enumerate(self.hosts))
         )
@@ -246,9 +260,8 @@ class Job(threading.Thread):
             "TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn,
         }  # fmt: skip
         with (self.folder / f"{host}.log").open("ab") as told:
-            inside = ["sh", "-c", INSIDE, "x", place / "ml", place / "hosts", place / "tmp", host]
             return subprocess.Popen(
-                ["unshare", *apart, *inside, *words],
+                ["unshare", *apart, *_inside(place, host, words)],
                 env=variables, stdin=subprocess.DEVNULL, stdout=told, stderr=told, cwd="/",
             )  # fmt: skip
 
