@@ -386,8 +386,9 @@ def main() -> int:
         ways = [way for way in WAYS if way != REDIS or port]
         folder = Bench(FOLDER, root / "folder", other, port)
         benches = {FOLDER: folder, CACHEKIT: Bench(CACHEKIT, root / CACHEKIT, other, 0)}
-        for way in ways:  # a C++ compiler takes a path with a space for two
-            benches.setdefault(way, Bench(way, root / way.replace(" ", "-"), other, port, folder))
+        for way in set(ways) - set(benches):
+            place = root / way.replace(" ", "-")  # Inductor's compiler takes a path with a space for two
+            benches[way] = Bench(way, place, other, port, folder)
         every = [(row, way) for row in ROWS for way in ways if (row, way) not in NOTHING]
         for pattern in options.only * options.repeats:
             for row, way in (one for one in every if re.search(pattern, ": ".join(one))):
