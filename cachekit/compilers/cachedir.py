@@ -6,6 +6,7 @@ to a file of the store, and a killed run leaves nothing that a later one could m
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -160,7 +161,7 @@ def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
     problem: OSError | None = None
     for make in (partial(private_folder, wanted), partial(temporary_folder, "cache_dirs")):
         try:
-            return stack.enter_context(Scratch(make(), key[:16]))
+            return stack.enter_context(Scratch(_whole(make()), key[:16]))
         except OSError as error:
             if problem is None:
                 bypass(journal, "cache-dir-unusable", f"{wanted}: {cause_of(error)}")
@@ -172,6 +173,17 @@ def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
         cause=cause_of(problem),
         hint=closes or new_folder("CACHEKIT_COMPILER_CACHE_DIR"),
     )
+
+
+def _whole(folder: Path) -> Path:
+    """The folder, if compilers can be given its path: Inductor puts paths into a command line without quotes.
+
+    Raises:
+        OSError: There is a space in the path [torch/_inductor/cpp_builder.py, torch 2.13.0: measured].
+    """
+    if any(map(str.isspace, str(folder))):
+        raise OSError(errno.EINVAL, "the C++ compiler takes a path with a space for two", str(folder))
+    return folder
 
 
 def own_root(compiler: Compiler, recipe: Recipe, journal: Journal, salt: str = "") -> Path | None:

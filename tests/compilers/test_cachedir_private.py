@@ -93,6 +93,13 @@ def test_what_a_compiler_loads_nobody_else_can_exchange(public, temporary):
     assert temporary in tree.parents, "whoever owns the store could exchange what lies there"
 
 
+def test_no_compiler_is_given_a_path_with_a_space(public, temporary):
+    """Inductor's command line for a header has it unquoted: the compiler takes it for two files."""
+    store = Store(public / "my home", Journal(None, "test"))
+    publish(store, MADE)
+    assert temporary in loaded(public / "my home").parents
+
+
 @pytest.mark.feature("T8")
 @ROOT_ONLY
 @pytest.mark.parametrize("variable", ["TMPDIR", "TEMP", "TMP"])
