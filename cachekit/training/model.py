@@ -87,12 +87,14 @@ def loading(job: Job) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
+    except (OSError, AttributeError) as error:
         if closed := gated(error, _named_by(job, job.weights), job.weights):
             raise closed from error
+        # Without a network, Transformers 4.57 asks the file that it did not find for its name.
+        absent = isinstance(error, AttributeError)
         raise UnknownNameError(
             f"no weights could be loaded from {job.weights}",
-            cause=first_line(error),
+            cause="Transformers found no file of weights" if absent else first_line(error),
             hint="check network and HF_TOKEN, give model.path, or train from scratch: --set model.from_config=true",
         ) from error
     except (RuntimeError, ValueError) as error:
