@@ -327,9 +327,11 @@ class Runs(Questions):
 
 
 def _tell_doubts(opened: Session, prepared: Prepared) -> None:
-    """Say what is odd about the data before hours go into it."""
+    """Say which device stays idle, and what is odd about the data, before hours go into it."""
     from cachekit.data.preview import preview
 
+    if idle := prepared.fingerprint.lacks.get("accelerator"):
+        opened.journal.show("accelerator.idle", reason=idle)
     found = preview(prepared.recipe)
     for doubt in found.doubts if found else ():
         opened.journal.show("data.doubt", doubt=doubt)

@@ -97,6 +97,7 @@ LINES: dict[str, Callable[[Event], str]] = {
     "contract.check": lambda e: str(e["check"]),
 }
 WARNINGS: dict[str, Callable[[Event], str]] = {
+    "accelerator.idle": lambda e: str(e["reason"]),
     "data.doubt": lambda e: f"the data is odd: {e['doubt']}",
     "spot.notice": lambda e: (
         f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"

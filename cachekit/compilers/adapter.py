@@ -101,6 +101,10 @@ class Adapter:
         """
         return False
 
+    def device(self) -> str:
+        """Words for devices of this machine that only this compiler serves, with what shows them; empty for none."""
+        return ""
+
     def attends(self, imports: Callable[[], Collection[str]]) -> bool:
         """Whether it compiles a user's own command, as the command's code shows.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from cachekit.compilers import Compiler
+from cachekit.compilers import Compiler, registry
 from cachekit.data.shapes import shapes_of
 from cachekit.key.canonical import Ingredients
 from cachekit.recipe import Recipe, architecture, ingredients
@@ -86,6 +86,8 @@ def _made(
     recipe: Recipe, compiler: Compiler, source: str, found: Architecture, shapes: Shapes, *, salt: str
 ) -> Prepared:
     fingerprint = compiler.fingerprint(recipe)
+    if not fingerprint.elsewhere and (idle := registry.idle_device(fingerprint.compiler)):
+        fingerprint = structs.replace(fingerprint, lacks={**fingerprint.lacks, "accelerator": idle})
     made = salted(ingredients.build(recipe, found, shapes, fingerprint, compiler.ingredients(recipe)), salt)
     place = Place(fingerprint.directory, found.model_type, made.key)
     return Prepared(recipe, source, compiler, shapes, found, fingerprint, made, place)

@@ -138,6 +138,18 @@ def of_command(imports: Callable[[], Collection[str]]) -> str:
     return "auto"
 
 
+def idle_device(name: str) -> str:
+    """A sentence where this machine has a device that a compiler leaves idle; else empty.
+
+    Args:
+        name: The compiler that somebody chose for this machine.
+    """
+    if adapter(name).device():
+        return ""
+    devices = next((found for one in ADAPTERS if one.for_recipes and (found := adapter(one.name).device())), "")
+    return f"this machine has {devices}, which {name} does not use" if devices else ""
+
+
 def _here(*, compiles: bool) -> str:
     for one in ADAPTERS:
         if one.for_recipes and adapter(one.name).here(compiles=compiles):

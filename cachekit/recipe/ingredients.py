@@ -131,8 +131,8 @@ class Fingerprint(Struct, frozen=True):
         known_variables: Variables that it reads, beside those that are known here: records have their values.
         workers: Worker processes that `data_parallel_size: auto` means here.
         lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), or a plan (`prediction`: its key
-            is none that a host has), a device to run on (`device`), or what is known of the compiler (`evidence`), with
-            a sentence for people.
+            is none that a host has), a device to run on (`device`), one that the compiler uses (`accelerator`), or what
+            is known of the compiler (`evidence`), with a sentence for people.
     """
 
     compiler: str

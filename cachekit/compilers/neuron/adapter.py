@@ -42,6 +42,14 @@ class _Neuron(Adapter):
 
         return installed.native_available() if self.name == "neuron-native" else installed.available()
 
+    def device(self) -> str:
+        if not presence.may_have_devices():
+            return ""
+        from cachekit.compilers.neuron import host
+
+        shown = host.there()
+        return f"Neuron devices ({shown})" if shown else ""
+
     def instance(self) -> str:
         if not presence.possible():
             return ""

@@ -21,10 +21,8 @@ def of_run(machine: NeuronHost, recipe: Recipe | None) -> int:
     Raises:
         UsageError: See `allowed`.
     """
-    # With fewer physical cores in one there are more of them than are listed.
-    smaller = max(facts.DEFAULT_LNC.get(machine.target, 1) // max(machine.lnc, 1), 1)
     name = "this container" if machine.partly else machine.instance
-    return allowed(machine.cores, _said(machine, recipe), there=machine.cores * smaller, name=name)
+    return allowed(machine.cores, _said(machine, recipe), name=name)
 
 
 def left_by(machine: NeuronHost, recipe: Recipe) -> str:
@@ -41,25 +39,24 @@ def _said(machine: NeuronHost, recipe: Recipe | None) -> dict[str, str]:
     return said | (worker_variables(recipe) if recipe is not None else {})
 
 
-def allowed(cores: int, environ: Mapping[str, str], *, there: int = 0, name: str = "") -> int:
+def allowed(cores: int, environ: Mapping[str, str], *, name: str = "") -> int:
     """How many of a machine's cores (0 where that is not known) these variables leave; a list wins over a number.
 
-    `there` is how many may be named, as many as there are by default; `name` is the machine's type, for people.
+    `name` is the machine's type, for people.
 
     Raises:
         UsageError: One of them cannot be read, or names cores that are not there: the runtime would refuse it.
     """
-    there = max(cores, there)
     if found := _visible(environ):
-        if cores and (beyond := [number for number in found if number >= there]):
+        if cores and (beyond := [number for number in found if number >= cores]):
             said = environ[facts.VISIBLE_CORES].strip()
-            raise _absent(facts.VISIBLE_CORES, said, f"there is no core {beyond[0]}", there, name)
+            raise _absent(facts.VISIBLE_CORES, said, f"there is no core {beyond[0]}", cores, name)
         return min(cores, len(found))
     if said := environ.get(facts.NUM_CORES, "").strip():
         if not said.isdecimal():
             raise _unreadable(facts.NUM_CORES, said, "a number")
-        if cores and int(said) > there:
-            raise _absent(facts.NUM_CORES, said, "that many cores do not exist", there, name)
+        if cores and int(said) > cores:
+            raise _absent(facts.NUM_CORES, said, "that many cores do not exist", cores, name)
         return min(cores, int(said)) if int(said) else cores
     return cores
 

@@ -69,8 +69,9 @@ def packages(config: Config) -> Iterator[Finding]:
         else:
             yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
     elif config.compiler == "inductor":
-        unused = f"; this machine has Neuron devices ({host.there()}), which it does not use" if host.there() else ""
-        yield Finding("ok", f"not needed: another compiler was chosen{unused}")
+        shown = host.there()
+        idle = f"; this machine has Neuron devices ({shown}), which {config.compiler} does not use" if shown else ""
+        yield Finding("ok", f"not needed: another compiler was chosen{idle}")
     elif in_vain := host.unusable(_named(config)):
         mends = "do this" if in_vain.run else in_vain.help
         choose = ", or ".join(filter(None, (mends, f"choose another compiler: {install.INSTEAD}")))

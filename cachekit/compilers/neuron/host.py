@@ -147,8 +147,10 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     said = os.environ.get(facts.LNC, "").strip()
     if said and said not in facts.LNCS:
         raise UsageError(f"{facts.LNC}={said} cannot be read", hint=f"set it to one of {', '.join(facts.LNCS)}")
-    lnc = int(said or 0) or (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
-    return NeuronHost(found, target, cores, lnc, name, here=True, partly=partly, astray=astray())
+    listed = (seen.lnc if seen else None) or facts.DEFAULT_LNC.get(target, 1)
+    lnc = int(said or 0) or listed
+    # With fewer physical cores in each, there are more of them than are listed [SDK: logical-neuroncore-config].
+    return NeuronHost(found, target, cores * listed // lnc, lnc, name, here=True, partly=partly, astray=astray())
 
 
 def astray() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachekit.compilers.neuron.compiler import Neuron
-from cachekit.compilers.neuron.cores import allowed, of_run
+from cachekit.compilers.neuron.cores import allowed
 from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.neuron.run_command import RunCommand
@@ -75,15 +75,6 @@ def test_cores_that_are_not_there_are_told(variables, message):
     assert caught.value.cause.startswith("the machine has 32")
     assert f"set {VISIBLE if VISIBLE in variables else NUMBER} to " in caught.value.hint
     assert allowed(0, variables) == 0, "of a machine without a device it is not known what it lacks"
-
-
-def test_smaller_cores_are_more_of_them():
-    """Where each has one physical core, and not two as by default, twice as many have numbers."""
-    small = NeuronHost(machine().packages, "trn2", 4, 1, "trn2.3xlarge", here=False)
-    text = f"{TEXT}environment: {{{VISIBLE}: %s}}\n"
-    assert of_run(small, load_text(text % "0-7")) == 4
-    with pytest.raises(UsageError, match="there is no core 8"):
-        of_run(small, load_text(text % "0-8"))
 
 
 @pytest.mark.feature("F6")

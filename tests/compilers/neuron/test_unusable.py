@@ -62,13 +62,26 @@ def test_doctor_says_the_same(machine):
     for check in ("neuron-packages", "neuron-devices"):
         assert fine(check, compiler="inductor")
     (of_packages,) = findings("neuron-packages", compiler="inductor")
-    assert f"has Neuron devices ({machine}/neuron0), which it does not use" in of_packages["said"]
+    assert of_packages["said"].endswith(
+        f"; this machine has Neuron devices ({machine}/neuron0), which inductor does not use"
+    )
 
 
-def test_inductor_is_taken_where_somebody_says_so(machine, recipe, command):
+@pytest.mark.parametrize("how", ["flag", "recipe", "variable", "file"])
+def test_inductor_is_taken_where_somebody_says_so_and_the_devices_are_told(machine, recipe, command, monkeypatch, how):
     (machine / "neuron0").touch()
-    assert answer(command, "plan", recipe, "--compiler", "inductor", code=0)["compiler"] == "inductor"
-    assert answer(command, "plan", recipe, "--set", "compiler.name=inductor", code=0)["compiler"] == "inductor"
+    said = f"this machine has Neuron devices ({machine}/neuron0), which inductor does not use"
+    words = {"flag": ("--compiler", "inductor"), "recipe": ("--set", "compiler.name=inductor")}.get(how, ())
+    if how == "variable":
+        monkeypatch.setenv("CACHEKIT_COMPILER", "inductor")
+    if how == "file":
+        Path("cachekit.toml").write_text('compiler = "inductor"\n')
+    planned = answer(command, "plan", recipe, *words, code=0)
+    assert (planned["compiler"], planned["lacks"]["accelerator"]) == ("inductor", said)
+    assert said in " ".join(command("plan", recipe, *words).out.split())
+    for verb in ("warm", "train"):
+        told = command(verb, recipe, *words, "--require-warm", code=3).err
+        assert f"warning: {said}" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("verb", ["gc", "push", "import"])
@@ -280,6 +293,20 @@ def test_a_machine_without_a_device_to_compile_for_is_told_by_doctor_as_by_plan(
     assert found["repair"] == error["hint"]
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn1")
     assert fine("neuron-devices")
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize(("said", "cores"), [("", 64), ("2", 64), ("1", 128)])
+def test_smaller_cores_are_more_of_them(machine, tmp_path, recipe, command, *, monkeypatch, said, cores):
+    """Where each has one physical core, and not two as by default, `auto` means twice as many workers."""
+    (tmp_path / "product_name").write_text("trn2.48xlarge")
+    for number in range(16):
+        (machine / f"neuron{number}").touch()
+    monkeypatch.setenv(facts.LNC, said)
+    hard = answer(command, "plan", recipe, code=0)["ingredients"]["hard"]
+    assert (hard["parallel.data_parallel_size"], hard["target.lnc"]) == (cores, 64 * 2 // cores)
+    monkeypatch.setenv(facts.VISIBLE_CORES, f"0-{cores}")
+    assert f"there is no core {cores}" in answer(command, "plan", recipe, code=2)["error"]["message"]
 
 
 @pytest.mark.usefixtures("whole")
