@@ -155,10 +155,13 @@ class Fleets(Runs):
         where = replace(self, instance=self.instance or fleet.compiled_for(machine))
         forecast = where.plan_all([Variant(one.recipe, one.overrides, tiny) for one in entries], price=price)
         paid = prices(price).of(machine or self.instance or "")
-        limit = fleet.limit(forecast, paid, found, name, max_dollars)
-        if isinstance(limit, UsageError) and not dry_run:
-            raise limit
-        lacks = "; ".join(filter(None, [limit.said, limit.hint])) if isinstance(limit, UsageError) else ""
+        seconds, lacks = None, ""
+        try:
+            seconds = fleet.limit(forecast, paid, found, name, max_dollars)
+        except UsageError as refusal:
+            if not dry_run:
+                raise
+            lacks = "; ".join(filter(None, [refusal.said, refusal.hint]))
         files: dict[str, str] = {}
         if found.places is not None:
             from cachekit.verbs.carry import carried
@@ -191,7 +194,7 @@ class Fleets(Runs):
             cwd=str(Path.cwd()),
             options=options,
             files=files,
-            seconds=None if isinstance(limit, UsageError) else limit,
+            seconds=seconds,
             layout=layout,
         )
         if dry_run:

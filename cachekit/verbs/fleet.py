@@ -195,29 +195,27 @@ def makespan(seconds: Sequence[float], machines: int) -> float:
     return max(busy)
 
 
-def limit(
-    forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None
-) -> float | UsageError | None:
+def limit(forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None) -> float | None:
     """After how many seconds a command is ended, so that all of them cost no more than `most` dollars; None for never.
 
-    Returns:
-        Or an error: the machines cost money, and nobody says how much may be spent, or what an hour costs; or that is
-        not enough.
+    Raises:
+        UsageError: An engine's machines cost money, and nobody says how much may be spent, or what an hour costs; or
+            that is not enough.
     """
     if not engine.rents or (price is not None and not price.per_hour):
         return None
     if most is None:
         high = price.cost(forecast.totals.seconds_range[1]) if price else 0.0
         about = f"; compiling is expected to cost up to {dollars(high)}" if high else ""
-        return UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
+        raise UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
     if price is None:
-        return UsageError(
+        raise UsageError(
             "nobody says what an hour of such a machine costs", hint="--price DOLLARS, for an hour; or --instance TYPE"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans)
     for row in forecast.plans:
         if row.expected is not None and row.expected.high > each:
-            return UsageError(
+            raise UsageError(
                 f"{dollars(most)} are not enough: {row.name} may compile for {duration(row.expected.high)}",
                 cause=f"at {dollars(price.per_hour)} an hour, each of {len(forecast.plans)} gets {duration(each)}",
                 hint="--max-dollars N, with more; or a shorter list",
