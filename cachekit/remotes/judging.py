@@ -168,12 +168,12 @@ class Trust(Struct, frozen=True):
         if origin.how == "signed" and not self.policy.believes(origin.signers):
             keys = ", ".join(origin.signers[:2]) or "nobody"
             return f"it came from {origin.remote}, signed by nobody you trust ({keys})"
-        sources = {"it": (origin.remote, origin.how, False)}
-        sources |= {
-            f"{one.key[:12]}, which it reuses,": (one.remote, one.how, self.policy.believes(one.signers))
+        sources = [("it", origin.remote, origin.how, False)]
+        sources += [  # of one key perhaps several states
+            (f"{one.key[:12]}, which it reuses,", one.remote, one.how, self.policy.believes(one.signers))
             for one in origin.reused
-        }
-        for what, (remote, how, believed) in sources.items():
+        ]
+        for what, remote, how, believed in sources:
             if not how:
                 return f"it is not known where {what} came from"
             if how == "owner" and self.said.get(remote) == "signed" and not believed:

@@ -153,26 +153,19 @@ class Origins:
             return self._owners.standing.whose != "others"
         return not is_noted(raw)
 
-    def made(
-        self,
-        record: Record,
-        before: Record | None,
-        reused: Iterable[Record],
-        stayed: Iterable[tuple[Record, Beside]],
-    ) -> Beside:
+    def made(self, record: Record, before: Record | None, reused: Iterable[tuple[Record, Beside]]) -> Beside:
         """What belongs beside a record that is made here.
 
         Args:
             record: The record.
             before: The record of the key so far: what is the same keeps its origin, and what has files of it reuses
                 it, so that whoever revokes it by its digest revokes also what it grew to.
-            reused: Records of other keys whose files the compiler was given.
-            stayed: Records whose modules it found in its own folder; see `staying.reused`.
+            reused: Records that the compiler was given, or whose modules it found in its own folder (see
+                `staying.reused`), each with what was beside it then: it may be gone by now.
         """
         if before == record:
             return self.of(record)
-        found = [one for other in reused for one in chain(other, self.of(other).origin)]
-        found += [one for other, beside in stayed for one in chain(other, beside.origin)]
+        found = [one for other, beside in reused for one in chain(other, beside.origin)]
         if before is not None and reuses(record.modules, before):
             found += chain(before, self.of(before).origin)
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE

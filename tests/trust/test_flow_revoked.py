@@ -10,6 +10,7 @@ from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
+from cachekit.verbs.records import remove
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, recipe
@@ -188,3 +189,53 @@ def test_what_reuses_a_record_that_came_unsigned_stays_here_once_its_remote_asks
         reused = ReusedOrigin("a" * 64, "b" * 64, "team", "owner", signers)
         asked = trust(BOB, said={"team": "signed"})
         assert bool(asked.unpublishable(record, Beside(Origin(reused=(reused,))))) is withheld
+
+
+class Meanwhile(StandIn):
+    """A compiler that others do something beside, after it began and before what it compiled is kept."""
+
+    def harvest(self, *of):
+        self.others()
+        return super().harvest(*of)
+
+
+def test_what_is_revoked_while_a_run_uses_it_does_not_come_back_in_what_the_run_keeps(alice, user, place):
+    revoked = trust(everything=True, revoked={"records": [alice.record.digest]})
+    bob = user("bob", trust(key=BOB, everything=True), compiler=Meanwhile(extra=1))
+    bob.compiler.others = lambda: planned(user("bob", revoked, may=""))
+    train(bob.session, bob.prepare(), output_dir=place.parent / "output")
+    assert list(bob.store.records()) == []
+    (told,) = bob.told("train.not-kept")
+    assert "is not in the store any more" in told["reason"]
+
+
+@pytest.mark.parametrize("batch", [8, 16])
+def test_a_run_says_what_it_was_given_whatever_became_of_that_meanwhile(alice, user, place, batch):
+    """Another run compiled the key anew, or the nearest record was removed."""
+    bob = user("bob", trust(key=BOB, everything=True), compiler=Meanwhile(extra=1))
+
+    def others():
+        beside = user("bob", trust(key=BOB), may="", compiler=StandIn(salt="another"))
+        if batch == 16:
+            remove(beside.session, [alice.record.key], force=True)
+        else:
+            warm(beside.session, beside.prepare(), recache=True)
+
+    bob.compiler.others = others
+    if batch == 16:
+        warm(bob.session, bob.prepare(recipe(16)))
+    else:
+        train(bob.session, bob.prepare(), output_dir=place.parent / "output")
+    made = bob.lookup(bob.prepare(recipe(batch)))
+    origin = bob.store.origins.of(made).origin
+    assert (alice.record.digest, "all") in {(one.record, one.how) for one in origin.reused}
+    assert "nobody checked who made it" in trust(key=BOB).unpublishable(made, Beside(origin))
+
+
+@pytest.mark.feature("T2")
+def test_each_state_of_a_key_that_is_reused_has_to_be_one_that_may_be_given_on(alice):
+    record = alice.record
+    theirs = ReusedOrigin(record.key, "b" * 64, "/mnt/shared", "all")
+    grown = ReusedOrigin(record.key, "c" * 64)
+    for reused in ((theirs, grown), (grown, theirs)):
+        assert "nobody checked who made it" in trust().unpublishable(record, Beside(Origin(reused=reused)))
