@@ -140,7 +140,7 @@ class Origins:
         return msgspec.json.decode(raw, type=_Note)
 
     def _made_here(self, record: Record) -> bool:
-        """Whether a record without a note was made here; one that does not lie in the store is made now."""
+        """Whether a record of the store without a note was made here; of one that is gone nobody knows."""
         path = self._layout.record(record.place)
         try:
             with files.opened(path, buffering=0) as source:
@@ -148,7 +148,7 @@ class Origins:
                     return False
                 raw = source.read()
         except OSError:
-            return True
+            return False
         if not is_document_of(raw, record):  # it was replaced meanwhile
             return self._owners.standing.whose != "others"
         return not is_noted(raw)
