@@ -182,7 +182,7 @@ class Keeping(Struct, frozen=True):
         with store.changing(place.key):
             # Hours may have passed: others have added theirs, or compiled anew.
             now = None if self.replaces else store.lookup(place)
-            if now is None and self.record is not None and not self.replaces:  # revoked, for one: nothing is added to it
+            if now is None and self.record is not None and not self.replaces:  # revoked, for one
                 raise IntegrityError(
                     f"{place.key[:12]} is not in the store any more, so nothing is added to it",
                     cause=store.refusal.reason(place.key) or store.flaw(place.key) or "it was removed during the run",
