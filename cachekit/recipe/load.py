@@ -89,8 +89,9 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
 
 def _beside(path: Path) -> str:
     """A hint at the YAML file in the same folder that was probably meant; empty where there is none."""
-    near = get_close_matches(path.name, [one.name for one in path.parent.glob("*.y*ml")], 1)
-    return f"did you mean {path.with_name(near[0])}?" if near else ""
+    known = {one.stem: one for one in path.parent.glob("*.y*ml") if one.is_file()}
+    near = get_close_matches(path.stem, known, 1)
+    return f"did you mean {known[near[0]]}?" if near else ""
 
 
 def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe", base: Path | None = None) -> Recipe:
