@@ -287,6 +287,10 @@ def _expected(expected: ZooExpected) -> list[str]:
     said = [f"{name} {value:g}" for name, value in expected.metrics.items()]
     if expected.train_seconds is not None:
         said.append(f"trained in {out.duration(expected.train_seconds)}")
+    if expected.machines > 1:
+        said.append(f"on {expected.machines} machines")
+    if expected.steps_per_second is not None:
+        said.append(f"{expected.steps_per_second:g} steps a second")
     if expected.dollars is not None:
         said.append(f"the source paid {dollars(expected.dollars)}")
     if expected.cost is not None:
