@@ -22,8 +22,8 @@ from cachekit.store.layout import Layout, Place
 from cachekit.store.record import HEAD, Digest, Module, Record, is_document_of, is_noted
 
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
-# signed by somebody whom the settings name; somebody said to use what anybody made; it was not taken, a signer said only
-# that what was taken reuses it. Empty: nobody knows any more.
+# signed by somebody whom the settings name; somebody said to use what anybody made. One that is reused: by what was
+# taken, as whoever signed that says. Empty: nobody knows any more.
 How = Literal["here", "owner", "signed", "all", "stated", ""]
 
 
