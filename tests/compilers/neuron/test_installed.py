@@ -131,6 +131,26 @@ TWO = {
         "neuronx-cc is not installed",
         "torch-neuronx==2.14.*",
     ),
+    "TorchNeuron without torch-neuronx": (
+        {"neuronx-cc": "2.28.7631.0", "torch": "2.14.0"},
+        "torch-neuronx is not installed",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "TorchNeuron under PyPI's placeholder of it": (
+        {"torch-neuronx": "1.0.0.0", "torch": "2.14.0", "nki": "0.7.0"},
+        "torch-neuronx 1.0.0.0 cannot be used",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "a compiler that TorchNeuron shares with JAX on a Trn1": (
+        {"neuronx-cc": "2.28.7631.0", "torch": "2.14.0"},
+        "libneuronxla, torch-neuronx, torch-xla are not installed",
+        "torch-neuronx==2.9.0.2.15.32035",
+    ),
+    "a compiler of XLA's alone on a Trn3": (
+        {"neuronx-cc": "2.26.6360.0"},
+        "libneuronxla, torch-neuronx, torch-xla are not installed",
+        "torch-neuronx==2.9.0.2.15.32035",
+    ),
     "TorchNeuron without its compiler on a Trn1": (
         {"torch-neuronx": "2.14.3.0", "torch": "2.14.0"},
         "is TorchNeuron, which does not run on trn1",
@@ -311,6 +331,7 @@ def test_one_line_mends_all_that_does_not_fit(monkeypatch, versions, words):
             {"torch-neuronx": "2.8.0.2.10.16998", "torch": "2.8.0", "torch-xla": "2.8.0"},
             "neuron-2.26.1 has it with neuronx-cc 2.21.33363.0",
         ),
+        ({"libneuronxla": "0.5.971"}, "neuron-2.31 has it with libneuronxla 2.2.17544.0"),  # of 2023, and none of PyPI's
         ({"libneuronxla": "2.2.12677.0"}, "neuron-2.31 has it with libneuronxla 2.2.17544.0"),
         ({"libneuronxla": "2.2.99999.0"}, ""),
         ({"torch-neuronx": "2.1.2.2.2.0", "torch": "2.1.2", "torch-xla": "2.1.2"}, ""),
@@ -334,12 +355,17 @@ def test_a_package_of_another_release_is_told(recipe, command, monkeypatch, vers
     [
         ({"neuronx-cc": "2.27.5334.0"}, ("every graph of a transformer ended in NCC_ISMP902", "cc==2.26.6360.0")),
         # The kernels of an image's later NKI are another compiler's.
-        ({"neuronx-cc": "2.27.5334.0", "nki": "0.6.0"}, ("NCC_ISMP902", "neuronx-cc==2.26.6360.0 nki==0.5.0")),
-        ({"nki": "0.6.0+1"}, ("refused the kernels of nki 0.6", "neuron.amazonaws.com nki==0.5.0")),
+        ({"neuronx-cc": "2.27.5334.0", "nki": "0.6.0"}, ("NCC_ISMP902", "neuronx-cc==2.26.6360.0 'nki<0.6'")),
+        ({"nki": "0.6.0+1"}, ("refused the kernels of nki 0.6", "neuron.amazonaws.com 'nki<0.6'")),
         (
             {"neuronx-cc": "2.25.3371.0", "torch-neuronx": "2.9.0.2.14.27725", "libneuronxla": "2.2.16974.0"}
             | {"nki": "0.7.0"},
-            ("refused the kernels of nki 0.6", "neuron.amazonaws.com nki==0.4.0"),
+            ("refused the kernels of nki 0.6", "neuron.amazonaws.com 'nki<0.6'"),
+        ),
+        (  # a release whose NKI the table does not name
+            {"neuronx-cc": "2.24.8799.0", "torch-neuronx": "2.9.0.2.13.26312", "libneuronxla": "2.2.16408"}
+            | {"nki": "0.6.0"},
+            ("refused the kernels of nki 0.6", "neuron.amazonaws.com 'nki<0.6'"),
         ),
     ],
 )
