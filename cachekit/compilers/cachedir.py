@@ -82,7 +82,7 @@ def cache_dir(
         if record is not None:
             store.keep(record)  # also one that is reused
         sweep(store.layout.former_cache_dirs, store.layout.inside)
-        folder = _enter(store.journal, base, key, stack)
+        folder = _enter(store.journal, base, key, stack, splits=compiler.splits_paths)
         tree, work = shared or folder / "root", folder / "work"
         restored: dict[str, Restored] = {}
         try:
@@ -157,11 +157,11 @@ def _check_temporary() -> None:
         ) from error
 
 
-def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
+def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack, *, splits: bool) -> Path:
     problem: OSError | None = None
     for make in (partial(private_folder, wanted), partial(temporary_folder, "cache_dirs")):
         try:
-            return stack.enter_context(Scratch(_whole(make()), key[:16]))
+            return stack.enter_context(Scratch(_whole(make()) if splits else make(), key[:16]))
         except OSError as error:
             if problem is None:
                 bypass(journal, "cache-dir-unusable", f"{wanted}: {cause_of(error)}")
@@ -176,10 +176,10 @@ def _enter(journal: Journal, wanted: Path, key: str, stack: ExitStack) -> Path:
 
 
 def _whole(folder: Path) -> Path:
-    """The folder, if compilers can be given its path: Inductor puts paths into a command line without quotes.
+    """The folder, if a compiler that splits paths can be given it.
 
     Raises:
-        OSError: There is a space in the path [torch/_inductor/cpp_builder.py, torch 2.13.0: measured].
+        OSError: There is a space in the path.
     """
     if any(map(str.isspace, str(folder))):
         raise OSError(errno.EINVAL, "the C++ compiler takes a path with a space for two", str(folder))

@@ -262,6 +262,8 @@ class Compiler(Protocol):
     """Beginnings of ingredients that its own key does not tell apart: records that differ in one share no graph."""
     growth: Growth
     """How its compile seconds grow with what shapes a job."""
+    splits_paths: bool = False
+    """It puts paths into command lines without quotes: its cache dir lies where no path has a space."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.

@@ -58,11 +58,11 @@ def store_of(home, user, mode=0o755, group=None):
     return home
 
 
-def loaded(home, meanwhile=lambda _tree: None):
+def loaded(home, meanwhile=lambda _tree: None, compiler=StandIn):
     """What a compiler of this user finds in its cache dir, and where that is."""
     store = Store(home, Journal(None, "test"))
     base = home / "v1" / "cache_dirs"
-    with cache_dir(store, StandIn(), MADE[0], key=MADE[0].key, base=base) as made:
+    with cache_dir(store, compiler(), MADE[0], key=MADE[0].key, base=base) as made:
         meanwhile(made.tree)
         files = {path.name: path.read_bytes() for path in made.tree.glob("MODULE_1/*")}
         assert files == expected(MADE)
@@ -93,11 +93,13 @@ def test_what_a_compiler_loads_nobody_else_can_exchange(public, temporary):
     assert temporary in tree.parents, "whoever owns the store could exchange what lies there"
 
 
-def test_no_compiler_is_given_a_path_with_a_space(public, temporary):
-    """Inductor's command line for a header has it unquoted: the compiler takes it for two files."""
-    store = Store(public / "my home", Journal(None, "test"))
-    publish(store, MADE)
-    assert temporary in loaded(public / "my home").parents
+@pytest.mark.parametrize("splits", [True, False])
+def test_a_compiler_that_splits_paths_is_given_none_with_a_space(public, temporary, splits):
+    """Inductor's command line for a header has it unquoted: the C++ compiler takes it for two files."""
+    home = public / "my home"
+    publish(Store(home, Journal(None, "test")), MADE)
+    compiler = type("Splitting", (StandIn,), {"splits_paths": splits})
+    assert (temporary if splits else home) in loaded(home, compiler=compiler).parents
 
 
 @pytest.mark.feature("T8")

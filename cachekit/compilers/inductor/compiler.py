@@ -50,6 +50,7 @@ class Inductor(TreeCompiler):
     # for all (tracing's start, optimizer, loss, the first kernels) takes as long as some layers.
     growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="measured: see benchmarks/bench_estimate.py")
     guest = "cachekit.compilers.inductor.guest"
+    splits_paths = True  # [torch/_inductor/cpp_builder.py, torch 2.13.0: measured]
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """From package metadata, /proc/cpuinfo and `c++ --version`: about 10 ms."""
