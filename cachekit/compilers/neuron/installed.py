@@ -129,8 +129,10 @@ def stack() -> str:
         return ""
     if {facts.FRAMEWORK_PACKAGE, *facts.XLA_PACKAGES} & real.keys():
         return "neuron"
+    if not {facts.COMPILER_PACKAGE, facts.NKI_PACKAGE} & real.keys():
+        return ""
     able = [one for one in zoo.toolchains().values() if one.trains != "no" and (not target or target in one.targets)]
-    for name in filter(real.__contains__, (facts.COMPILER_PACKAGE, facts.NKI_PACKAGE)):
+    for name in filter(real.__contains__, (facts.COMPILER_PACKAGE, facts.NKI_PACKAGE, "torch")):
         minor = _minor(real[name])
         whose = {one.compiler for one in able if name in one.packages and _minor(one.packages[name]) == minor}
         if len(whose) == 1:
@@ -299,25 +301,23 @@ def _paired(found: Mapping[str, str]) -> list[str]:
 
 def _mended(found: Mapping[str, str]) -> install.Way:
     """The line that puts beside this torch-neuronx all that its release has, and leaves what fits already."""
-    minor = _minor(found[facts.FRAMEWORK_PACKAGE])
+    minor, native = _minor(found[facts.FRAMEWORK_PACKAGE]), is_native(found)
     words = [f"{name}=={minor}.*" for name in _other_torches(found)]
-    indexes: Sequence[str] = (facts.PACKAGE_INDEX,)
-    theirs: Mapping[str, str] = {}
-    if paired := _paired(found):
-        one = zoo.toolchain(paired[-1])
-        indexes = one.install.indexes if one.install else indexes
-        # A later compiler is TorchNeuron's own business: its table names one that is enough.
-        theirs = {} if is_native(found) else {name: public(version) for name, version in one.packages.items()}
+    if not native:  # A later compiler is TorchNeuron's own business: its table names one that is enough.
+        release_of = zoo.toolchain(paired[-1]).packages if (paired := _paired(found)) else {}
+        theirs = {name: public(version) for name, version in release_of.items()}
         words += [
             f"{name}=={theirs[name]}"
             for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
             if name in theirs and theirs[name] != public(found.get(name, ""))
         ]
-    after = {**found, **theirs}
-    for (name, first, before), (beside, *others), _ in facts.REPORTED:
-        if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *others):
-            words.append(f"{name}<{first}")
-    return install.Way(install.packages_line(words, indexes))
+        after = {**found, **theirs}
+        for (name, first, before), (beside, *bounds), _ in facts.REPORTED:
+            if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *bounds):
+                words.append(f"{name}<{first}")
+    compiler = "neuron-native" if native else "neuron"
+    lines = [one.install for one in zoo.toolchains().values() if one.compiler == compiler and one.install]
+    return install.Way(install.packages_line(words, lines[-1].indexes if lines else (facts.PACKAGE_INDEX,)))
 
 
 def _of_another_chip(found: Mapping[str, str]) -> install.Fault | None:

@@ -13,7 +13,15 @@ from cachekit.compilers.neuron import devices, facts, host, install, installed, 
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
-from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.compilers.neuron.unusable_cases import (  # noqa: F401 - fixtures
+    MESSAGE,
+    NATIVE,
+    WHOLE,
+    answer,
+    machine,
+    recipe,
+    whole,
+)
 from tests.support.doctor_cases import findings, fine, the_problem
 
 pytest_plugins = ["tests.support.cli_session"]
