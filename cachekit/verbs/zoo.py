@@ -329,7 +329,7 @@ def _cost(expected: Expectation, wanted: Filter) -> ZooExpected:
     return ZooExpected(
         **structs.asdict(expected),
         price_per_hour=price,
-        cost=round((price or 0) * (expected.train_seconds or 0) / 3600, 2) if known else None,
+        cost=round((price or 0) * (expected.train_seconds or 0) * expected.machines / 3600, 2) if known else None,
     )
 
 
