@@ -48,10 +48,11 @@ PACKAGE_MODULES = {"neuronx-cc": COMPILER_MODULE, "libneuronxla": "libneuronxla"
 # And, where they are installed, what torch-neuronx stands on, which is not Neuron's own.
 BELOW_MODULES = {"torch": "torch", XLA_FRAMEWORK: "torch_xla"}
 FRAMEWORK_MODULE = "torch_neuronx"
-# PyPI carries placeholders of these names, which install and fail to import: torch-neuronx 1.0, neuronx-cc 1.0.post1,
-# libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken for one.
-FIRST_RELEASES = {
-    "torch-neuronx": "1.11", "neuronx-cc": "2", "libneuronxla": "2", "neuronx-distributed": "0.2", "nki": "0.0.2",
+# PyPI carries placeholders, which install and fail to import (seen with pip). A lower version may be a real one: SDK
+# 2.8 had libneuronxla 0.5.101, with torch-neuronx 1.13 (a public `pip list`).
+PLACEHOLDERS = {
+    "torch-neuronx": "1.0", "neuronx-cc": "1.0.post1", "libneuronxla": "1.0", "neuronx-distributed": "0.1",
+    "nki": "0.0.1",
 }  # fmt: skip
 # What splits a model over cores; from 0.4 on its trainer and models are as they are used here [ON 0.4.5].
 SPLITTER, FIRST_SPLITTER = "optimum-neuron", "0.4"
