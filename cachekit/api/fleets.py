@@ -208,9 +208,8 @@ class Fleets(Runs):
             from cachekit.recipe.price import Prices
 
             made = fleet.planned(draft, found, forecast, paid, lacks)
-            own = {
-                name: one for name, one in prices(price).own.items() if name
-            }  # a bare price is the engine's machines'
+            # A price without a type is that of the engine's machines.
+            typed = {name: one for name, one in prices(price).own.items() if name}
             there = Prices(typed).of(compile_for) if compile_for else None
             return structs.replace(made, compile_for=compile_for, price_there=there, doubt=doubt)
         if error := forecast.unplanned():
