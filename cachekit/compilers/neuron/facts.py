@@ -237,6 +237,15 @@ NATIVE_WITHOUT_DEVICE = (
     "another key, and its warm begins with what this one compiled if as many workers train there: "
     "--set parallel.data_parallel_size=N says here how many"
 )
+# The compiler itself needs none [aws-neuron-sdk#942, 2024-08-09], and `torch_neuronx.trace(cpu_backend=True)` makes the
+# graph of a model on a CPU [optimum-neuron#961, 2025-09-11]. A training traces on an XLA device, whose client ended in
+# `PJRT_Client_Create … !(num_devices > 0)` without one: "a Neuron device is currently required for torch 2.x
+# compilation. This constraint may be removed" [AWS in aws-neuron-sdk#910, 2024-06-18].
+XLA_WITHOUT_DEVICE = (
+    "no device here: the compiler needs none, but nobody has shown that torch-neuronx traces a training without one. "
+    "AWS said in June 2024 that PyTorch 2 needs a device for that (aws-neuron-sdk#910); if that still holds, the trial "
+    "run ends at its start, and nothing is stored"
+)
 # From 0.6 on NKI keeps lowered kernels across processes where the first is 1, as in TorchNeuron's image; a stale one
 # replays an earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's
 # guides].
