@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 class Questions(Opened):
     """The verbs that only look."""
 
-    def plan(self, recipe: AnyRecipe, *, price: Price = (), data: bool = True) -> Planned:
+    def plan(self, recipe: AnyRecipe, *, price: Price = (), data: bool = True, compile_for: str = "") -> Planned:
         """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
 
         Args:
             recipe: Its path, a name of the zoo, a `Recipe` or a `Variant`; so in all functions.
             price: Dollars for an hour: 0.40, or `["trn1.2xlarge=0.40"]`.
             data: Look at its local rows as well.
+            compile_for: See `warm`.
 
         Returns:
             Its `hit`; and `miss()`, what to raise where nothing may compile.
@@ -49,6 +51,9 @@ class Questions(Opened):
             CachekitError: The recipe, its architecture, or the compiler cannot be loaded; see `session`.
         """
         priced = prices(price)
+        if compile_for:
+            with self._compiling_for(recipe, compile_for) as (compiler, one):
+                return replace(self, compiler=compiler).plan(one, price=price, data=data)
         with self._prepared(recipe, "plan") as (opened, prepared):
             return self._planned(opened, prepared, priced, data=data)
 

@@ -317,9 +317,10 @@ def checked(answer: Checked) -> list[str]:
     """What a check found."""
     lines = []
     for finding in answer.findings:
-        lines.append(f"{'note' if finding.note else 'WRONG'}  {out.about(finding.where, finding.problem)}")
+        kind = "note" if finding.note else "WRONG"
+        lines += out.labelled(f"{kind:<5}  ", out.about(finding.where, finding.problem))
         if finding.hint:
-            lines.append(f"         {finding.hint}")
+            lines += out.labelled("", finding.hint, indent=7)
     looked = ", ".join(out.count(number, what.removesuffix("s")) for what, number in answer.looked_at.items())
     return [*lines, f"{looked} checked{': nothing is wrong' if answer.status == 'ok' else ''}"]
 

@@ -303,7 +303,7 @@ def show(name: str, wanted: Filter) -> ZooEntry:
     models = [other for entry in zoo.models().values() for other in (entry.id, *entry.aliases)]
     if path is not None and path.stem in zoo.recipes():  # `bert.yaml`, which is not here
         name = path.stem
-    near = get_close_matches(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()], 1, 0.5)
+    near = zoo.nearest(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()])
     raise UnknownNameError(
         f"the zoo has nothing named {said!r}",
         cause="it has recipes, models, instances and toolchains",
