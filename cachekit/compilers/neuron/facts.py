@@ -495,6 +495,19 @@ FAILURE_WORDS = {
         r"terminated abnormally|BrokenProcessPool|terminated abruptly|Segmentation fault|core dumped|"
         r"<Signals\.SIG(?:ABRT|SEGV)"),
 }  # fmt: skip
+# The same on a line of its own. An interruption may be of anything there; and what torchrun and a shell report of a
+# worker that ended is no word of the compiler's.
+FAILURE_LINE = re.compile("|".join(words.pattern for name, words in FAILURE_WORDS.items() if name != "interrupted"))
+LAUNCHER_REPORT = re.compile(r"\bexitcode\b|received by PID|torch[./]distributed")
+# One of these stands in each text in which FAILURE_LINE finds something.
+FAILURE_MARKS = (
+    "xceeds", "load on chip", "No space left", "[Errno ", "quota exceeded", "ENOSPC", "EDQUOT", "forcibly killed",
+    "insufficient system", "<Signals.", "SIGKILL", " -9", "Out of memory", "oom-kill", "bad_alloc", "MemoryError",
+    "Cannot allocate", "neuronx-cc", "neuronxcc", "WRONG PACKAGE", "loading shared libraries", "Illegal argument",
+    "unrecognized argument", "invalid choice", "nstructions", "TimeoutExpired", "timed out after", "INTERNAL_ERROR",
+    "tensorizer error", "InternalError", "Assertion ", "Type: <class", "terminated a", "BrokenProcessPool",
+    "Segmentation fault", "core dumped",
+)  # fmt: skip
 INTERNAL_WORDS = re.compile(r"An Internal Compiler Error has occurred")  # said of every failure: names no cause
 COMPILE_EXIT_IN_TEXT = re.compile(
     r"(?:compilation failed with|failed with|exited with code|exit status|exitcode=) ?(?P<code>-?\d{1,3})\b"
