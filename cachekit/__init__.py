@@ -41,6 +41,7 @@ _NAMES = {
     "cachekit.verbs.forecast": "Forecast WarmedAll",
     "cachekit.verbs.hub": "RemoteContents Used",
     "cachekit.verbs.imports": "Imported Unbundled",
+    "cachekit.verbs.instances": "InstancePlan",
     "cachekit.verbs.lock": "CheckedLock LockFile",
     "cachekit.verbs.planned": "Planned Warmed",
     "cachekit.verbs.prove": "Contract",
@@ -59,10 +60,10 @@ _NAMES = {
 _METHODS = """
     attach check_build check_lock check_stats compare coverage coverage_all doctor export_bundle export_neuron_cache
     fleet_cancel fleet_list fleet_logs fleet_show fleet_wait gc hub_create hub_use import_bundle import_neuron_cache
-    keys last lock ls neuron_contract open_store pin pins plan plan_all plan_run plan_train pull pull_locked
-    pull_modules push records remote_contents rm run session settings show stats trace train train_on trust_add
-    trust_check trust_init trust_list trust_revoke trust_sign unpin verify warm warm_all warm_on why why_key why_log
-    why_run
+    keys last lock ls neuron_contract open_store pin pins plan plan_all plan_instances plan_run plan_train pull
+    pull_locked pull_modules push records remote_contents rm run session settings show stats trace train train_on
+    trust_add trust_check trust_init trust_list trust_revoke trust_sign unpin verify warm warm_all warm_on why why_key
+    why_log why_run
 """
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 _WHERE |= dict.fromkeys(_METHODS.split(), "")

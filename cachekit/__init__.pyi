@@ -44,6 +44,7 @@ from cachekit.verbs.hub import RemoteContents as RemoteContents
 from cachekit.verbs.hub import Used as Used
 from cachekit.verbs.imports import Imported as Imported
 from cachekit.verbs.imports import Unbundled as Unbundled
+from cachekit.verbs.instances import InstancePlan as InstancePlan
 from cachekit.verbs.lock import CheckedLock as CheckedLock
 from cachekit.verbs.lock import LockFile as LockFile
 from cachekit.verbs.planned import Planned as Planned
@@ -99,6 +100,7 @@ pin = _settings.pin
 pins = _settings.pins
 plan = _settings.plan
 plan_all = _settings.plan_all
+plan_instances = _settings.plan_instances
 plan_run = _settings.plan_run
 plan_train = _settings.plan_train
 pull = _settings.pull

@@ -42,6 +42,7 @@ def results(tmp_path):
     yield team.push()
     yield team.push().pushed[0]
     yield cachekit.plan_all(["tiny.yaml", "bert"])
+    yield cachekit.plan_instances("bert")
     yield cachekit.coverage_all(["tiny.yaml"])
     yield cachekit.ls()[0]
     yield cachekit.settings()[0]

@@ -27,6 +27,7 @@ from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState, Unit
 from cachekit.verbs.forecast import Forecast, Row, Totals, WarmedAll
 from cachekit.verbs.hub import RemoteContents, RemoteRecord, Used
 from cachekit.verbs.imports import Imported, Unbundled
+from cachekit.verbs.instances import InstancePlan, OnInstance
 from cachekit.verbs.lock import CheckedLock, LockedRecipe, LockFile
 from cachekit.verbs.planned import Planned, Unanswered, Warmed
 from cachekit.verbs.prove import Contract
@@ -57,8 +58,9 @@ __all__ = [
     "CheckedLock", "CheckedRemote", "CheckedStats", "CiRun", "Collected", "Compared", "CompiledFile", "Contract",
     "Coverage", "CoverageOfAll", "Deleted", "Diagnosis", "Divergent", "DivergentBuilds", "Expected", "Exported",
     "Figures", "Finding", "FleetLog", "FleetPlan", "FleetRow", "FleetState", "Forecast", "GoneRecord", "Graph",
-    "Imported", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
-    "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "Outcome",
+    "Imported", "InstancePlan", "InstanceRow", "JudgedRecord", "Leaks", "Listed", "LockFile", "LockedRecipe", "LogWhy",
+    "LoggedCompile", "LoggedFailure", "Machine", "Maker", "ModelRow", "NamedSigner", "NewRecipe", "Note", "OnInstance",
+    "Outcome",
     "Part", "Pinned", "Planned", "Preview", "Problem", "Pulls", "Pushed", "Pushes", "Ran", "Rate", "RecipeEntry",
     "RecipeRow", "RemoteContents", "RemoteRecord", "Row", "RunWhy", "Setting", "SignedRecord", "Signers",
     "SigningKey", "Source", "SplitPreview", "Stats", "StoredModule", "StoredRecord", "Tensor", "Told",

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
@@ -16,6 +18,7 @@ from cachekit.store.layout import Layout
 from cachekit.verbs import entry as naming
 
 if TYPE_CHECKING:
+    from cachekit.config import Config
     from cachekit.executors.port import Fleet
     from cachekit.recipe.variant import MatrixEntry
     from cachekit.verbs.fleet import FleetLog, FleetPlan, FleetRow, FleetState
@@ -40,6 +43,7 @@ class Fleets(Runs):
         spot: bool = False,
         max_dollars: float | None = None,
         price: Price = (),
+        compile_for: str = "",
         require_warm: bool = False,
         recache: bool = False,
         dry_run: bool = False,
@@ -57,6 +61,7 @@ class Fleets(Runs):
             spot: Rent machines that may be taken away, where the engine can.
             max_dollars: What all may cost. A command is ended when its share is used up.
             price: See `plan`.
+            compile_for: See `warm`; the machines of the engine are then others than those that train.
             require_warm: See `warm`.
             recache: See `warm`.
             dry_run: Only plan: submit nothing, with or without a budget.
@@ -71,7 +76,7 @@ class Fleets(Runs):
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         return self._on(
             engine, "warm", _entries(recipes, overrides), {}, tiny=tiny, jobs=jobs, spot=spot, max_dollars=max_dollars,
-            price=price, require_warm=require_warm, recache=recache, dry_run=dry_run,
+            price=price, compile_for=compile_for, require_warm=require_warm, recache=recache, dry_run=dry_run,
         )  # fmt: skip
 
     def train_on(
@@ -107,8 +112,6 @@ class Fleets(Runs):
         Raises:
             CachekitError: As for `warm_on`.
         """
-        from msgspec import structs
-
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         one = self._variant(recipe)
         if (nodes := one.load().parallel.nodes) > 1:
@@ -134,6 +137,7 @@ class Fleets(Runs):
         spot: bool,
         max_dollars: float | None,
         price: Price,
+        compile_for: str = "",
         require_warm: bool,
         recache: bool,
         dry_run: bool,
@@ -152,8 +156,10 @@ class Fleets(Runs):
         if not options.get("places"):
             fleet.check_shared(config, found, name)
         machine = found.machine(queue)
-        where = replace(self, instance=self.instance or fleet.compiled_for(machine))
-        forecast = where.plan_all([Variant(one.recipe, one.overrides, tiny) for one in entries], price=price)
+        where = replace(self, instance=compile_for or self.instance or fleet.compiled_for(machine))
+        variants = [Variant(one.recipe, one.overrides, tiny) for one in entries]
+        doubt = self._doubt(variants, compile_for, config) if compile_for else ""
+        forecast = where.plan_all(variants, price=price)
         paid = prices(price).of(machine or self.instance or "")
         seconds, lacks = None, ""
         try:
@@ -181,6 +187,7 @@ class Fleets(Runs):
             "--compiler": self.compiler,
             "--wait": self.wait,
             "--trust": self.trust,
+            "--for": compile_for or None,
             "--nnodes": self.nnodes,
             **said,
         }
@@ -198,11 +205,34 @@ class Fleets(Runs):
             layout=layout,
         )
         if dry_run:
-            return fleet.planned(draft, found, forecast, paid, lacks)
+            from cachekit.recipe.price import Prices
+
+            made = fleet.planned(draft, found, forecast, paid, lacks)
+            # A price without a type is that of the engine's machines.
+            typed = {name: one for name, one in prices(price).own.items() if name}
+            there = Prices(typed).of(compile_for) if compile_for else None
+            return structs.replace(made, compile_for=compile_for, price_there=there, doubt=doubt)
         if error := forecast.unplanned():
             raise error
         tell = self._journal("").show
         return fleet.wait(fleet.submit(layout, draft, found, tell, keep=config.keep_logs), tell)
+
+    def _doubt(self, recipes: Sequence[Variant], instance: str, config: Config) -> str:
+        """What nobody has shown of compiling for another machine type; one of which it is impossible is an error."""
+        from cachekit.compilers.elsewhere import compile_for
+        from cachekit.recipe import zoo
+
+        if self.instance or self.target:
+            raise UsageError(
+                "--for says what the compiled code is for, and so do --instance and --target",
+                hint="leave out --instance and --target; --toolchain says what is installed on the machines",
+            )
+        said = zoo.toolchain(self.toolchain).compiler if self.toolchain else config.compiler
+        doubts = []
+        for recipe in (one.load() for one in recipes):
+            named = [name for name in (said, recipe.compiler.name) if name != "auto"]
+            doubts.append(compile_for(recipe, instance, next(iter(named), "neuron")).doubt)
+        return next(iter(doubts), "")
 
     def fleet_list(self) -> tuple[FleetRow, ...]:
         """All fleets of this user, newest first; no engine is asked. `cachekit fleet ls`."""

@@ -55,7 +55,7 @@ def zoo_rows(
     """
     from cachekit.verbs import zoo as zoo_list
 
-    return zoo_list.rows(topic, zoo_list.Filter(task, model, instance, max_price, _own(price)))
+    return zoo_list.rows(topic, zoo_list.Filter(task, model, instance, max_price, own_prices(price)))
 
 
 def zoo_entry(name: str, *, price: Sequence[str] = ()) -> ZooEntry:
@@ -66,7 +66,7 @@ def zoo_entry(name: str, *, price: Sequence[str] = ()) -> ZooEntry:
     """
     from cachekit.verbs import zoo as zoo_list
 
-    return zoo_list.show(name, zoo_list.Filter(prices=_own(price)))
+    return zoo_list.show(name, zoo_list.Filter(prices=own_prices(price)))
 
 
 def check_recipes(recipes: Sequence[str | Path] = ()) -> Checked:
@@ -107,7 +107,12 @@ def neffs(files: Sequence[Path]) -> list[CompiledFile]:
     return compiled_files(files)
 
 
-def _own(price: Sequence[str]) -> Prices:
+def own_prices(price: Sequence[str]) -> Prices:
+    """What an hour of each machine type costs somebody: `["trn1.2xlarge=0.40"]`.
+
+    Raises:
+        UsageError: A price is of no machine type.
+    """
     from cachekit.errors import UsageError
     from cachekit.recipe import price as prices
 

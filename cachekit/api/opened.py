@@ -123,6 +123,21 @@ class Opened:
             self._journal("").emit("trust.clash", message=clash.message, reason=clash.cause, hint=clash.hint)
         return config
 
+    @contextmanager
+    def _compiling_for(self, recipe: AnyRecipe, instance: str) -> Iterator[tuple[str, Variant]]:
+        """The compiler and the recipe with which a machine without a device compiles for one that has it."""
+        from cachekit.compilers.elsewhere import compile_for
+
+        if self.instance or self.target or self.toolchain:
+            raise UsageError(
+                "--for says what the compiled code is for, and so do --instance, --target and --toolchain",
+                hint="leave out one of them; the release of the SDK is the one that is installed here",
+            )
+        one = self._variant(recipe)
+        found = compile_for(one.load(), instance, self._config().compiler)
+        with opening.environment(found.variables):
+            yield found.compiler, structs.replace(one, overrides=[*one.words, *found.overrides])
+
     def _node(self) -> Node | None:
         if self.nnodes is None and not self.node_rank and not self.master_addr:
             return None

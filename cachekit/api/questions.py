@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, Price, prices, variant
+from cachekit.errors import UsageError
 from cachekit.recipe import Recipe
 from cachekit.store.record import Record
 from cachekit.verbs import session as opening
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cachekit.verbs.coverage import Coverage, CoverageOfAll
     from cachekit.verbs.doctor import Diagnosis
     from cachekit.verbs.forecast import Forecast
+    from cachekit.verbs.instances import InstancePlan
     from cachekit.verbs.planned import Planned
     from cachekit.verbs.prove import Contract
     from cachekit.verbs.session import Session
@@ -32,13 +35,14 @@ if TYPE_CHECKING:
 class Questions(Opened):
     """The verbs that only look."""
 
-    def plan(self, recipe: AnyRecipe, *, price: Price = (), data: bool = True) -> Planned:
+    def plan(self, recipe: AnyRecipe, *, price: Price = (), data: bool = True, compile_for: str = "") -> Planned:
         """What a recipe will find and what must compile; runs nothing, imports no torch. `cachekit plan`.
 
         Args:
             recipe: Its path, a name of the zoo, a `Recipe` or a `Variant`; so in all functions.
             price: Dollars for an hour: 0.40, or `["trn1.2xlarge=0.40"]`.
             data: Look at its local rows as well.
+            compile_for: See `warm`.
 
         Returns:
             Its `hit`; and `miss()`, what to raise where nothing may compile.
@@ -47,6 +51,9 @@ class Questions(Opened):
             CachekitError: The recipe, its architecture, or the compiler cannot be loaded; see `session`.
         """
         priced = prices(price)
+        if compile_for:
+            with self._compiling_for(recipe, compile_for) as (compiler, one):
+                return replace(self, compiler=compiler).plan(one, price=price, data=data)
         with self._prepared(recipe, "plan") as (opened, prepared):
             return self._planned(opened, prepared, priced, data=data)
 
@@ -85,6 +92,38 @@ class Questions(Opened):
         wanted = [(_name(one), partial(prepared, one)) for one in recipes]
         with self.session(verb="plan", config=config) as opened:
             return forecast(wanted, opened.store, opened.remotes, before=before, price=priced.of)
+
+    def plan_instances(self, recipe: AnyRecipe, *, price: Price = ()) -> InstancePlan:
+        """On which machine type of the registry a recipe trains cheapest, and why. `cachekit plan --instances`.
+
+        Args:
+            recipe: As for `plan`. Its `expect` has the training times; with changes they are not its own.
+            price: What an hour of a machine type costs you: `["trn1.2xlarge=0.40"]`.
+
+        Raises:
+            UsageError: A machine or a chip was named as well; or that is no price of a machine type.
+        """
+        from cachekit.api.functions import own_prices
+        from cachekit.compilers.elsewhere import Elsewhere
+        from cachekit.verbs.instances import plan_instances
+
+        if self.instance or self.target:
+            raise UsageError(
+                "--instances compares all machine types, and one was named",
+                hint="leave out --instance and --target, or --instances",
+            )
+        paid = own_prices([repr(price)] if isinstance(price, int | float) else price)
+        config, one = self._config(), self._variant(recipe)
+        loaded, source, node = one.load(), self._source(recipe), self._node()
+
+        def prepared(instance: str) -> Prepared:
+            return Elsewhere(config, self.toolchain or "", instance=instance, node=node).prepare(loaded, source)
+
+        with self.session(verb="plan", config=config) as opened:
+            published = not (one.words or one.tiny)
+            return plan_instances(
+                loaded, prepared, opened.store, opened.remotes, source=source, prices=paid, as_published=published
+            )
 
     def why(self, recipe: AnyRecipe) -> Why:
         """Why a recipe misses: the nearest record, here or on a remote, and what differs. `cachekit why RECIPE`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,21 @@ class Runs(Questions):
     and replaces what there was.
     """
 
-    def warm(self, recipe: AnyRecipe, *, require_warm: bool = False, recache: bool = False) -> Warmed:
+    def warm(
+        self, recipe: AnyRecipe, *, compile_for: str = "", require_warm: bool = False, recache: bool = False
+    ) -> Warmed:
         """Compile what a recipe's fine-tune needs, once, in a process of its own, and keep it. `cachekit warm`.
 
         `cachekit train` without a recipe means this one, in the same working directory.
 
+        Args:
+            recipe: See `plan`.
+            compile_for: A machine type of the registry that this machine, which has no device, compiles for.
+            require_warm: See `Runs`.
+            recache: See `Runs`.
+
         Raises:
+            UsageError: Nothing compiles for that machine type here, with the reason.
             MissError: Something would compile, under `require_warm`.
             WaitedTooLongError: Another process compiles the same beyond the deadline.
             CompileError: The compiler, or the trial run, failed.
@@ -51,6 +61,9 @@ class Runs(Questions):
         from cachekit.verbs.warm import warm
 
         naming.check_contradiction(require_warm=require_warm, recache=recache)
+        if compile_for:
+            with self._compiling_for(recipe, compile_for) as (compiler, one):
+                return replace(self, compiler=compiler).warm(one, require_warm=require_warm, recache=recache)
         with self._prepared(recipe, "warm") as (opened, prepared):
             _tell_doubts(opened, prepared)
             done = warm(opened, prepared, recache=recache, require_warm=require_warm)
@@ -68,6 +81,7 @@ class Runs(Questions):
         overrides: Overrides = (),
         *,
         tiny: bool = False,
+        compile_for: str = "",
         require_warm: bool = False,
         recache: bool = False,
         dry_run: bool = False,
@@ -78,6 +92,7 @@ class Runs(Questions):
             matrix: A YAML file with a list of `{recipe, set}`.
             overrides: For every entry, on top of its own.
             tiny: Each recipe in small.
+            compile_for: See `warm`.
             require_warm: See `warm`.
             recache: See `warm`.
             dry_run: Only plan each.
@@ -93,7 +108,9 @@ class Runs(Questions):
 
         def one(entry: MatrixEntry) -> Planned:
             recipe = Variant(entry.recipe, [*entry.overrides, *words], tiny)
-            return self.plan(recipe) if dry_run else self.warm(recipe, require_warm=require_warm, recache=recache)
+            if dry_run:
+                return self.plan(recipe, compile_for=compile_for)
+            return self.warm(recipe, compile_for=compile_for, require_warm=require_warm, recache=recache)
 
         def tell(number: int, entry: MatrixEntry) -> None:
             if self.progress is not None:
@@ -239,13 +256,11 @@ class Runs(Questions):
     ) -> Planned:
         """What a command of your own will find; the arguments are those of `run`. `cachekit run --dry-run`."""
         from cachekit.recipe import command as command_line
-        from cachekit.training.passthrough import check_program
         from cachekit.verbs.plan import plan
         from cachekit.verbs.run import foreseen
 
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
-        check_program(parsed.words[0], place)
         with self._commanded("plan", parsed, ingredients, soft_args, place) as (opened, prepared):
             price = prices(()).of(prepared.fingerprint.instance)
             return foreseen(plan(prepared, opened.store, opened.remotes), price)
@@ -262,7 +277,9 @@ class Runs(Questions):
         """A command of somebody's own on this machine, with the session of a run that is about it."""
         from cachekit.compilers import select
         from cachekit.compilers.command import compiler_of, prepare_command
+        from cachekit.training.passthrough import check_program
 
+        check_program(command.words[0], place)  # first, as what cannot run misses nothing
         config = self._config()
         compiler = select(compiler_of(command, place), config.compiler, node=self._node())
         with self.session(verb=verb, config=config) as opened:

@@ -55,7 +55,7 @@ def human(answer: CoverageOfAll) -> list[str]:
     if len(found) == 1:
         return _full(found[0])
     rows = [[one.recipe, _count(one), one.status, _where(one)] for one in found]
-    lines = out.table(rows, ["recipe", "modules", "", "where"])
+    lines = out.table(rows, ["recipe", "modules", "status", "where"])
     for one in found:
         if trouble := _trouble(one, 2):
             lines += [f"  {one.recipe}", *trouble]

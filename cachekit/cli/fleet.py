@@ -170,6 +170,7 @@ def plan(answer: FleetPlan) -> list[str]:
         lines += out.labelled(
             "  costs ", "unknown: the registry quotes no price of such a machine; --price DOLLARS, for an hour"
         )
+    lines += _elsewhere(answer)
     if answer.max_seconds is not None:
         lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, so that the budget holds")
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
@@ -177,6 +178,25 @@ def plan(answer: FleetPlan) -> list[str]:
     if answer.lacks:
         lines += ["", *out.labelled("not submitted as it stands: ", answer.lacks)]
     return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
+
+
+def _elsewhere(answer: FleetPlan) -> list[str]:
+    """Compiling where it is cheap, for where it is dear: what the same hours cost there, and what is in doubt."""
+    if not answer.compile_for:
+        return []
+    here, there, lines = answer.price, answer.price_there, []
+    if there is None:
+        said = f"the registry quotes no price of it; --price {answer.compile_for}=DOLLARS, for an hour"
+    else:
+        low, high = map(there.cost, answer.forecast.totals.seconds_range)
+        said = (
+            f"there it costs {dollars(low)} to {dollars(high)}, at {dollars(there.per_hour)} an hour ({there.source})"
+        )
+        if here is not None and here.per_hour:
+            ratio = there.per_hour / here.per_hour
+            said += f"; it is cheaper on these machines if it takes less than {ratio:.3g} times as long"
+    lines += out.labelled(f"  for {answer.compile_for}: ", said)
+    return [*lines, *out.labelled("  in doubt: ", answer.doubt)]
 
 
 def _engine(one: FleetRow | FleetState | FleetPlan) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from cachekit import api
 from cachekit.api import Variant
+from cachekit.cli import instances as on_instances
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import IntegrityError, UsageError
@@ -17,7 +18,16 @@ from cachekit.text import a, dollars, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
-    from cachekit.api.answers import Change, Expected, Forecast, Planned, Preview, Row, Told, Unanswered
+    from cachekit.api.answers import (
+        Change,
+        Expected,
+        Forecast,
+        Planned,
+        Preview,
+        Row,
+        Told,
+        Unanswered,
+    )
 
 LOCAL = "local"  # the store, among places
 COMMAND = "command"  # what a command of somebody's own has in the place of a model's type
@@ -29,10 +39,21 @@ NAMES = 3  # of recipes beside a source
 LABELS = 10
 IGNORED = 5
 LONGEST = 14  # characters of a remote's name in the table; a longer one stands below it
+Instances = Annotated[
+    bool, typer.Option("--instances", help="Compare the registry's machine types: which one trains it cheapest.")
+]
 NoData = Annotated[bool, typer.Option("--no-data", help="Do not look at the recipe's local rows.")]
 
 
-@verb("home", "compiler", "cache", "trust", "machine", answers="Planned, Forecast", tells=["remote.untrusted"])
+@verb(
+    "home",
+    "compiler",
+    "cache",
+    "trust",
+    "machine",
+    answers="Planned, Forecast, InstancePlan",
+    tells=["remote.untrusted"],
+)
 def command(
     cache: Cache,
     recipes: options.Recipes = None,
@@ -45,6 +66,7 @@ def command(
     require_warm: options.RequireWarm = False,
     price: options.Price = None,
     no_data: NoData = False,
+    instances: Instances = False,
 ) -> Shown:
     """Show what will be found and what must compile; run nothing.
 
@@ -52,7 +74,8 @@ def command(
     on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
     compiler, and its cost from the price of the machine. Of local data it shows rows, classes, examples and what is
     odd, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and --max-price choose
-    among the recipes of the zoo.
+    among the recipes of the zoo. --instances compares machine types, by the training times that somebody published of
+    the recipe and by the prices of the registry, or yours.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -61,6 +84,8 @@ def command(
     Example:  cachekit plan bert gpt2-clm roberta-mlm --price 0.40
 
     Example:  cachekit plan --all --toolchain neuron-2.31
+
+    Example:  cachekit plan bert-amazon-polarity --instances
     """
     names, paid = recipes or [], price or ()
     chosen = every or bool(task or model or max_price is not None)
@@ -76,6 +101,13 @@ def command(
             raise UsageError("no recipe of the zoo matches these options", hint="`cachekit zoo ls` lists them")
     if not names:
         raise UsageError("no recipe was named", hint="cachekit plan RECIPE..., or --all for every recipe of the zoo")
+    if instances:
+        if chosen or len(names) > 1 or require_warm:
+            raise UsageError(
+                "--instances compares machine types for one recipe", hint="cachekit plan RECIPE --instances"
+            )
+        compared = cache.plan_instances(Variant(names[0], overrides or (), tiny), price=paid)
+        return Shown(compared, on_instances.human, lambda answer: answer.cheapest)
     if chosen or len(names) > 1:
         found = cache.plan_all(options.variants(names, overrides, tiny=tiny), price=paid)
         missed = found.miss() if require_warm else None

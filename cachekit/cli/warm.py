@@ -51,6 +51,16 @@ On = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+For = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        metavar="TYPE",
+        help="Compile for this machine type, on a machine without its device.",
+        show_default=False,
+        autocompletion=options.complete_instance,
+    ),
+]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Machines at once, with --on.")]
 Spot = Annotated[bool, typer.Option("--spot", help="Rent Spot machines, with --on sagemaker:ml.TYPE.")]
 MaxDollars = Annotated[
@@ -72,6 +82,7 @@ def command(
     recache: options.Recache = False,
     check_build: CheckBuild = False,
     on: On = "",
+    compile_for: For = "",
     jobs: Jobs = 1,
     spot: Spot = False,
     max_dollars: MaxDollars = None,
@@ -84,13 +95,16 @@ def command(
     does not stop the rest, and --set changes every entry.
 
     With --on, machines of an engine compile, the remotes carry what they compiled, and `cachekit fleet` follows them.
-    --toolchain and --instance say what these machines are, where they are not like this one.
+    --toolchain and --instance say what these machines are, where they are not like this one. With --for, a machine
+    without a device compiles for a machine type that has one, where the compiler can.
 
     Example:  cachekit warm recipes/bert.yaml
 
     Example:  cachekit warm --matrix list.yaml --dry-run
 
     Example:  cachekit warm --matrix list.yaml --on slurm:trn1 --jobs 8
+
+    Example:  cachekit warm bert --on sagemaker:ml.c6i.8xlarge --for trn1.2xlarge --dry-run
     """
     if check_build and (recache or require_warm or dry_run or matrix):
         raise UsageError(
@@ -115,6 +129,7 @@ def command(
             spot=spot,
             max_dollars=max_dollars,
             price=price or (),
+            compile_for=compile_for,
             require_warm=require_warm,
             recache=recache,
             dry_run=dry_run,
@@ -122,18 +137,28 @@ def command(
         return fleet.answered(ran)
     fleet.check_here(cache, spot=spot, max_dollars=max_dollars, price=price)
     if matrix is not None:
-        every = cache.warm_all(matrix, changes, tiny=tiny, recache=recache, require_warm=require_warm, dry_run=dry_run)
+        every = cache.warm_all(
+            matrix,
+            changes,
+            tiny=tiny,
+            compile_for=compile_for,
+            recache=recache,
+            require_warm=require_warm,
+            dry_run=dry_run,
+        )
         return Shown(every, partial(listed, verb="planned" if dry_run else "warmed"), _keys)
     if recipe is None:
         raise UsageError("no recipe was named", hint="cachekit warm RECIPE, or --matrix FILE")
     variant = Variant(recipe, changes, tiny)
     if dry_run:
         api.check_contradiction(require_warm=require_warm, recache=recache)
-        return shown(cache.plan(variant), require_warm=require_warm)
+        return shown(cache.plan(variant, compile_for=compile_for), require_warm=require_warm)
     if check_build:
+        if compile_for:
+            raise UsageError("--check-build compiles for this machine", hint="leave out --for")
         done = cache.check_build(variant)
         return Shown(done, human_checked, lambda answer: str(answer.status))
-    warmed = cache.warm(variant, recache=recache, require_warm=require_warm)
+    warmed = cache.warm(variant, compile_for=compile_for, recache=recache, require_warm=require_warm)
     return Shown(warmed, human, lambda answer: str(answer.key))
 
 

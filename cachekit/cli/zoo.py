@@ -287,6 +287,10 @@ def _expected(expected: ZooExpected) -> list[str]:
     said = [f"{name} {value:g}" for name, value in expected.metrics.items()]
     if expected.train_seconds is not None:
         said.append(f"trained in {out.duration(expected.train_seconds)}")
+    if expected.machines > 1:
+        said.append(f"on {expected.machines} machines")
+    if expected.steps_per_second is not None:
+        said.append(f"{expected.steps_per_second:g} steps a second")
     if expected.dollars is not None:
         said.append(f"the source paid {dollars(expected.dollars)}")
     if expected.cost is not None:
@@ -313,9 +317,10 @@ def checked(answer: Checked) -> list[str]:
     """What a check found."""
     lines = []
     for finding in answer.findings:
-        lines.append(f"{'note' if finding.note else 'WRONG'}  {out.about(finding.where, finding.problem)}")
+        kind = "note" if finding.note else "WRONG"
+        lines += out.labelled(f"{kind:<5}  ", out.about(finding.where, finding.problem))
         if finding.hint:
-            lines.append(f"         {finding.hint}")
+            lines += out.labelled("", finding.hint, indent=7)
     looked = ", ".join(out.count(number, what.removesuffix("s")) for what, number in answer.looked_at.items())
     return [*lines, f"{looked} checked{': nothing is wrong' if answer.status == 'ok' else ''}"]
 

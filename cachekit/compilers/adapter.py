@@ -72,6 +72,18 @@ class CachePlace(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
+class WithoutDevice(Struct, frozen=True):
+    """How a machine without a device compiles for one that has it.
+
+    Attributes:
+        variables: What must be set, so that the compiler asks no device.
+        doubt: What nobody has shown of this, in a sentence.
+    """
+
+    variables: Mapping[str, str]
+    doubt: str
+
+
 class Adapter:
     """What is known of a compiler without a machine. Each method has a default, for adapters that do nothing else.
 
@@ -135,6 +147,19 @@ class Adapter:
         raise UsageError(
             f"{self.name} compiles for this machine only",
             hint="leave out --toolchain and --instance, or use --compiler neuron",
+        )
+
+    def without_device(self, instance: str) -> WithoutDevice:
+        """How a machine without a device compiles for a machine type of the registry.
+
+        Raises:
+            UsageError: It compiles for the machine that it runs on, or not for that one.
+            UnknownNameError: The registry has no such machine type.
+        """
+        raise UsageError(
+            f"{self.name} compiles for the machine that it runs on",
+            cause="its machine code is for that machine's processor or GPU",
+            hint="leave out --for, and warm on a machine like the one that trains",
         )
 
     def instance(self) -> str:

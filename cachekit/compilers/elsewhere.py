@@ -2,13 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+
+from msgspec import Struct
 
 from cachekit.compilers import Compiler, Node, registry, select
 from cachekit.compilers.prepare import Prepared, prepare
 from cachekit.config import Config
 from cachekit.errors import UsageError
 from cachekit.recipe import Recipe, zoo
+
+
+class CompileFor(Struct, frozen=True):
+    """How a machine without a device compiles a recipe for a machine type that has one.
+
+    Attributes:
+        compiler: Its name.
+        variables: What must be set while it compiles.
+        overrides: Fields of the recipe that a machine with the device would find out by itself.
+        doubt: What nobody has shown of this, in a sentence.
+    """
+
+    compiler: str
+    variables: Mapping[str, str]
+    overrides: tuple[str, ...]
+    doubt: str
+
+
+def compile_for(recipe: Recipe, instance: str, compiler: str = "auto") -> CompileFor:
+    """How a machine without a device compiles a recipe for a machine type of the registry.
+
+    Args:
+        recipe: The recipe.
+        instance: The machine type that will train.
+        compiler: What the flag or the settings say.
+
+    Raises:
+        UsageError: The compiler makes code for the machine that it runs on, or not for that machine type.
+        UnknownNameError: The registry has no such machine type.
+    """
+    machine = zoo.instance(instance)
+    if not machine.target:
+        raise UsageError(
+            f"nothing compiles for {instance} on another machine",
+            cause="its accelerator is no chip of Neuron's; code for a GPU or a processor is made on that machine",
+            hint="leave out --for, and warm on such a machine",
+        )
+    name = compiler if compiler != "auto" else recipe.compiler.name
+    if name == "auto":
+        able = {one.compiler for one in zoo.toolchains().values() if machine.target in one.targets}
+        here = (one.name for one in registry.every() if one.name in able and one.here(compiles=False))
+        name = next(here, "neuron")
+    found = registry.adapter(name).without_device(instance)
+    layout = recipe.parallel
+    copies = machine.cores // (layout.tensor_parallel_size * layout.pipeline_parallel_size)
+    auto = layout.data_parallel_size == "auto" and copies
+    overrides = (f"parallel.data_parallel_size={copies}",) if auto else ()
+    return CompileFor(name, found.variables, overrides, found.doubt)
 
 
 class Elsewhere:

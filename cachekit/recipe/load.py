@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -59,7 +60,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
     """
     try:
         if path.is_dir():
-            raise RecipeError(f"{path} is a folder, not a {what}", hint="name the YAML file")
+            raise RecipeError(f"{path} is a folder, not a {what}", hint=_beside(path) or "name the YAML file")
         with files.opened(path) as source:
             if not zoo.comes_along(path):
                 check_writers(path, os.fstat(source.fileno()), f"a {what} says what runs here")
@@ -67,7 +68,7 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
     except FileNotFoundError as error:
         listed = "`cachekit zoo` lists the recipes that come with cachekit"
         hint = listed if what == "recipe" else f"correct the path of the {what}"
-        raise RecipeError(f"{path} does not exist", hint=hint) from error
+        raise RecipeError(f"{path} does not exist", hint=_beside(path) or hint) from error
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"{str(path)[:200]} cannot be read",
@@ -84,6 +85,13 @@ def read_text(path: Path, most: int = LARGEST, what: str = "recipe") -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RecipeError(f"{path}, line {line}: not UTF-8", hint="save the file as UTF-8") from error
+
+
+def _beside(path: Path) -> str:
+    """A hint at the YAML file in the same folder that was probably meant; empty where there is none."""
+    known = {one.stem: one for one in path.parent.glob("*.y*ml") if one.is_file()}
+    near = get_close_matches(path.stem, known, 1)
+    return f"did you mean {known[near[0]]}?" if near else ""
 
 
 def load_text(text: str, overrides: Iterable[str] = (), *, source: str = "recipe", base: Path | None = None) -> Recipe:

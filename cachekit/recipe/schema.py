@@ -227,12 +227,21 @@ class Compiler(_Strict, frozen=True):
 
 
 class Expectation(_Strict, frozen=True):
-    """What a run of this recipe is known to reach, and who says so."""
+    """What a run of this recipe is known to reach, and who says so and when.
+
+    Attributes:
+        train_seconds: How long the training took, on all machines together.
+        steps_per_second: Optimizer steps.
+        machines: How many of the instance trained together.
+        dollars: What the source says that it paid.
+    """
 
     instance: Text
     source: Text
     metrics: dict[str, float] = {}
     train_seconds: Rate | None = None
+    steps_per_second: Rate | None = None
+    machines: Positive = 1
     dollars: Rate | None = None
     note: str = ""
 

@@ -5,7 +5,7 @@ In a checkout they are the top-level folders `recipes/` and `registry/`; an inst
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -397,10 +397,16 @@ def toolchain(name: str) -> Toolchain:
     return _named(name, toolchains(), "toolchain", "cachekit zoo ls toolchains")
 
 
+def nearest(name: str, known: Collection[str]) -> list[str]:
+    """The known name that is most like one that nobody knows; a patch release is its minor release (`neuron-2.29.1`).
+
+    Empty where none is like it.
+    """
+    return [one for one in known if name.startswith(f"{one}.")] or get_close_matches(name, known, 1, 0.5)
+
+
 def _named(name: str, known: dict[str, T], what: str, where: str) -> T:
     if name in known:
         return known[name]
-    # A patch release is the one of its minor release first: `neuron-2.29.1`.
-    near = [one for one in known if name.startswith(f"{one}.")] or get_close_matches(name, known, 1, 0.5)
-    meant = f"did you mean {near[0]}? " if near else ""
+    meant = f"did you mean {near[0]}? " if (near := nearest(name, known)) else ""
     raise UnknownNameError(f"there is no {what} named {name!r}", hint=f"{meant}`{where}` lists them")

@@ -363,7 +363,7 @@ def _keep(
             )
         record = new_record(prepared, harvest.modules, seen, given=nearest, reused=reused or UNSET)
         record = marked(record, *([nearest] if nearest else []), told=told)
-        session.store.publish(record, harvest.files, reused=[nearest] if nearest else ())
+        session.store.publish(record, harvest.files, reused=cache_dir.given)
     forget_attempt(session.store.layout, prepared.key)
     return record
 

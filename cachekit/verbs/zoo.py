@@ -303,7 +303,7 @@ def show(name: str, wanted: Filter) -> ZooEntry:
     models = [other for entry in zoo.models().values() for other in (entry.id, *entry.aliases)]
     if path is not None and path.stem in zoo.recipes():  # `bert.yaml`, which is not here
         name = path.stem
-    near = get_close_matches(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()], 1, 0.5)
+    near = zoo.nearest(name, [*zoo.recipes(), *models, *zoo.instances(), *zoo.toolchains()])
     raise UnknownNameError(
         f"the zoo has nothing named {said!r}",
         cause="it has recipes, models, instances and toolchains",
@@ -329,7 +329,7 @@ def _cost(expected: Expectation, wanted: Filter) -> ZooExpected:
     return ZooExpected(
         **structs.asdict(expected),
         price_per_hour=price,
-        cost=round((price or 0) * (expected.train_seconds or 0) / 3600, 2) if known else None,
+        cost=round((price or 0) * (expected.train_seconds or 0) * expected.machines / 3600, 2) if known else None,
     )
 
 

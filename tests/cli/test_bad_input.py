@@ -16,6 +16,7 @@ pytest_plugins = ["tests.support.cli_session"]
 BAD_INPUT = {
     "no such recipe file": ("plan missing.yaml", 2, "bad-recipe", "missing.yaml does not exist", "", "zoo"),
     "no such recipe": ("plan bret", 2, "unknown-name", "'bret'", "", "did you mean bert?"),
+    "a patch release": ("zoo show neuron-2.29.1", 2, "unknown-name", "", "", "did you mean neuron-2.29?"),
     "empty name": ("plan ''", 2, "unknown-name", "''", "", "cachekit zoo"),
     "nobody's home": ("plan ~nobody-here/x.yaml", 2, "usage", "~nobody-here", "home", "./~nobody-here/x.yaml"),
     "nobody's home, of an output": (

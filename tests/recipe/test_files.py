@@ -55,6 +55,15 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         assert caught.value.hint
 
 
+def test_a_name_that_is_nearly_a_recipe_beside_it_is_told(tmp_path):
+    (tmp_path / "mine.yaml").write_text(MINIMAL)
+    (tmp_path / "mine").mkdir()
+    for name in ("mine.yml", "mien.yaml", "mine"):
+        with pytest.raises(RecipeError) as caught:
+            load(tmp_path / name)
+        assert caught.value.hint == f"did you mean {tmp_path / 'mine.yaml'}?"
+
+
 @pytest.mark.parametrize("name", ["a" * 5000, "a/b.yaml", "r.yaml/b.yaml", "a\0b"])
 def test_a_path_that_cannot_be_is_answered(tmp_path, name):
     (tmp_path / "r.yaml").write_text(MINIMAL)

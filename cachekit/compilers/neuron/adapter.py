@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import structs
 
-from cachekit.compilers.adapter import Adapter, CachePlace, Explained, Judged
+from cachekit.compilers.adapter import Adapter, CachePlace, Explained, Judged, WithoutDevice
 from cachekit.compilers.neuron import presence
 from cachekit.compilers.port import Compiler, Node
-from cachekit.errors import CachekitError, CompilerUnavailableError
+from cachekit.errors import CachekitError, CompilerUnavailableError, UsageError
 from cachekit.key.canonical import SIDES
 from cachekit.store.record import File, Module, Record
 
@@ -49,6 +49,21 @@ class _Neuron(Adapter):
 
         shown = host.there()
         return f"Neuron devices ({shown})" if shown else ""
+
+    def without_device(self, instance: str) -> WithoutDevice:
+        from cachekit.compilers.neuron import facts
+        from cachekit.recipe import zoo
+
+        native, target = self.name == "neuron-native", zoo.instance(instance).target
+        chip = facts.TARGET_CHIPS.get(target, "")
+        if not chip or (native and chip not in facts.NATIVE_CHIPS):
+            raise UsageError(
+                f"{self.name} does not compile for {instance}",
+                cause=f"its chip is {chip}" if chip else "it has no Neuron device",
+                hint="`cachekit zoo ls instances` lists the machine types; or leave out --compiler",
+            )
+        doubt = facts.NATIVE_WITHOUT_DEVICE if native else facts.XLA_WITHOUT_DEVICE
+        return WithoutDevice({facts.TARGET_OVERRIDE: target}, doubt)
 
     def instance(self) -> str:
         if not presence.possible():

@@ -15,12 +15,21 @@ _FAMILY = re.compile(r"[a-z]+\d+")  # of an instance type: `trn1`
 
 
 def here() -> str:
-    """The compiler's name for this machine's chip, asked of the user's override, the devices, and the firmware.
+    """The compiler's name for this machine's chip, asked of the devices, the firmware, and the user's override.
 
     Empty where nothing tells: a machine without Neuron.
     """
+    return shown() or _said()
+
+
+def meant() -> str:
+    """The compiler's name for the chip that is compiled for: the user's override comes before the devices."""
+    return _said() or shown()
+
+
+def _said() -> str:
     said = os.environ.get(facts.TARGET_OVERRIDE, "")
-    return said if said in facts.TARGETS else shown()
+    return said if said in facts.TARGETS else ""
 
 
 def shown() -> str:

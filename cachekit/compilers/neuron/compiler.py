@@ -71,6 +71,7 @@ class OnNeuron(Compiler):
 
     name: str
     required: tuple[str, ...] = installed.REQUIRED
+    without_device = facts.XLA_WITHOUT_DEVICE  # what is in doubt on a machine that has none
     # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
     # them, and cost less than in proportion.
     growth = Growth(layers=3.0, tokens=0.3, width=0.7, source="assumed: no compile on Neuron was measured")
@@ -118,6 +119,7 @@ class OnNeuron(Compiler):
             lacks={
                 **({"container": machine.partly} if machine.partly else {}),
                 **({"device": machine.astray} if machine.astray else {}),
+                **({"device": self.without_device} if machine.here and not machine.cores else {}),
                 **({"release": f"{doubt.message}: {doubt.cause}"} if (doubt := installed.doubt(found)) else {}),
                 **(split.LACKS if recipe is not None and split.asked(recipe) else {}),
             },
@@ -166,7 +168,9 @@ class Neuron(OnNeuron):
         options.read(recipe, options.XlaOptions)
         options.check_machine(recipe, self.machine, self.flags(recipe))
         split.check(recipe, self.machine)
-        names = facts.GRAPH_VARIABLES | (facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset())
+        # The target is an ingredient by itself, however it is said.
+        names = facts.GRAPH_VARIABLES - {facts.TARGET_OVERRIDE}
+        names |= facts.SPLIT_VARIABLES if split.asked(recipe) else frozenset()
         return {
             "flags": self.flags(recipe),
             "environment": nki.named_in(watched_variables(recipe, names.__contains__)) if self.machine.here else {},

@@ -48,10 +48,11 @@ PACKAGE_MODULES = {"neuronx-cc": COMPILER_MODULE, "libneuronxla": "libneuronxla"
 # And, where they are installed, what torch-neuronx stands on, which is not Neuron's own.
 BELOW_MODULES = {"torch": "torch", XLA_FRAMEWORK: "torch_xla"}
 FRAMEWORK_MODULE = "torch_neuronx"
-# PyPI carries placeholders of these names, which install and fail to import: torch-neuronx 1.0, neuronx-cc 1.0.post1,
-# libneuronxla 1.0, neuronx-distributed 0.1, nki 0.0.1 (seen with pip). Every release below these is taken for one.
-FIRST_RELEASES = {
-    "torch-neuronx": "1.11", "neuronx-cc": "2", "libneuronxla": "2", "neuronx-distributed": "0.2", "nki": "0.0.2",
+# PyPI carries placeholders, which install and fail to import (seen with pip). A lower version may be a real one: SDK
+# 2.8 had libneuronxla 0.5.101, with torch-neuronx 1.13 (a public `pip list`).
+PLACEHOLDERS = {
+    "torch-neuronx": "1.0", "neuronx-cc": "1.0.post1", "libneuronxla": "1.0", "neuronx-distributed": "0.1",
+    "nki": "0.0.1",
 }  # fmt: skip
 # What splits a model over cores; from 0.4 on its trainer and models are as they are used here [ON 0.4.5].
 SPLITTER, FIRST_SPLITTER = "optimum-neuron", "0.4"
@@ -235,6 +236,15 @@ NATIVE_WITHOUT_DEVICE = (
     f"no device here ({NATIVE_COMPILE_ONLY}=1, experimental): graphs are compiled, not run. A host with devices has "
     "another key, and its warm begins with what this one compiled if as many workers train there: "
     "--set parallel.data_parallel_size=N says here how many"
+)
+# The compiler itself needs none [aws-neuron-sdk#942, 2024-08-09], and `torch_neuronx.trace(cpu_backend=True)` makes the
+# graph of a model on a CPU [optimum-neuron#961, 2025-09-11]. A training traces on an XLA device, whose client ended in
+# `PJRT_Client_Create … !(num_devices > 0)` without one: "a Neuron device is currently required for torch 2.x
+# compilation. This constraint may be removed" [AWS in aws-neuron-sdk#910, 2024-06-18].
+XLA_WITHOUT_DEVICE = (
+    "no device here: the compiler needs none, but nobody has shown that torch-neuronx traces a training without one. "
+    "AWS said in June 2024 that PyTorch 2 needs a device for that (aws-neuron-sdk#910); if that still holds, the trial "
+    "run ends at its start, and nothing is stored"
 )
 # From 0.6 on NKI keeps lowered kernels across processes where the first is 1, as in TorchNeuron's image; a stale one
 # replays an earlier session's path. Entries are of one checkout by design, and not carried [public copy of nki; AWS's
@@ -485,6 +495,19 @@ FAILURE_WORDS = {
         r"terminated abnormally|BrokenProcessPool|terminated abruptly|Segmentation fault|core dumped|"
         r"<Signals\.SIG(?:ABRT|SEGV)"),
 }  # fmt: skip
+# The same on a line of its own. An interruption may be of anything there; and what torchrun and a shell report of a
+# worker that ended is no word of the compiler's.
+FAILURE_LINE = re.compile("|".join(words.pattern for name, words in FAILURE_WORDS.items() if name != "interrupted"))
+LAUNCHER_REPORT = re.compile(r"\bexitcode\b|received by PID|torch[./]distributed")
+# One of these stands in each text in which FAILURE_LINE finds something.
+FAILURE_MARKS = (
+    "xceeds", "load on chip", "No space left", "[Errno ", "quota exceeded", "ENOSPC", "EDQUOT", "forcibly killed",
+    "insufficient system", "<Signals.", "SIGKILL", " -9", "Out of memory", "oom-kill", "bad_alloc", "MemoryError",
+    "Cannot allocate", "neuronx-cc", "neuronxcc", "WRONG PACKAGE", "loading shared libraries", "Illegal argument",
+    "unrecognized argument", "invalid choice", "nstructions", "TimeoutExpired", "timed out after", "INTERNAL_ERROR",
+    "tensorizer error", "InternalError", "Assertion ", "Type: <class", "terminated a", "BrokenProcessPool",
+    "Segmentation fault", "core dumped",
+)  # fmt: skip
 INTERNAL_WORDS = re.compile(r"An Internal Compiler Error has occurred")  # said of every failure: names no cause
 COMPILE_EXIT_IN_TEXT = re.compile(
     r"(?:compilation failed with|failed with|exited with code|exit status|exitcode=) ?(?P<code>-?\d{1,3})\b"

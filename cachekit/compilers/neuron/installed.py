@@ -60,8 +60,8 @@ def _told() -> dict[str, str]:
 
 def placeholders(found: Mapping[str, str]) -> list[str]:
     """Packages that are PyPI's placeholders, by their versions: they install, and fail to import."""
-    bounds = facts.FIRST_RELEASES
-    return [name for name, version in found.items() if name in bounds and release(version) < release(bounds[name])]
+    known = facts.PLACEHOLDERS
+    return [name for name, version in found.items() if name in known and release(version) == release(known[name])]
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -117,13 +117,27 @@ def native_available() -> bool:
 
 
 def stack() -> str:
-    """The compiler whose packages are here, be it by half; empty where none tells of one."""
-    found = versions()
+    """The compiler whose packages are here, be it by half; empty where none tells of one.
+
+    Where torch-neuronx is lost, and nothing is XLA's, a package tells that only one compiler's releases have.
+    """
+    found, target = versions(), chip.here()
     real = {name: found[name] for name in found if name not in placeholders(found)}
     if is_native(real):
         return "neuron-native"
-    of_xla = {facts.FRAMEWORK_PACKAGE, *facts.XLA_PACKAGES} & real.keys()
-    return "neuron" if of_xla and not _for_other_work(real) else ""
+    if _for_other_work(real):
+        return ""
+    if {facts.FRAMEWORK_PACKAGE, *facts.XLA_PACKAGES} & real.keys():
+        return "neuron"
+    if not {facts.COMPILER_PACKAGE, facts.NKI_PACKAGE} & real.keys():
+        return ""
+    able = [one for one in zoo.toolchains().values() if one.trains != "no" and (not target or target in one.targets)]
+    for name in filter(real.__contains__, (facts.COMPILER_PACKAGE, facts.NKI_PACKAGE, "torch")):
+        minor = _minor(real[name])
+        whose = {one.compiler for one in able if name in one.packages and _minor(one.packages[name]) == minor}
+        if len(whose) == 1:
+            return whose.pop()
+    return ""
 
 
 def likely() -> Sequence[str]:
@@ -156,7 +170,7 @@ def _lacking(required: Sequence[str], compiler: str) -> install.Fault | None:
 
     Whose line mends them is the compiler's that is named or here by half: another's would be put over it.
     """
-    found, target = versions(), chip.here()
+    found, target, meant = versions(), chip.here(), chip.meant()
     if wrong := placeholders(found):
         return _fault(
             f"{', '.join(f'{name} {found[name]}' for name in wrong)} cannot be used",
@@ -177,12 +191,12 @@ def _lacking(required: Sequence[str], compiler: str) -> install.Fault | None:
             f"{name} {what}; leave this environment to it",
             install.apart(target, compiler),
         )
-    if is_native(found) and target and _chip(target) not in facts.NATIVE_CHIPS:
+    if is_native(found) and meant and _chip(meant) not in facts.NATIVE_CHIPS:
         name = facts.FRAMEWORK_PACKAGE
         return _fault(
-            f"{name} {found[name]} is TorchNeuron, which does not run on {target}",
+            f"{name} {found[name]} is TorchNeuron, which does not run on {meant}",
             f"it knows {', '.join(sorted(facts.NATIVE_CHIPS))}",
-            install.way(target, (name,)),
+            _meant_here() or install.way(meant, (name,)),
         )
     if missing := [name for name in required if name not in found]:
         return _fault(
@@ -287,37 +301,43 @@ def _paired(found: Mapping[str, str]) -> list[str]:
 
 def _mended(found: Mapping[str, str]) -> install.Way:
     """The line that puts beside this torch-neuronx all that its release has, and leaves what fits already."""
-    minor = _minor(found[facts.FRAMEWORK_PACKAGE])
+    minor, native = _minor(found[facts.FRAMEWORK_PACKAGE]), is_native(found)
     words = [f"{name}=={minor}.*" for name in _other_torches(found)]
-    indexes: Sequence[str] = (facts.PACKAGE_INDEX,)
-    if paired := _paired(found):
-        one = zoo.toolchain(paired[-1])
-        indexes = one.install.indexes if one.install else indexes
-        # A later compiler is TorchNeuron's own business: its table names one that is enough.
-        theirs = {} if is_native(found) else {name: public(version) for name, version in one.packages.items()}
+    if not native:  # A later compiler is TorchNeuron's own business: its table names one that is enough.
+        release_of = zoo.toolchain(paired[-1]).packages if (paired := _paired(found)) else {}
+        theirs = {name: public(version) for name, version in release_of.items()}
         words += [
             f"{name}=={theirs[name]}"
             for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
             if name in theirs and theirs[name] != public(found.get(name, ""))
         ]
-        kernels = {its.packages.get(facts.NKI_PACKAGE, "") for its in one.chips.values()} if theirs else set()
-        if (nki := max(kernels, default="")) and release(found.get(facts.NKI_PACKAGE, "")) > release(nki):
-            words.append(f"{facts.NKI_PACKAGE}=={nki}")
-    return install.Way(install.packages_line(words, indexes))
+        after = {**found, **theirs}
+        for (name, first, before), (beside, *bounds), _ in facts.REPORTED:
+            if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *bounds):
+                words.append(f"{name}<{first}")
+    compiler = "neuron-native" if native else "neuron"
+    lines = [one.install for one in zoo.toolchains().values() if one.compiler == compiler and one.install]
+    return install.Way(install.packages_line(words, lines[-1].indexes if lines else (facts.PACKAGE_INDEX,)))
 
 
 def _of_another_chip(found: Mapping[str, str]) -> install.Fault | None:
     """Packages of a release of the table that does not compile for this machine's chip."""
-    target, compiler, framework = chip.here(), facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
+    target, compiler, framework = chip.meant(), facts.COMPILER_PACKAGE, facts.FRAMEWORK_PACKAGE
     for name, one in zoo.toolchains().items():
         same = all(public(one.packages.get(it, "")) == public(found.get(it, "")) for it in (compiler, framework))
         if same and target and _chip(target) not in map(_chip, one.targets):
             return _fault(
                 f"{compiler} {found[compiler]} with {framework} {found[framework]} does not compile for {target}",
                 f"these are of {name}, which knows {', '.join(one.targets)}",
-                install.apart(target),
+                _meant_here() or install.apart(target),
             )
     return None
+
+
+def _meant_here() -> install.Way | None:
+    """The line where the user's override names another chip than the devices', for which the packages may be right."""
+    same = _chip(chip.meant()) == _chip(chip.here())
+    return None if same else install.Way(f"unset {facts.TARGET_OVERRIDE}")
 
 
 def doubt(found: Mapping[str, str]) -> install.Fault | None:
@@ -337,10 +357,9 @@ def _of_another_release(found: Mapping[str, str]) -> install.Fault | None:
     for package in filter(found.__contains__, (facts.COMPILER_PACKAGE, facts.XLA_PACKAGE)):
         theirs = [zoo.toolchain(name).packages[package] for name in paired]
         others = [one.packages[package] for one in zoo.toolchains().values() if package in one.packages]
-        if package == facts.COMPILER_PACKAGE:
-            fits = _minor(found[package]) in map(_minor, theirs)
-        else:  # all are 2.2: of a build that no release has nobody knows
-            fits = release(found[package])[:3] not in {release(one)[:3] for one in others if one not in theirs}
+        fits = _minor(found[package]) in map(_minor, theirs)
+        if package == facts.XLA_PACKAGE:  # all are 2.2: of a build that no release has nobody knows
+            fits &= release(found[package])[:3] not in {release(one)[:3] for one in others if one not in theirs}
         if not fits:
             return _fault(
                 f"no release in the table has {framework} {found[framework]} with {package} {found[package]}",

@@ -60,6 +60,7 @@ class NeuronNative(TreeCompiler, OnNeuron):
     )
     guest = "cachekit.compilers.neuron.native_guest"
     required = installed.NATIVE
+    without_device = facts.NATIVE_WITHOUT_DEVICE
 
     @property
     def directory(self) -> str:

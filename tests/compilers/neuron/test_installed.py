@@ -131,6 +131,31 @@ TWO = {
         "neuronx-cc is not installed",
         "torch-neuronx==2.14.*",
     ),
+    "TorchNeuron without torch-neuronx": (
+        {"neuronx-cc": "2.28.7631.0", "torch": "2.14.0"},
+        "torch-neuronx is not installed",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "TorchNeuron under PyPI's placeholder of it": (
+        {"torch-neuronx": "1.0.0.0", "torch": "2.14.0", "nki": "0.7.0"},
+        "torch-neuronx 1.0.0.0 cannot be used",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "a compiler that TorchNeuron shares with JAX on a Trn1": (
+        {"neuronx-cc": "2.28.7631.0", "torch": "2.14.0"},
+        "libneuronxla, torch-neuronx, torch-xla are not installed",
+        "torch-neuronx==2.9.0.2.15.32035",
+    ),
+    "TorchNeuron with a later compiler, and without torch-neuronx": (
+        {"neuronx-cc": "2.29.1.0", "torch": "2.14.0"},
+        "torch-neuronx is not installed",
+        "'torch-neuronx==2.14.*'",
+    ),
+    "a compiler of XLA's alone on a Trn3": (
+        {"neuronx-cc": "2.26.6360.0"},
+        "libneuronxla, torch-neuronx, torch-xla are not installed",
+        "torch-neuronx==2.9.0.2.15.32035",
+    ),
     "TorchNeuron without its compiler on a Trn1": (
         {"torch-neuronx": "2.14.3.0", "torch": "2.14.0"},
         "is TorchNeuron, which does not run on trn1",
@@ -302,6 +327,17 @@ def test_one_line_mends_all_that_does_not_fit(monkeypatch, versions, words):
     assert run == f"pip install --extra-index-url https://pip.repos.neuron.amazonaws.com {' '.join(words)}"
 
 
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("release, torch", [("2.13.3.0", "2.14.0"), ("2.14.3.0", "2.13.0")])
+def test_torch_beside_any_torchneuron_is_that_without_cuda(tmp_path, monkeypatch, release, torch):
+    """Also beside one that the table of releases names in words only."""
+    (tmp_path / "product_name").write_text("trn2.48xlarge")
+    monkeypatch.setattr(installed, "versions", lambda: NATIVE | {"torch-neuronx": release, "torch": torch})
+    run = the_problem("neuron-packages")["run"]
+    assert run.startswith("pip install --extra-index-url https://download.pytorch.org/whl/cpu --extra-index-url ")
+    assert run.endswith(f" 'torch=={release[:4]}.*'")
+
+
 @pytest.mark.usefixtures("whole", "machine")
 @pytest.mark.parametrize(
     "versions, theirs",
@@ -311,6 +347,8 @@ def test_one_line_mends_all_that_does_not_fit(monkeypatch, versions, words):
             {"torch-neuronx": "2.8.0.2.10.16998", "torch": "2.8.0", "torch-xla": "2.8.0"},
             "neuron-2.26.1 has it with neuronx-cc 2.21.33363.0",
         ),
+        # of 2023, and no placeholder of PyPI's
+        ({"libneuronxla": "0.5.971"}, "neuron-2.31 has it with libneuronxla 2.2.17544.0"),
         ({"libneuronxla": "2.2.12677.0"}, "neuron-2.31 has it with libneuronxla 2.2.17544.0"),
         ({"libneuronxla": "2.2.99999.0"}, ""),
         ({"torch-neuronx": "2.1.2.2.2.0", "torch": "2.1.2", "torch-xla": "2.1.2"}, ""),
@@ -334,12 +372,17 @@ def test_a_package_of_another_release_is_told(recipe, command, monkeypatch, vers
     [
         ({"neuronx-cc": "2.27.5334.0"}, ("every graph of a transformer ended in NCC_ISMP902", "cc==2.26.6360.0")),
         # The kernels of an image's later NKI are another compiler's.
-        ({"neuronx-cc": "2.27.5334.0", "nki": "0.6.0"}, ("NCC_ISMP902", "neuronx-cc==2.26.6360.0 nki==0.5.0")),
-        ({"nki": "0.6.0+1"}, ("refused the kernels of nki 0.6", "neuron.amazonaws.com nki==0.5.0")),
+        ({"neuronx-cc": "2.27.5334.0", "nki": "0.6.0"}, ("NCC_ISMP902", "neuronx-cc==2.26.6360.0 'nki<0.6'")),
+        ({"nki": "0.6.0+1"}, ("refused the kernels of nki 0.6", "neuron.amazonaws.com 'nki<0.6'")),
         (
             {"neuronx-cc": "2.25.3371.0", "torch-neuronx": "2.9.0.2.14.27725", "libneuronxla": "2.2.16974.0"}
             | {"nki": "0.7.0"},
-            ("refused the kernels of nki 0.6", "neuron.amazonaws.com nki==0.4.0"),
+            ("refused the kernels of nki 0.6", "neuron.amazonaws.com 'nki<0.6'"),
+        ),
+        (  # a release whose NKI the table does not name
+            {"neuronx-cc": "2.24.8799.0", "torch-neuronx": "2.9.0.2.13.26312", "libneuronxla": "2.2.16408"}
+            | {"nki": "0.6.0"},
+            ("refused the kernels of nki 0.6", "neuron.amazonaws.com 'nki<0.6'"),
         ),
     ],
 )

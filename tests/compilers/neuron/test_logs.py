@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachekit.compilers.neuron.failures import classify
 from cachekit.compilers.neuron.log.reader import LONGEST, LogReader
 from cachekit.compilers.neuron.log.summary import read
 from tests.compilers.neuron.neuron_log_texts import NCC, events_of, module, real_log, run_of
+from tests.compilers.neuron.test_failures import CASES, COMMAND
 from tests.support.places import real_dir
 
 # One run with everything, in the words of libneuronxla 2.2.17.
@@ -130,7 +132,7 @@ def test_prefixes_name_the_worker():
     (torchrun,) = events_of(f"[default3]:[rank3]: {line}")
     (vllm,) = events_of(f"(EngineCore_DP0 pid=37707) {line}")
     assert (torchrun.rank, torchrun.pid) == (3, 10142)
-    assert (vllm.worker, vllm.pid, vllm.rank) == ("EngineCore_DP0", 10142, None)
+    assert (vllm.worker, vllm.pid, vllm.rank) == ("EngineCore_DP0 pid=37707", 10142, None)
     assert run_of(f"[rank3]: {line}").by_process == {"rank 3": {module(1)}}
     assert run_of(f"[rank3]: 10%|█   | 1/10\r[rank4]: {line}").by_process == {"rank 4": {module(1)}}
 
@@ -440,3 +442,104 @@ def test_real_logs_are_told_as_a_whole(kind, counts, lost):
         said = read(log)
     assert (said.of, said.found, len(said.compiled), len(said.failed)) == counts
     assert said.lost_seconds == pytest.approx(lost, abs=1)
+
+
+# What the compiler says of a failure on a line of its own, which names no module
+
+OOM = "[NCC_EOOM002] Maximum peak HBM usage of 18.12GB exceeds HBM limit of 16.00GB"
+F137 = "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory."
+
+
+def at(minute, pid, text):
+    return f"2026-07-31 05:{minute:02}:00.000100:  {pid}  [INFO]: {text}"
+
+
+def calls(minute, pid, number):
+    return at(minute, pid, f"Call compiler with cmd: neuronx-cc compile /tmp/w/model.{module(number)}.hlo_module.pb")
+
+
+def fails(minute, pid, number):
+    return at(minute, pid, f"Compilation failed for /tmp/w/model.{module(number)}.hlo_module.pb after 0 retries.")
+
+
+def ends(minute, pid, number):
+    return at(minute, pid, f"Compilation Successfully Completed for model.{module(number)}.hlo_module.pb")
+
+
+def twice(minute, pid, number, said=""):
+    """A failure as SDK 2.31 tells it at its default level, without a line before the compile."""
+    quoted = f"Failed compilation with ['neuronx-cc', 'compile', '/tmp/w/model.{module(number)}.hlo_module.pb']: {said}"
+    return f"{at(minute, pid, quoted)}\n{fails(minute, pid, number)}"
+
+
+TWO_AT_ONCE = [calls(0, 5, 1), calls(0, 6, 2)]
+RANKS = [f"[rank0]: {TWO_AT_ONCE[0]}", f"[rank1]: {TWO_AT_ONCE[1]}"]
+OF_NOBODY = {
+    "no line before the compile": ([OOM, twice(1, 5, 1)], {1: "device-oom"}),
+    "the same, of two processes": ([F137, F137, twice(1, 5, 1), twice(1, 6, 2)], {1: "host-oom", 2: "host-oom"}),
+    "after each failure its own": ([OOM, twice(1, 5, 1), F137, twice(2, 5, 2)], {1: "device-oom", 2: "host-oom"}),
+    "a failure that says why itself": (
+        [OOM, twice(1, 5, 1, "[NCC_EVRF059] x"), twice(2, 6, 2)],
+        {1: "user-error", 2: "device-oom"},
+    ),
+    "one that was told of twice": ([OOM, twice(1, 5, 1, OOM), OOM, fails(2, 5, 1)], {1: "device-oom"}),
+    "two ranks, each with its own": (
+        [*RANKS, f"[rank1]: {OOM}", f"[rank0]: {F137}", f"[rank0]: {fails(1, 5, 1)}", f"[rank1]: {fails(2, 6, 2)}"],
+        {1: "host-oom", 2: "device-oom"},
+    ),
+    "after another rank's failure": (
+        [*RANKS, f"[rank0]: {F137}", f"[rank0]: {fails(1, 5, 1)}", f"[rank1]: {OOM}", f"[rank1]: {fails(2, 6, 2)}"],
+        {1: "host-oom", 2: "device-oom"},
+    ),
+    "two at once, of which one fails": ([*TWO_AT_ONCE, OOM, fails(1, 5, 1), ends(2, 6, 2)], {1: "device-oom"}),
+    "and the other ends first": ([*TWO_AT_ONCE, OOM, ends(1, 6, 2), fails(2, 5, 1)], {1: "device-oom"}),
+    "and another error is the other's": ([*TWO_AT_ONCE, OOM, F137, fails(1, 5, 1), ends(2, 6, 2)], {1: "device-oom"}),
+    "two at once, and nothing tells whose is which": (
+        [*TWO_AT_ONCE, OOM, F137, fails(1, 5, 1), fails(2, 6, 2)],
+        {1: "unknown", 2: "unknown", 0: "device-oom, host-oom"},
+    ),
+    "a process that goes on to the next": (
+        [calls(0, 5, 1), F137, calls(1, 5, 2), OOM, "RuntimeError: Bad StatusOr access: RunNeuronCCImpl"],
+        {1: "host-oom", 2: "device-oom"},
+    ),
+    "the only failure, which another process tells": ([f"[rank3]: {OOM}", f"[rank0]: {fails(1, 5, 1)}"], {1: "device-oom"}),
+    "after a hit, in a log that ends": ([HIT := at(0, 5, f"Using a cached neff at {NCC}/{module(9)}/model.neff"), OOM], {0: "device-oom"}),
+    "a compile that was tried again": ([calls(0, 5, 1), F137, calls(1, 5, 1), ends(2, 5, 1)], {}),
+    "the same without a line before it": ([f"[rank0]: {F137}", f"[rank0]: {ends(2, 5, 1)}"], {}),
+    "a warning": ([calls(0, 5, 1), f"2026-07-31T05:03:59Z [WARNING] {OOM}", fails(1, 5, 1)], {1: "unknown"}),
+    # Words without a code
+    "an option that is refused": ([calls(0, 5, 1), "neuronx-cc compile: error: argument --target: invalid choice: 'trn9'", fails(1, 5, 1)], {1: "user-error"}),
+    "the compiler's words alone": (["usage: neuronx-cc compile [-h]", "neuronx-cc: error: unrecognized arguments: --foo"], {0: "user-error"}),
+    "a full disk": ([calls(0, 5, 1), "OSError: [Errno 28] No space left on device", fails(1, 5, 1)], {1: "disk-full"}),
+    "a full disk, told later": ([calls(0, 5, 1), fails(1, 5, 1), "OSError: [Errno 28] No space left on device"], {1: "disk-full"}),
+    "a full disk that is nobody's": ([HIT, "OSError: [Errno 28] No space left on device"], {}),
+    "an interruption after a failure": ([fails(1, 5, 1), "KeyboardInterrupt"], {1: "unknown"}),
+    "what torchrun says of another worker": ([fails(1, 5, 1), "  traceback : Signal 9 (SIGKILL) received by PID 78"], {1: "unknown"}),
+}  # fmt: skip
+
+
+@pytest.mark.feature("D2")
+@pytest.mark.parametrize("case", OF_NOBODY)
+def test_an_error_of_nobody_belongs_to_a_failure_or_is_named_alone(case):
+    lines, expected = OF_NOBODY[case]
+    found = told("\n".join(lines))
+    kinds = {}
+    for one in found.failed:
+        number = int(one.module.removeprefix("MODULE_").partition("+")[0] or 0)
+        kinds[number] = ", ".join(sorted(filter(None, (kinds.get(number), one.kind))))
+    assert kinds == expected
+
+
+SAID = [
+    (line, name)
+    for text, _, name, _ in CASES
+    for line in text.removeprefix(COMMAND).splitlines()
+    if classify(line).kind.name == name and "exitcode" not in line
+    if name not in {"interrupted", "unknown"} and (classify(line).certain or line == "Killed")
+]
+
+
+@pytest.mark.parametrize(("line", "name"), SAID)
+def test_what_tells_a_failures_class_tells_it_on_a_line_before_it_too(line, name):
+    (failed,) = told(f"{calls(0, 5, 1)}\n{line}\n{fails(1, 5, 1)}\n").failed
+    assert (failed.module, failed.kind) == (module(1), name)

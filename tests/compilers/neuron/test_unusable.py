@@ -13,7 +13,15 @@ from cachekit.compilers.neuron import devices, facts, host, install, installed, 
 from cachekit.errors import CompilerUnavailableError, UsageError
 from cachekit.verbs.doctor import checks
 from cachekit.verbs.session import load_config, open_session
-from tests.compilers.neuron.unusable_cases import MESSAGE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
+from tests.compilers.neuron.unusable_cases import (  # noqa: F401 - fixtures
+    MESSAGE,
+    NATIVE,
+    WHOLE,
+    answer,
+    machine,
+    recipe,
+    whole,
+)
 from tests.support.doctor_cases import findings, fine, the_problem
 
 pytest_plugins = ["tests.support.cli_session"]
@@ -257,9 +265,32 @@ def test_a_target_that_is_not_the_devices_own_is_told_and_not_trained_on(tmp_pat
     assert (found["said"], found["run"]) == (said, f"unset {facts.TARGET_OVERRIDE}")
     monkeypatch.setattr(installed, "versions", dict)
     error = answer(command, "plan", recipe, code=1)["error"]
-    assert error["cause"].endswith(f"; {said}"), "its line to install is the other chip's"
+    assert error["cause"].endswith(f"; {said}")
     monkeypatch.setenv(facts.TARGET_OVERRIDE, "inf2")  # whose chip is the same
     assert host.astray() == ""
+
+
+@pytest.mark.usefixtures("whole")
+def test_a_target_that_is_not_the_devices_own_changes_no_package(tmp_path, recipe, command, monkeypatch):
+    """The packages that are missing are those for the devices; those that fit the devices stay."""
+    (tmp_path / "product_name").write_text("trn1.2xlarge")
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn3")
+    monkeypatch.setattr(installed, "versions", dict)
+    error = answer(command, "plan", recipe, code=1)["error"]
+    assert "torch-neuronx==2.9.0.2.15.32035" in error["hint"]
+    assert error["hint"].startswith(the_problem("neuron-packages")["run"])
+    (tmp_path / "product_name").write_text("trn2.48xlarge")
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "inf2")
+    monkeypatch.setattr(installed, "versions", lambda: NATIVE)
+    for verb in ("plan", "warm", "train"):
+        error = answer(command, verb, recipe, code=1)["error"]
+        assert "TorchNeuron, which does not run on inf2" in error["cause"]
+        assert error["hint"].startswith(f"unset {facts.TARGET_OVERRIDE}; or ")
+    found = the_problem("neuron-packages")
+    assert (found["said"], found["run"]) == (
+        f"{error['message']}; {error['cause']}",
+        f"unset {facts.TARGET_OVERRIDE}",
+    )
 
 
 @pytest.mark.usefixtures("whole")

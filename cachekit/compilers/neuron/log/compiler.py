@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.failures import CompileFailure, classify
-from cachekit.compilers.neuron.log.event import codes_in, module_in
+from cachekit.compilers.neuron.log.event import codes_in, has_failure_words, module_in
 
 _LINE = 1 << 16  # characters of a line that are read
 _ERRORS = 1 << 15  # characters of a compile's error lines that are kept: the last ones
@@ -112,7 +112,8 @@ def read_compiler_log(lines: Iterable[str]) -> list[CompilerRun]:
         if not parsed:
             if current:
                 current.killed = current.killed or bool(facts.KILLED.match(line))
-                current.note(line, line if current.bad or current.killed else "")
+                telling = current.bad or current.killed or has_failure_words(line)
+                current.note(line, line if telling else "")
             continue
         pid, text = parsed["pid"] or "", parsed["text"]
         root = parsed["who"] == facts.COMPILER_LOG_ROOT

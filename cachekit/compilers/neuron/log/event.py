@@ -39,6 +39,13 @@ def codes_in(text: str) -> list[re.Match[str]]:
     return [found for pattern in patterns for found in pattern.finditer(text)]
 
 
+def has_failure_words(text: str) -> bool:
+    """Whether a line says, without a code, that a compile fails."""
+    if "WARN" in text or not any(mark in text for mark in facts.FAILURE_MARKS) or facts.LAUNCHER_REPORT.search(text):
+        return False
+    return facts.FAILURE_LINE.search(text) is not None
+
+
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that a run reported.
 
@@ -55,7 +62,8 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
             `status`: `PASS`, `FAIL` or `ERROR` of a compile that is not named.
             `failed`: a compile failed; `text` is what the compiler said on the same line, `seconds` are
             from the compiler's command, or `at_most` since the process's last line. `quoted`: the same of an
-            earlier run's failure. `error`: a line that begins with an error code, of the module whose failure is told.
+            earlier run's failure. `error`: what the compiler says on a line of its own, of the module whose failure is
+            told; at the end of the log also of none.
             `cached-failure`: a compile was skipped as it failed in an earlier run. `retrying`: it is compiled again.
             `waiting`: somebody else has the module's lock, since `minutes`; said once a minute.
             `worker-started`, `worker-done`: a compile worker of `neuron_parallel_compile`. `remaining`: the root's
@@ -67,7 +75,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
         at: The log's own time, which has no time zone; None where the line has none.
         pid: The process that wrote the line, where it says so.
         rank: The worker's number, where torchrun or the like put it in front.
-        worker: A name that a launcher put in front (`EngineCore_DP0`).
+        worker: What a launcher that names processes put in front (`EngineCore_DP0 pid=37707`).
         module: `MODULE_<graph>+<flags>`; empty where the line names none.
         path: The path in the line as it stands there; empty where it has none.
         text: Words of the line, by kind.
@@ -95,6 +103,18 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"pid {self.pid}" if self.pid is not None else f"rank {self.rank}" if self.rank is not None else ""
 
 
+def same_process(one: Event, other: Event) -> bool | None:
+    """Whether two lines are of one process; None where they do not tell."""
+    if one.rank is not None and other.rank is not None:
+        return one.rank == other.rank
+    if one.worker and other.worker:
+        return one.worker == other.worker
+    if one.pid is None or other.pid is None:
+        return None
+    # A launcher names its own process, whose child may have written the line.
+    return one.pid == other.pid or (None if one.worker or other.worker else False)
+
+
 # Between the last line of a run and the first of the next there is at least the start of a training script. Ranks of
 # one run that write nothing but one line each are nearer.
 _PAUSE = timedelta(seconds=10)
@@ -106,7 +126,7 @@ class Timing:
     def __init__(self) -> None:
         self._first: dict[str, datetime] = {}
         self._last: dict[str, datetime] = {}
-        self._open: dict[str, dict[str, datetime | None]] = {}
+        self._open: dict[str, dict[str, Event]] = {}  # the event that began it, by process and module
         self._workers: set[str] = set()
         # "PASS" lines that no compile was found for yet, by the rank in front of them.
         self._passes: dict[int | None, int] = {}
@@ -114,7 +134,7 @@ class Timing:
     def started(self, event: Event) -> None:
         """The compiler was called for a module."""
         if event.module:
-            self._open.setdefault(event.process, {})[event.module] = event.at
+            self._open.setdefault(event.process, {})[event.module] = event
 
     def worker(self, event: Event) -> None:
         """The process of this event does nothing but compile from now on."""
@@ -148,14 +168,9 @@ class Timing:
         self._spend(event.rank)
         return _compiled(event, module, begun, basis)
 
-    def only(self, process: str) -> str:
-        """The module that a process compiles, if it is one; else the one that any compiles, if it is one."""
-        busy = self._open.get(process) or {module: None for one in self._open.values() for module in one}
-        return next(iter(busy)) if len(busy) == 1 else ""
-
-    def is_open(self, module: str) -> bool:
-        """Whether a compile of this module has begun, and nothing has told its end."""
-        return any(module in busy for busy in self._open.values())
+    def busy(self) -> list[Event]:
+        """What began the compiles of which nothing has told the end."""
+        return [event for compiles in self._open.values() for event in compiles.values()]
 
     def before(self, source: Event, found: Sequence[Event]) -> list[Event]:
         """A process writes a new line, which says `found`: its one open compile has ended, if a PASS was seen."""
@@ -166,7 +181,7 @@ class Timing:
         if len(waiting) != 1 or not self._spend(source.rank):
             return []
         module = waiting[0]
-        return [_compiled(source, module, busy.pop(module), "next-line")]
+        return [_compiled(source, module, busy.pop(module).at, "next-line")]
 
     def after(self, source: Event) -> None:
         """The process has written a line at this time."""
@@ -182,7 +197,7 @@ class Timing:
 
     def close(self) -> list[Event]:
         """At the end: if there are as many PASS lines as open compiles, each of them ended well."""
-        names = [module for busy in self._open.values() for module in busy]
+        names = [event.module for event in self.busy()]
         if not names or sum(self._passes.values()) < len(names):
             return []
         self._open = {}
@@ -202,7 +217,7 @@ class Timing:
             return None, False
         for name in (process, *self._open):
             if module in self._open.get(name, {}):
-                return self._open[name].pop(module), True
+                return self._open[name].pop(module).at, True
         return None, False
 
 

@@ -9,14 +9,15 @@ else that it names is a number.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
 from msgspec.structs import replace
 
 from cachekit.compilers.neuron import facts
-from cachekit.compilers.neuron.log.event import Event, Timing, codes_in, module_in
+from cachekit.compilers.neuron.log.errors import Errors
+from cachekit.compilers.neuron.log.event import Event, Timing, codes_in, has_failure_words, module_in, same_process
 
 LONGEST = 1 << 17  # bytes of one line that are kept: its first and its last half
 _HALF = LONGEST // 2
@@ -27,7 +28,7 @@ Said = Mapping[str, "str | None"]  # what a pattern has found, by the names of i
 _WORDS = frozenset({"path", "text", "command"})  # what a pattern names that is no number
 _LEVEL_END = re.compile(rb"[A-Z]\]:")
 # What lines have that are read at all; the last begins a colour, which may stand inside of a word.
-_MARKS = (*(mark.encode() for mark in facts.LOG_MARKS), b"||:", b"\x1b")
+_MARKS = (*(mark.encode() for mark in facts.LOG_MARKS + facts.FAILURE_MARKS), b"||:", b"\x1b")
 
 
 class LogReader:
@@ -44,7 +45,8 @@ class LogReader:
         self._listing = False  # inside the list of graphs that npc prints over several lines
         self._failing = ""  # the module whose failure the lines without header are about
         self._quoted = ""  # the same, where the failure is an old one
-        self._ailing: dict[str, Event] = {}  # what the compiler said of a failure whose line is yet to come, by module
+        self._teller = Event(kind="")  # whose line had the last header
+        self._errors = Errors()  # of failures whose lines are yet to come
         self._report: dict[str, str] = {}  # an entry of npc's JSON report, as far as it was read
         self._child: int | None = None  # the rank that torchrun's report is about
 
@@ -64,10 +66,10 @@ class LogReader:
 
     def close(self) -> list[Event]:
         """The stream has ended: the events of an unfinished line, and what can only be told now."""
-        events = self._line() + self._timing.close()
+        events = self._line() + self._seen(self._timing.close())
         # Mostly the framework tells the failure, with the module's name; else nobody does.
-        untold = [event for module, event in self._ailing.items() if self._timing.is_open(module)]
-        return events + [self._timing.failed(event) for event in untold]
+        left = list(self._errors.left(self._timing.busy()))
+        return events + [self._timing.failed(event) if event.kind == "failed" else event for event in left]
 
     def groups(self) -> int:
         """How many groups of processes have written, each after all of those before it had ended."""
@@ -90,7 +92,16 @@ class LogReader:
         self._head, self._tail, self._cut = bytearray(), bytearray(), False
         text = raw.decode("utf-8", "replace")
         text = facts.TERMINAL_CODE.sub("", text) if "\x1b" in text else text
-        return [] if not text or text.isspace() else list(self._events(text))
+        return [] if not text or text.isspace() else self._seen(self._events(text))
+
+    def _seen(self, events: Iterable[Event]) -> list[Event]:
+        """Events as they are, after what they say of earlier errors."""
+        told = []
+        for event in events:
+            if event.kind == "compiled":
+                self._errors.ended_well(event)
+            told.append(event)
+        return told
 
     def _events(self, line: str) -> Iterator[Event]:
         source, start = _prefix(line)
@@ -101,7 +112,7 @@ class LogReader:
         for index, header in enumerate(headers):
             end = headers[index + 1].start() if index + 1 < len(headers) else len(line)
             said = replace(source, at=_time(header), pid=int(header["pid"]) if header["pid"] else source.pid)
-            self._listing, self._failing, self._quoted, self._report = False, "", "", {}
+            self._listing, self._failing, self._quoted, self._report, self._teller = False, "", "", {}, said
             found = list(self._words(line[header.end() : end], said))
             yield from self._timing.before(said, found)
             yield from found
@@ -119,10 +130,15 @@ class LogReader:
         """The events in a text of one source, in their order."""
         yield from self._report_entries(text, source)
         # The same few graphs are found again and again, in logs of any length.
-        for name, said, event in _found(text) if len(text) > _SHORT else _found_before(text):
+        found = _found(text) if len(text) > _SHORT else _found_before(text)
+        for name, said, event in found:
             if told := self._event(name, said, event, source):
                 yield told
-        yield from self._errors(text, source)
+        for error in _errors(text, alone=not found):
+            module = "" if same_process(source, self._teller) is False else self._failing
+            event = replace(source, kind="error", module=module, text=error)
+            if self._errors.add(event, self._timing.busy()):
+                yield event
 
     def _event(self, name: str, said: Said, event: Event, source: Event) -> Event | None:
         event = replace(event, at=source.at, pid=source.pid, rank=source.rank, worker=source.worker)
@@ -140,16 +156,14 @@ class LogReader:
                 event = replace(event, module=self._failing)
                 if event.module and event.module == self._quoted:
                     return replace(event, kind="quoted")
-                if before := self._ailing.pop(event.module, None):
-                    event = replace(event, text=f"{before.text}\n{event.text}".strip()[:_TEXT])
+                if before := self._errors.of(event, repeated=name == "gave-up"):
+                    event = replace(event, text=f"{before}\n{event.text}".strip()[:_TEXT])
                 return self._timing.failed(event)
             case "command":
                 event = replace(event, module=module_in(said["text"] or ""))
                 self._timing.started(event)
             case "completed":
-                event = self._timing.completed(event)
-                self._ailing.pop(event.module, None)
-                return event
+                return self._timing.completed(event)
             case "status" if event.text == "PASS":
                 self._timing.passed(event)
             case "worker-started":
@@ -180,20 +194,15 @@ class LogReader:
                 )
                 self._report = {}
 
-    def _errors(self, text: str, source: Event) -> Iterator[Event]:
-        for found in codes_in(text):
-            if "WARN" in text[max(0, found.start() - 80) : found.start()]:
-                continue
-            said = text[found.start() : found.start() + _TEXT].strip()
-            self._ails(said, source)
-            yield replace(source, kind="error", module=self._failing, text=said)
-        if killed := facts.KILLED.match(text):
-            self._ails(killed[0][:_TEXT], source)
 
-    def _ails(self, said: str, source: Event) -> None:
-        """A compiler failed, or was killed, of which only the process that ran it knows the module."""
-        if module := self._failing or self._timing.only(source.process):
-            self._ailing.setdefault(module, replace(source, kind="failed", module=module, text=said))
+def _errors(text: str, *, alone: bool) -> Iterator[str]:
+    """What a compiler says of its failure: from each error code on; else the whole text, if it says nothing else."""
+    codes = [found.start() for found in codes_in(text)]
+    for place in codes:
+        if "WARN" not in text[max(0, place - 80) : place]:
+            yield text[place : place + _TEXT].strip()
+    if alone and not codes and (has_failure_words(text) or facts.KILLED.match(text)):
+        yield text.strip()[:_TEXT]
 
 
 def _found(text: str) -> tuple[tuple[str, Said, Event], ...]:
@@ -265,8 +274,8 @@ def _prefix(line: str) -> tuple[Event, int]:
     while found := facts.LOG_PREFIX.match(line, place):
         number = found["rank"] or found["mpi"] or found["label"]
         rank = int(number) if number else rank
-        pid = int(found["pid"]) if found["pid"] else pid
-        worker = found["worker"] or worker
+        if found["pid"]:
+            pid, worker = int(found["pid"]), f"{found['worker']} pid={found['pid']}".strip()
         place = found.end()
     return Event(kind="", pid=pid, rank=rank, worker=worker), place
 

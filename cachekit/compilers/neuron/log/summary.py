@@ -15,7 +15,6 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from cachekit.compilers.graphs import Logged, LoggedCompile, LoggedFailure
-from cachekit.compilers.neuron import facts
 from cachekit.compilers.neuron.failures import CompileFailure, classify
 from cachekit.compilers.neuron.log.compiler import CompilerRun, read_compiler_log
 from cachekit.compilers.neuron.log.event import Event, compiler_in
@@ -51,7 +50,7 @@ class Log(Struct):
     summary: dict[str, float] = {}
     # Its last count of the root's entries by state (`failed`, `done`, …), those of earlier runs too.
     entries: dict[str, float] = {}
-    alone: str = ""  # error codes of the compiler, with their lines, that are told of no module
+    alone: list[str] = []  # lines with the compiler's errors, of which nothing tells the module
     mentioned: dict[str, int] = {}  # how many others the run had come to before, by module
     begun: set[str] = set()  # modules for which the compiler was called, or that are said to be compiled next
 
@@ -93,7 +92,7 @@ class Log(Struct):
             case "error" if module in self.remembered or module in self.failed:
                 self._failed(event)
             case "error" if not module:
-                self.alone = _joined(self.alone, event.text)
+                self.alone.append(event.text)
             case "whole":  # once for each model, and by each of its processes
                 self.whole_seconds = max(self.whole_seconds, event.numbers["seconds"])
             case "summary":  # older versions spread it over three lines
@@ -174,10 +173,14 @@ def read(log: BinaryIO) -> Logged | None:
         log.seek(0)
         with io.TextIOWrapper(log, encoding="utf-8", errors="replace") as lines:
             told = _of_compiler(read_compiler_log(iter(partial(lines.readline, _LINE), "")))
-    # What somebody has cut out of either: the code alone.
-    if told is None and (facts.ERROR_CODE.search(run.alone) or facts.CRASH_CODE.search(run.alone)):
-        return Logged(of="run", failed=(_failure("", classify(run.alone), None),))
-    return told
+    # What somebody has cut out of either: the error alone.
+    return told or (Logged(of="run", failed=tuple(_of_nobody(run))) if run.alone else None)
+
+
+def _of_nobody(run: Log) -> Iterator[LoggedFailure]:
+    """What the compiler said of a graph that the log does not name, each cause once."""
+    known = {(failure.kind, failure.code): failure for failure in map(classify, run.alone)}
+    return (_failure("", failure, None) for failure in known.values())
 
 
 def _of_run(log: BinaryIO, run: Log) -> Logged | None:
@@ -213,7 +216,8 @@ def _of_run(log: BinaryIO, run: Log) -> Logged | None:
         failed=tuple(
             _failure(name, failure, *_longest(run.failed_seconds.get(name)), earlier=name in run.remembered)
             for name, failure in failures.items()
-        ),
+        )
+        + tuple(_of_nobody(run)),
         waits={name: minutes * 60 for name, minutes in run.waits.items()},
         lost_seconds=lost,
         lost_at_most=at_most,
