@@ -90,9 +90,7 @@ def test_a_flag_and_an_option_set_the_same(flags, named):
     assert options(flags) == options(**named) == options(flags, **named) != {}
 
 
-@pytest.mark.parametrize(
-    "flags", [["--mode=default"], ["--threads=4"], ["--mode=default", "--quiet"]]
-)
+@pytest.mark.parametrize("flags", [["--mode=default"], ["--threads=4"], ["--mode=default", "--quiet"]])
 def test_what_is_the_default_or_an_ingredient_of_its_own_is_left_out(flags):
     assert options(flags) == {}
 
