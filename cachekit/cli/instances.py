@@ -47,9 +47,8 @@ def _row(row: OnInstance) -> list[str]:
     takes = "unknown" if known is None or known.train_seconds is None else out.duration(known.train_seconds)
     several = f"{known.machines} x " if known is not None and known.machines > 1 else ""
     if row.compiling is not None:
-        compiling = span(row.compiling.low, row.compiling.high)
-        if row.compiling_dollars is not None:
-            compiling += f", {' to '.join(map(dollars, row.compiling_dollars))}"
+        cost = row.compiling_dollars
+        compiling = " to ".join(map(dollars, cost)) if cost else span(row.compiling.low, row.compiling.high)
     else:
         compiling = {"hit": "hit", "none": "not here"}.get(row.plan, "unknown")
     return [

@@ -108,6 +108,7 @@ def _origin(answer: StoredRecord) -> list[str]:
         "here": "made in this store",
         "owner": "where only you, or an organisation of yours, can write",
         "all": "accepted from anybody",
+        "stated": "as whoever signed the record says",
         "": "how it came here is not known",
     }
 

@@ -101,7 +101,7 @@ def command(
 def checked(answer: CheckedStats) -> list[str]:
     """What counting anew came to, for people."""
     gone = answer.runs - answer.recounted
-    lines = [f"{out.count(answer.recounted, 'run')} counted anew from journals; {len(answer.differ)} differ"]
+    lines = [f"{out.count(answer.recounted, 'journal')} counted anew; {len(answer.differ)} differ"]
     lines += [f"  {run}" for run in answer.differ]
     if gone:
         lines.append(f"{out.count(gone, 'run')} cannot be counted anew: the journal was removed, or the run goes on")

@@ -25,7 +25,7 @@ from cachekit.store import Store, staying
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.durable import Scratch, store_error, sweep
 from cachekit.store.layout import Place, temporary_folder
-from cachekit.store.origin import MADE_HERE
+from cachekit.store.origin import MADE_HERE, Beside
 from cachekit.store.record import Record
 from cachekit.text import cause_of
 
@@ -40,6 +40,8 @@ class CacheDir(Struct, frozen=True):
         restored_bytes: Their size.
         restored: The record's modules by name, each with the reason why it was left out; empty if it is there.
         written: Those modules that were written now: others lay there already.
+        given: The record that was restored, and where it came from at that moment: what the run makes has to say so,
+            whatever becomes of the record meanwhile.
     """
 
     tree: Path
@@ -48,6 +50,7 @@ class CacheDir(Struct, frozen=True):
     restored_bytes: int
     restored: Mapping[str, str] = {}
     written: frozenset[str] = frozenset()
+    given: tuple[tuple[Record, Beside], ...] = ()
 
 
 @contextmanager
@@ -79,8 +82,10 @@ def cache_dir(
     """
     _check_temporary()
     with ExitStack() as stack:
+        given: tuple[tuple[Record, Beside], ...] = ()
         if record is not None:
             store.keep(record)  # also one that is reused
+            given = ((record, store.origins.of(record)),)
         sweep(store.layout.former_cache_dirs, store.layout.inside)
         folder = _enter(store.journal, base, key, stack, splits=compiler.splits_paths)
         tree, work = shared or folder / "root", folder / "work"
@@ -93,8 +98,8 @@ def cache_dir(
                 for name, reason in store.refusal.withdraw(tree, anew).items():
                     store.journal.emit("restore.withdrawn", module=name, reason=reason)
                 compiler.make_way(tree, partial(_tell, store.journal))
-                if record is not None:
-                    note_origin(store, tree, record)
+                for one in given:
+                    note_origin(store, tree, *one)
             for module in record.modules if record else ():
                 with ExitStack() as reading:
                     files = [reading.enter_context(store.reading(file)) for file in module.files]
@@ -117,10 +122,10 @@ def cache_dir(
                 bypass(store.journal, "module-left", name)
         put = frozenset(name for name, one in restored.items() if one.size and not one.left)
         size = sum(one.size for one in restored.values())
-        yield CacheDir(tree, work, compiler.contents(tree), size, reasons, put)
+        yield CacheDir(tree, work, compiler.contents(tree), size, reasons, put, given)
 
 
-def note_origin(store: Store, tree: Path, record: Record) -> None:
+def note_origin(store: Store, tree: Path, record: Record, beside: Beside) -> None:
     """Note that modules from elsewhere are about to stay in a compiler's own folder, if the record came from there.
 
     A store that cannot be written takes no record of them.
@@ -128,7 +133,6 @@ def note_origin(store: Store, tree: Path, record: Record) -> None:
     Raises:
         StoreError: The disk is full.
     """
-    beside = store.origins.of(record)
     if beside == MADE_HERE:
         return
     with ExitStack() as stack:

@@ -14,7 +14,7 @@ from cachekit import __version__
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.port import Harvest, Observed
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, StoreError
+from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import bypass
 from cachekit.host import product
 from cachekit.process import user_name
@@ -181,7 +181,13 @@ class Keeping(Struct, frozen=True):
         store, place = self.store, self.prepared.place
         with store.changing(place.key):
             # Hours may have passed: others have added theirs, or compiled anew.
-            now = None if self.replaces else store.lookup(place) or self.record
+            now = None if self.replaces else store.lookup(place)
+            if now is None and self.record is not None and not self.replaces:  # revoked, for one
+                raise IntegrityError(
+                    f"{place.key[:12]} is not in the store any more, so nothing is added to it",
+                    cause=store.refusal.reason(place.key) or store.flaw(place.key) or "it was removed during the run",
+                    hint="run it again",
+                )
             kept = self._first(new, seen) if now is None else self._more(now, new, seen)
             kept = marked(kept, *(one for one in (now, self.seed) if one), told=told_secrets(harvest, self.prepared))
             if kept is now:
@@ -189,7 +195,7 @@ class Keeping(Struct, frozen=True):
             files = {file.sha256 for module in kept.modules for file in module.files}
             ours = harvest.files if harvest else {}
             fresh = {sha256: path for sha256, path in ours.items() if sha256 in files}
-            store.publish(kept, fresh, reused=[self.seed] if self.seed else ())
+            store.publish(kept, fresh, reused=self.cache_dir.given)
         return kept
 
     def _first(self, new: tuple[Module, ...], seen: Observed) -> Record:

@@ -159,8 +159,20 @@ def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
         yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
     known = recipe.data.labels
+    if total >= FEW and len(labels) > total / 2:
+        yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
+    for spellings in _spellings(labels):
+        yield f"{_named(spellings)} are different classes, though only capitals or spaces tell them apart"
     if known and (strange := [one for one in labels if one not in known and not one.isdecimal()]):
         yield f"the training rows have {count(len(strange), 'label')} that data.labels does not name: {_named(strange)}"
+
+
+def _spellings(labels: Counter[str]) -> Iterator[list[str]]:
+    """The classes that look like one, each group of them."""
+    alike: dict[str, list[str]] = {}
+    for name in labels:
+        alike.setdefault(" ".join(name.casefold().split()), []).append(name)
+    yield from (sorted(names) for names in alike.values() if len(names) > 1)
 
 
 def _odd_header(
@@ -169,7 +181,7 @@ def _odd_header(
     """A table without a header: its first row became the columns' names."""
     if found.form != "files" or found.splits["train"].suffix.lower() not in rows.DELIMITED:
         return
-    wordy = [name for name in have if name not in read and len(name.split()) > 4]  # noqa: PLR2004
+    wordy = [name for name in have if name not in read and rows.is_like_a_row(name)]
     if wordy or any(name in labels for name in have):
         odd = wordy[0] if wordy else next(name for name in have if name in labels)
         yield f"the first line of {found.splits['train'].name} names the columns, and {_short(odd)!r} looks like a row"

@@ -318,6 +318,11 @@ def _check_columns(
         yield row
 
 
+def is_like_a_row(name: str) -> bool:
+    """Whether a column's name is a sentence: then the first line of a table is a row, and names no columns."""
+    return len(name.split()) > 4  # noqa: PLR2004
+
+
 def require(place: Path | str, have: list[str], columns: Mapping[str, str], where: str = "") -> None:
     """Refuse rows that lack a column, or have it twice; `columns` are as in `read`.
 
@@ -334,9 +339,11 @@ def require(place: Path | str, have: list[str], columns: Mapping[str, str], wher
         if name not in have:
             # Not one that another field names.
             near = get_close_matches(name, [other for other in have if other not in columns], n=1, cutoff=0.3)
-            perhaps = f", {near[0]!r} perhaps" if near else ""
+            hint = f"name the column with data.{field}" + (f", {near[0]!r} perhaps" if near else "")
+            if not where and any(map(is_like_a_row, have)):
+                hint = f"the first line must name the columns, and looks like a row: put one with {name!r} above it"
             raise DataError(
                 f"{place}{f', {where}' if where else ''}: no column {name!r}",
                 cause=f"columns are {', '.join(have) or '(none)'}",
-                hint=f"name the column with data.{field}{perhaps}",
+                hint=hint,
             )

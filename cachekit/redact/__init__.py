@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from .forms import without_forms, without_keys
-from .names import SHORTEST, is_secret, names_secret, names_tokens, plain, secrets_of, without_named
+from .names import SHORTEST, hides, is_secret, names_secret, names_tokens, plain, secrets_of, without_named
 
 HIDDEN = "***"
 _WORD = 200  # characters of texts that are remembered
@@ -168,11 +168,18 @@ def _document(value: Any, sought: tuple[str, ...]) -> Any:
         shown = {}
         for name, one in value.items():
             named, tells = _name(name, sought) if isinstance(name, str) else (name, False)
-            shown[named] = HIDDEN if tells and is_secret(name, one) else _document(one, sought)
+            shown[named] = _named(name, one, sought) if tells else _document(one, sought)
         return shown
     if isinstance(value, list | tuple):
         return [_document(one, sought) for one in value]
     return value
+
+
+def _named(name: str, value: Any, sought: tuple[str, ...]) -> Any:
+    """What a name that may be a secret's has, as it may be shown: one value, or a list of several."""
+    if isinstance(value, list | tuple):
+        return [HIDDEN if hides(name, one) else _document(one, sought) for one in value]
+    return HIDDEN if is_secret(name, value) else _document(value, sought)
 
 
 @lru_cache(4096)
@@ -208,6 +215,8 @@ def _places(value: Any, name: str, sought: tuple[str, ...]) -> Iterator[tuple[st
             option = isinstance(before, str) and re.fullmatch(r"-[\w.-]+", before)
             if option and is_secret(before, one):  # `--api-key X`
                 yield f"{name}.{number}", before
+            elif hides(held := name.rpartition(".")[2], one):
+                yield f"{name}.{number}", held
             else:
                 yield from _places(one, f"{name}.{number}", sought)
             before = one

@@ -78,6 +78,8 @@ _IDLE = (
 _UNLIKE_WORDS = r"\d|[a-z][A-Z]|[^\w.,;:!?'-]|\w{20}"
 _NUMBERS = r"[\d.:+/ -]+"  # dates, times and versions, too
 _PATH = r"(?:~|\.{1,2})/.*|/[A-Z]?[a-z\d_.-]+(?:/.*)?"  # /mnt/x; not /kQ3+Zm, as a key in base64 may begin
+_NO_WORD = r"\d|[^\w.,;:!?' -]"  # beside others in a list, or in a call, a word may be a name: `environ["HF_TOKEN"]`
+_OF_A_VARIABLE = r"[A-Z\d]+(?:_[A-Z\d]+)+"
 _PLAIN_ADDRESS = r"[a-z][a-z\d+.-]*://[^@?#]*"  # one without a login and a query
 
 
@@ -138,6 +140,12 @@ def is_secret(name: str, value: object) -> bool:
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 
 
+def hides(name: str, value: object) -> bool:
+    """Whether one of several values of a name, or one in a call, is a secret by that name: a word, a name is none."""
+    text = value if isinstance(value, str) else ""
+    return bool(re.search(_NO_WORD, text)) and is_secret(name, text) and not re.fullmatch(_OF_A_VARIABLE, text)
+
+
 def _is_drawn(value: str) -> bool:
     """Whether a value looks random, and neither like words with numbers nor like a place."""
     known = f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}"
@@ -193,19 +201,27 @@ def _unescaped(found: re.Match[str]) -> str:
 
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
 # `name: "value"`, `name : value`, `name: !!str value`, `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`,
-# `name:value`, `-Dname=value`; perhaps with a header's word: `Authorization: token X`.
+# `name:value`, `name:"value"`, `-Dname=value`, `<name>value</name>`; perhaps with a header's word: `Authorization:
+# token X`. A quote may have a prefix, as Python's and the shell's have: `b"value"`, `$'value'`.
+_QUOTE = r"(?:[BbRrUu]{1,2}|\$)?\\?[\"']"
 _NAMED = (
     r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
-    r"(=(?:\\?[\"'])?|[\"']=[\"']?|[ \t]{1,20}=[ \t]{1,20}[\"']?|[\"']\][ \t]{0,20}=[ \t]{0,20}[\"']?|%3[Dd]"
-    r"|\\?[\"']\s*:\s*b?\\?[\"']|[ \t]{0,20}:[ \t]+(?:!!str[ \t]+)?(?:b?\\?[\"'])?"
-    r"|:(?=[^\s:/\"']))((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
+    rf"(\+?=(?:{_QUOTE})?|[\"']=[\"']?|[ \t]{{1,20}}(?:[:=+?]?=|=>)[ \t]{{1,20}}(?:{_QUOTE})?"
+    rf"|[\"']\][ \t]{{0,20}}=[ \t]{{0,20}}(?:{_QUOTE})?|%3[Dd]|\\?[\"']\s*:\s*(?:{_QUOTE}|(?=[\w.]{{0,40}}[\[(]))"
+    rf"|[ \t]{{0,20}}:[ \t]+(?:!\S{{1,60}}[ \t]+)?(?:{_QUOTE})?"
+    r"|:(?:(?=[^\s:/\"'])|(?=\"[^\s\"',]+\"|'[^\s\"',]+')[\"'])|>(?=[^<>\s]+</)"
+    r")((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
 )
+# What may stand between that and a value in quotes: a list, a call, `["value", …`, `Some(Token { inner: "value" …`; and
+# what stands between two values of a list.
+_WRAPPED = rf"(?:[\w.:&]{{0,60}}[ \t]?[\[({{]\s{{0,40}}(?:\w{{1,40}}[:=][ \t]?)?){{1,3}}{_QUOTE}"
+_NEXT = rf"\\?[\"'][ \t]*,\s{{0,40}}{_QUOTE}"
 # `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
 # one to the next.
 _OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
 _TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
-_VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
+_VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|(?<=\w>)[^<]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 # By `name:value`, where the value has a digit.
 _TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
 _SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
@@ -214,7 +230,7 @@ _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 
 def without_named(text: str, hidden: str) -> str:
     """A text without the values that stand behind the names of secrets: `TOKEN=...`, `--api-key ...`."""
-    if "=" in text or ":" in text or "%3" in text:
+    if "=" in text or ":" in text or "%3" in text or "</" in text:
         text = "".join(_without(text, _NAMED, hidden))
     if " " in text:
         if len(text.split(None, 2)) == 2:  # noqa: PLR2004 - `re` would look for the beginning all through a long text
@@ -229,15 +245,39 @@ def _without(text: str, form: str, hidden: str) -> Iterator[str]:
         name = found[1]
         if found.start() < done or not (names_secret(name) or names_tokens(name)):
             continue
-        end = min(len(text), found.end() + _SHORT) if found[2] == ":" else len(text)
-        value = re.compile(_VALUE).match(text, found.end(), end)
-        if value is None or len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
-            continue
         opened = text[found.start(1) - 1 : found.start(1)] == "{"  # `{token: X}`
-        if found[3] or _is_joined(name, found[2], value[0], opened=opened):
-            yield text[done : value.start()] + hidden
-            done = value.end()
+        for joint, value in _values(text, found):
+            if len(value[0]) < 4 or not is_secret(name, value[0]):  # noqa: PLR2004
+                continue
+            if found[3] or _is_joined(name, joint, value[0], opened=opened):
+                yield text[done : value.start()] + hidden
+                done = value.end()
     yield text[done:]
+
+
+def _values(text: str, found: re.Match[str]) -> Iterator[tuple[str, re.Match[str]]]:
+    """What may be the value of a name that was found, each with what joins it to the name: of a list, all that it has.
+
+    Nothing of what a value in quotes is wrapped in is the value: `Secret("X")`.
+    """
+    joint, at, value = found[2], found.end(), re.compile(_VALUE)
+    wrapped = re.compile(_WRAPPED).match(text, at) if joint and joint[-1] not in "\"'" else None
+    if wrapped is None:
+        end = min(len(text), at + _SHORT) if joint == ":" else len(text)
+        bare = re.fullmatch(r"\\?[\"']\s*:\s*", joint)  # `"name": value`: a number, an object
+        if not bare and (one := value.match(text, at, end)):
+            yield joint, one
+        return
+    if "=" in joint and joint[0].isspace() and wrapped[0][0] not in "[({":
+        return  # code: `token = get("x")`
+    after: re.Match[str] | None = wrapped
+    while after is not None:
+        at = after.end()
+        if one := value.match(text, at):
+            at = one.end()
+            if hides(found[1], one[0]):
+                yield joint + '"', one
+        after = re.compile(_NEXT).match(text, at)
 
 
 def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
@@ -249,7 +289,7 @@ def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
     if joint == ":":
         ends = re.sub("[_-]", "", name.lower()).endswith(_TOLD)
         return bool(ends and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
-    if joint.lstrip().startswith(":"):
+    if joint.lstrip().startswith(":") and ":=" not in joint:
         told = opened or not name.isalpha() or _is_drawn(value) or (name.lower() in _ALWAYS and re.search(r"\d", value))
         told = told or (name.lower() == "cookie" and "=" in value)
         return bool(told and re.search(_UNLIKE_WORDS, value))

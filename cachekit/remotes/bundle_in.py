@@ -291,5 +291,5 @@ def _beside(store: Store, theirs: Record, record: Record, beside: Beside) -> Bes
     if record == theirs:
         return beside
     stayed = staying.reused(store.layout, record.modules)
-    mine = store.origins.made(record, store.read(record.place), (), stayed).origin
+    mine = store.origins.made(record, store.read(record.place), stayed).origin
     return Beside(Origin(reused=tuple(dict.fromkeys((*mine.reused, *chain(theirs, beside.origin))))))

@@ -129,17 +129,29 @@ class Trust(Struct, frozen=True):
             return Refused(reason)
         sources = [(origin.remote, origin.how), *((one.remote, one.how) for one in origin.reused)]
         if self.only:
-            enough = {"here", "signed", self.only}
+            enough = {"here", "signed", "stated", self.only}
             lacking = [remote for remote, how in sources if how not in enough]
             if lacking and self.signed(record, beside(record)) is None:
                 lacks = " and not signed, which --trust signed asks for"
                 if self.only == "owner":
                     lacks = ", not a place of yours, and not signed: --trust owner asks for one of the two"
                 return Refused(f"from {lacking[0]}{lacks}", revoked=False)
-        believed = origin.how != "signed" or self.everything or self.policy.believes(origin.signers)
-        if not believed and self.signed(record, beside(record)) is None:
-            return Refused(f"from {origin.remote}, no longer signed by anybody you trust", revoked=False)
+        lost = "" if self.everything else self._lost(origin)
+        if lost and self.signed(record, beside(record)) is None:
+            return Refused(f"{lost}, no longer signed by anybody you trust", revoked=False)
         return None
+
+    def _lost(self, origin: Origin) -> str:
+        """What was taken for a signature by somebody whom the settings do not name any more; empty where nothing was.
+
+        What a signer only said of other records rests on that signer alone.
+        """
+        if origin.how == "signed" and not self.policy.believes(origin.signers):
+            return f"from {origin.remote}"
+        for one in origin.reused:
+            if one.how == "signed" and not self.policy.believes(one.signers):
+                return f"made by reuse of {one.key[:12]} from {one.remote}"
+        return ""
 
     def unpublishable(self, record: Record, beside: Beside) -> str:
         """Why a record of the store may not be given to others; empty where it may.
@@ -165,17 +177,14 @@ class Trust(Struct, frozen=True):
         """Why what came from somewhere may not be given to others; empty where it may."""
         if origin == HERE:
             return ""
-        if origin.how == "signed" and not self.policy.believes(origin.signers):
-            keys = ", ".join(origin.signers[:2]) or "nobody"
-            return f"it came from {origin.remote}, signed by nobody you trust ({keys})"
-        sources = {"it": (origin.remote, origin.how, False)}
-        sources |= {
-            f"{one.key[:12]}, which it reuses,": (one.remote, one.how, self.policy.believes(one.signers))
-            for one in origin.reused
-        }
-        for what, (remote, how, believed) in sources.items():
+        sources = [("it", origin.remote, origin.how, origin.signers)]
+        sources += [(f"{one.key[:12]}, which it reuses,", one.remote, one.how, one.signers) for one in origin.reused]
+        for what, remote, how, signers in sources:  # of one key perhaps several states
             if not how:
                 return f"it is not known where {what} came from"
+            believed = self.policy.believes(signers)
+            if how == "signed" and not believed:
+                return f"{what} came from {remote}, signed by nobody you trust ({', '.join(signers[:2]) or 'nobody'})"
             if how == "owner" and self.said.get(remote) == "signed" and not believed:
                 return f"{what} came unsigned from {remote}, which now asks for signatures"
             if how == "all" and self.said.get(remote) != "all":
@@ -248,7 +257,7 @@ def beside_found(store: Store, record: Record, origin: Origin) -> Beside:
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:
     """The origin of a record that was taken from a remote."""
-    return Origin(remote, verdict.how, verdict.keys, _reused(remote, "signed", verdict.reused))
+    return Origin(remote, verdict.how, verdict.keys, _reused(remote, "stated", verdict.reused))
 
 
 def _reused(remote: str, how: How, reused: Iterable[StatedReuse]) -> tuple[ReusedOrigin, ...]:

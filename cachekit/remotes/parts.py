@@ -26,7 +26,18 @@ from cachekit.remotes import layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.notes import Copies
 from cachekit.remotes.port import Storage
-from cachekit.store.record import LARGEST, DamagedRecordError, Digest, misfit, parse, sealed, serialise, unsealed
+from cachekit.store.record import (
+    LARGEST,
+    MOST_VALUES,
+    DamagedRecordError,
+    Digest,
+    misfit,
+    parse,
+    sealed,
+    serialise,
+    unsealed,
+    values_of,
+)
 
 SCHEMA = 2  # the store's records, and short ones, have 1
 MODULES = 256  # of a part; a record of no more lies in one document
@@ -85,14 +96,14 @@ def joined(document: dict[str, Any], fetch: Fetch) -> dict[str, Any]:
         head = msgspec.convert(body, _Head)
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         raise DamagedRecordError(f"not a record: {misfit(error)}") from error
-    left = LARGEST
+    left, values = LARGEST, MOST_VALUES
     modules: list[Any] = []
     inline: dict[str, Any] = {}
     for at in range(0, len(head.parts), LANES):  # never more in memory: what is too much is seen before the rest comes
         for raw in each([partial(fetch, name) for name in head.parts[at : at + LANES]], LANES):
             packed = _unpacked(raw, left)
-            left -= len(packed)
-            part = parse(packed)
+            part = parse(packed, values)
+            left, values = left - len(packed), values - values_of(packed)
             if not isinstance(part.get("modules"), list) or not isinstance(part.get("inline"), dict):
                 raise DamagedRecordError("a part of the record has no modules")
             modules += part["modules"]

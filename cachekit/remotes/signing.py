@@ -169,7 +169,7 @@ class Signing:
         if not self._trust.table.key or beside.origin.how != "here":
             return False
         parts = (*beside.origin.reused, *reused)
-        return all(one.how in {"here", "signed"} or self._trust.policy.believes(one.signers) for one in parts)
+        return all(one.how in {"here", "stated"} or self._trust.policy.believes(one.signers) for one in parts)
 
     def _own(self, todo: ToSign, signer: Signer) -> Envelope:
         from cachekit.trust.statement import sign

@@ -29,6 +29,7 @@ from msgspec import Struct
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.store.record import (
     LARGEST,
+    MOST_VALUES,
     DamagedRecordError,
     Digest,
     RelativePath,
@@ -37,6 +38,7 @@ from cachekit.store.record import (
     sealed,
     serialise,
     unsealed,
+    values_of,
 )
 
 INDEX = "cachekit/v1/bundle.json"
@@ -232,7 +234,7 @@ def index(members: Sequence[Member]) -> bytes:
     """
     body: dict[str, Any] = {"schema": SCHEMA, "members": msgspec.to_builtins(members)}
     raw = serialise(sealed("bundle", body))
-    if len(raw) > LARGEST:
+    if len(raw) > LARGEST or values_of(raw) > MOST_VALUES:
         raise UsageError(f"{len(members):,} files are too many for one bundle", hint="export fewer records at a time")
     return raw
 

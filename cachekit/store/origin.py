@@ -22,8 +22,9 @@ from cachekit.store.layout import Layout, Place
 from cachekit.store.record import HEAD, Digest, Module, Record, is_document_of, is_noted
 
 # Why a record was taken: made in this store; it lay where only this user, or an organisation of this user, can write;
-# signed by somebody whom the settings name; somebody said to use what anybody made. Empty: nobody knows any more.
-How = Literal["here", "owner", "signed", "all", ""]
+# signed by somebody whom the settings name; somebody said to use what anybody made. One that is reused: by what was
+# taken, as whoever signed that says. Empty: nobody knows any more.
+How = Literal["here", "owner", "signed", "all", "stated", ""]
 
 
 class ReusedOrigin(Struct, frozen=True):
@@ -140,7 +141,7 @@ class Origins:
         return msgspec.json.decode(raw, type=_Note)
 
     def _made_here(self, record: Record) -> bool:
-        """Whether a record without a note was made here; one that does not lie in the store is made now."""
+        """Whether a record of the store without a note was made here; of one that is gone nobody knows."""
         path = self._layout.record(record.place)
         try:
             with files.opened(path, buffering=0) as source:
@@ -148,31 +149,24 @@ class Origins:
                     return False
                 raw = source.read()
         except OSError:
-            return True
+            return False
         if not is_document_of(raw, record):  # it was replaced meanwhile
             return self._owners.standing.whose != "others"
         return not is_noted(raw)
 
-    def made(
-        self,
-        record: Record,
-        before: Record | None,
-        reused: Iterable[Record],
-        stayed: Iterable[tuple[Record, Beside]],
-    ) -> Beside:
+    def made(self, record: Record, before: Record | None, reused: Iterable[tuple[Record, Beside]]) -> Beside:
         """What belongs beside a record that is made here.
 
         Args:
             record: The record.
             before: The record of the key so far: what is the same keeps its origin, and what has files of it reuses
                 it, so that whoever revokes it by its digest revokes also what it grew to.
-            reused: Records of other keys whose files the compiler was given.
-            stayed: Records whose modules it found in its own folder; see `staying.reused`.
+            reused: Records that the compiler was given, or whose modules it found in its own folder (see
+                `staying.reused`), each with what was beside it then: it may be gone by now.
         """
         if before == record:
             return self.of(record)
-        found = [one for other in reused for one in chain(other, self.of(other).origin)]
-        found += [one for other, beside in stayed for one in chain(other, beside.origin)]
+        found = [one for other, beside in reused for one in chain(other, beside.origin)]
         if before is not None and reuses(record.modules, before):
             found += chain(before, self.of(before).origin)
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE

@@ -1,7 +1,9 @@
 """A blob on its way in: what arrived stays if the process is killed, and the next process goes on from there.
 
 The owner holds a lock on the file. A process that finds the file locked fetches into a file of its own: the bytes come
-twice then, which is harmless.
+twice then, which is harmless. So it does where the file is not this user's alone: whoever wrote it, or holds it open,
+would say what the bytes are. Where nobody knows the digest of a blob, and others can move files about in the store, it
+resumes nothing.
 
 The digest of the whole is computed in a thread beside whoever receives and writes the bytes: it takes longer than both.
 """
@@ -18,12 +20,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cachekit.files import hold
+from cachekit import whose
+from cachekit.files import hold, is_digest
 from cachekit.private import FILE
 from cachekit.store.blobs import Digester, read_into
 from cachekit.store.layout import Layout
 
-_NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{8})?")
+_NAME = re.compile(r"(unknown-)?[0-9a-f]{64}(\.[0-9a-f]{8})?")
 OLDEST = 7 * 86_400.0  # seconds; what nobody went on with by then is removed
 BLOCK = 512 << 10  # bytes that are handed over at once: each time costs a change of threads
 AHEAD = 8  # blocks that may wait to be hashed
@@ -114,18 +117,23 @@ class Partial:
 
 
 @contextmanager
-def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
+def receiving(layout: Layout, name: str) -> Iterator[Partial]:
     """Open the file for a blob, with what is there already.
+
+    Args:
+        layout: The store's paths.
+        name: The blob's SHA-256; where that is not known, `unknown-` and 64 hex digits.
 
     Raises:
         OSError: It cannot be made.
     """
-    path = layout.partial / sha256
+    path = layout.partial / name
     with layout.inside.folder(layout.partial, make=True) as folder:
-        handle = _held(sha256, folder)
+        shared = not is_digest(name) and whose.standing(layout.partial).whose == "others"
+        handle = None if shared else _held(name, folder)
         own = handle is None
         if handle is None:
-            path = path.with_name(f"{sha256}.{uuid.uuid4().hex[:8]}")
+            path = path.with_name(f"{name}.{uuid.uuid4().hex[:8]}")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             handle = os.open(path.name, flags, FILE, dir_fd=folder)
     try:
@@ -144,16 +152,20 @@ def receiving(layout: Layout, sha256: str) -> Iterator[Partial]:
 
 
 def _held(name: str, folder: int) -> int | None:
-    """The file in an open folder, locked; None if another process holds it."""
+    """The file in an open folder, locked; None if another process holds it, or others can write to it."""
     try:
-        return hold(name, mode=FILE, above=folder)
+        handle = hold(name, mode=FILE, above=folder)
     except PermissionError:
         # Whole and read-only, and whoever was about to publish it died; or another user's.
         try:
             _writable(name, folder)
-            return hold(name, os.O_RDWR, above=folder)
+            handle = hold(name, os.O_RDWR, above=folder)
         except OSError:
             return None
+    if handle is None or whose.wrote(handle):
+        return handle
+    os.close(handle)
+    return None
 
 
 def _writable(name: str, folder: int) -> None:

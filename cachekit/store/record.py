@@ -26,7 +26,7 @@ from cachekit.values import by_value
 SCHEMA = 1
 LARGEST = 64 << 20  # bytes; a record of 10,000 modules is a few MB
 _SAID = 300  # characters of what is wrong with a document
-_MOST_VALUES = 1_000_000  # commas: each file has three. Looked at before anything is made of the text
+MOST_VALUES = 1_000_000  # as `values_of` counts them: each file has four
 
 _DIGEST = rf"^{DIGEST}\Z"
 _PATH = r"^(?!\.{1,2}(/|$))[^/\x00\\]+(/(?!\.{1,2}(/|$))[^/\x00\\]+)*\Z"
@@ -338,15 +338,24 @@ def decode(raw: bytes) -> Record | None:
     return from_document(parse(raw))
 
 
-def parse(raw: bytes) -> dict[str, Any]:
+def values_of(raw: bytes) -> int:
+    """How many values stand in a JSON text, at most. To be asked before anything is made of it: `{}` takes 64 bytes."""
+    return sum(map(raw.count, (b",", b"[", b"{")))
+
+
+def parse(raw: bytes, most: int = MOST_VALUES) -> dict[str, Any]:
     """A JSON object out of bytes that nobody vouches for.
+
+    Args:
+        raw: The bytes.
+        most: Values that may stand there; see `values_of`.
 
     Raises:
         DamagedRecordError: It is too large, no JSON, too deep, no object, or a name stands twice in it.
     """
     if len(raw) > LARGEST:
         raise DamagedRecordError(f"{len(raw):,} bytes are too many for a record")
-    if (values := raw.count(b",")) > _MOST_VALUES:
+    if (values := values_of(raw)) > most:
         raise DamagedRecordError(f"{values:,} values are too many for a record")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=no_duplicates)

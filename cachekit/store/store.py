@@ -337,7 +337,7 @@ class Store:
         hashed: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         *,
         beside: Beside | None = None,
-        reused: Iterable[Record] = (),
+        reused: Iterable[tuple[Record, Beside]] = (),
     ) -> None:
         """Make a record and its blobs visible, the record last.
 
@@ -346,7 +346,7 @@ class Store:
             finished: Files by SHA-256, from `workspace` or `partial`; moved.
             hashed: Of files that were hashed while they came in: their pieces' digests.
             beside: Where it came from; it was made here, where nothing is said.
-            reused: Of one that was made here: the records of other keys whose files the compiler was given.
+            reused: Of one that was made here: the records that the compiler was given, and where those came from then.
 
         Raises:
             StoreError: Disk full, no permission. Nothing partial is visible.
@@ -362,7 +362,7 @@ class Store:
         finished: Mapping[str, Path],
         hashed: Mapping[str, tuple[str, ...]],
         beside: Beside | None,
-        reused: Iterable[Record],
+        reused: Iterable[tuple[Record, Beside]],
     ) -> None:
         files = {file.sha256: file for file in record.files}
         try:
@@ -383,7 +383,7 @@ class Store:
                 raise self._quarantine.refuse(file, reason)
         before = self._compare(record)
         if beside is None:
-            beside = self.origins.made(record, before, reused, staying.reused(self.layout, record.modules))
+            beside = self.origins.made(record, before, [*reused, *staying.reused(self.layout, record.modules)])
         if note := self.origins.note(record, beside, before):
             self._write(note, self.layout.origin(record.place))
         self._write(encode(record, noted=beside.origin != HERE), self.layout.record(record.place))

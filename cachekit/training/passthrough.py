@@ -198,7 +198,15 @@ def check_program(program: str, cwd: Path | None = None) -> None:
     """Raise UsageError where there is no such program."""
     path = (cwd or Path()) / program
     if not (path.exists() if os.sep in program else shutil.which(program)):
-        raise _not_run(program, FileNotFoundError())
+        raise _script(program) if path.is_file() else _not_run(program, FileNotFoundError())
+
+
+def _script(program: str) -> CachekitError:
+    return UsageError(
+        f"the command {program} was not found",
+        cause="no program on PATH has this name; a file in this folder has it",
+        hint=f"cachekit run -- {'python ' if program.endswith('.py') else './'}{program}",
+    )
 
 
 def _not_run(program: str, error: OSError) -> CachekitError:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.store.record import no_duplicates
+from cachekit.store.record import no_duplicates, values_of
 
 MOST = 16  # envelopes beside a record
 _SIGNATURES = 4  # in an envelope: one of a known signer costs 10 ms to check, and anybody may write them
@@ -24,6 +24,7 @@ PAYLOAD = 64 << 20  # bytes: a statement names each file, like the record
 SIGNATURE = 16 << 10  # bytes: RSA of 16384 bits has 4 kB
 _TYPE = 256  # characters of a type, or of the name of a key
 LARGEST = 96 << 20  # bytes of a document
+_VALUES = 1000  # of a document; the most envelopes with the most signatures have 257
 
 
 class MalformedError(ValueError):
@@ -99,6 +100,8 @@ def decode(raw: bytes) -> tuple[Envelope, ...]:
     """
     if len(raw) > LARGEST:
         raise MalformedError(f"{len(raw):,} bytes are too many for signatures")
+    if (values := values_of(raw)) > _VALUES:
+        raise MalformedError(f"{values:,} values are too many for signatures")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=no_duplicates)
     except (ValueError, RecursionError) as error:

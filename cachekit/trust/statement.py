@@ -22,7 +22,7 @@ from cachekit.key.canonical import canonical_json
 from cachekit.process import user_name
 from cachekit.redact.names import secrets_of
 from cachekit.store.origin import HERE, Origin, ReusedOrigin
-from cachekit.store.record import DamagedRecordError, Digest, Record, parse, paths_of
+from cachekit.store.record import MOST_VALUES, DamagedRecordError, Digest, Record, parse, paths_of, values_of
 from cachekit.text import parse_time
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
@@ -188,6 +188,8 @@ def read_statement(payload: bytes) -> Statement:
     Raises:
         MalformedError: It is not a statement about a record, or names a file twice.
     """
+    if (values := values_of(payload)) > MOST_VALUES:
+        raise MalformedError(f"{values:,} values are too many for a statement about a record")
     try:
         document = msgspec.json.decode(payload, type=_Document)
         _check_names(payload, document)

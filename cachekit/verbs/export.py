@@ -238,7 +238,7 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
     damaged: list[DamagedModule] = []
     for record in records:
         if not dry_run:
-            note_origin(store, folder.absolute(), record)
+            note_origin(store, folder.absolute(), record, store.origins.of(record))
         for module in record.modules:
             if module.name in done:
                 continue

@@ -64,7 +64,7 @@ class InstancePlan(Answer, frozen=True, kw_only=True, tag="cachekit/plan-instanc
 
     Attributes:
         cheapest: The machine type on which it trains for the least money, of those with a published time; empty where
-            there is none.
+            fewer than two have one.
         base: The one that others are compared with: the cheapest, or the one with the cheapest hour.
         why: What makes it the cheapest, in sentences; or why nobody knows.
         instances: First those of which it is known what training costs, the cheapest first; then by the hour.
@@ -173,7 +173,7 @@ def _compared(recipe: Recipe, source: str, rows: list[OnInstance], *, as_publish
     return InstancePlan(
         recipe=recipe.name,
         source=source,
-        cheapest=paid[0].instance if paid else "",
+        cheapest=paid[0].instance if len(paid) > 1 else "",
         base=base.instance if base else "",
         why=tuple(_why(paid, base, as_published=as_published)),
         instances=tuple(sorted(rows, key=place)),
@@ -191,7 +191,7 @@ def _why(paid: list[OnInstance], base: OnInstance | None, *, as_published: bool)
         return [said + hour]
     first, *others = paid
     if not others:
-        return [f"{first.instance} is the only machine of the registry for which a training time is published"]
+        return [f"of the machines in the registry, only {first.instance} has a published training time"]
     return [_against(first, other) for other in others]
 
 

@@ -39,7 +39,8 @@ class Source(Struct, frozen=True):
         key: Of the record.
         record: Its digest.
         remote: The remote, the bundle or the folder; empty where it was made in this store.
-        how: Why it was taken: `here`, `owner`, `signed` or `all`; empty where nobody knows any more.
+        how: Why it was taken: `here`, `owner`, `signed` or `all`; `stated` where it was not, and whoever signed the
+            record says that the record reuses it; empty where nobody knows any more.
         signers: Who had signed it: by the names of the settings, else by the fingerprint.
     """
 

@@ -138,8 +138,9 @@ def warm(
                 meanwhile = session.store.lookup(place)
                 if meanwhile is not None and (not recache or meanwhile != planned.record):
                     return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-            # Who compiles nothing keeps nobody from it.
-            alone = recache or require_warm
+            # Who compiles nothing keeps nobody from it. Machines that train together also try together: one with the
+            # lease would wait for the others to join, and they for the lease.
+            alone = recache or require_warm or prepared.recipe.parallel.nodes > 1
             with nullcontext(Lease["Found"]()) if alone else _lease(session, prepared) as mine:
                 if mine.found and (record := session.fetch(mine.found)):
                     done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
@@ -345,7 +346,7 @@ def _keep(
             )
         record = new_record(prepared, harvest.modules, seen, given=nearest, reused=reused or UNSET)
         record = marked(record, *([nearest] if nearest else []), told=told)
-        session.store.publish(record, harvest.files, reused=[nearest] if nearest else ())
+        session.store.publish(record, harvest.files, reused=cache_dir.given)
     forget_attempt(session.store.layout, prepared.key)
     return record
 

@@ -88,6 +88,20 @@ def test_what_is_odd_about_labels(folder, pairs, header, says):
     assert bool(doubts) is bool(says)
 
 
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (["good", "Good", "bad", " bad"], ["'Good', 'good' are different", "' bad', 'bad' are different"]),
+        ([str(number) for number in range(200)], ["200 training rows have 200 classes: most have one row"]),
+    ],
+)
+def test_labels_that_are_hardly_classes(folder, labels, says):
+    write(folder / "train.csv", [(f"text {number}", labels[number % len(labels)]) for number in range(200)])
+    doubts = preview(recipe(folder)).doubts
+    assert len(doubts) == len(says)
+    assert all(word in doubt for word, doubt in zip(says, doubts, strict=True))
+
+
 def test_a_label_that_the_recipe_does_not_name(folder):
     write(folder / "train.csv", [("a", "calm"), ("b", "lout")])
     (doubt,) = preview(recipe(folder, labels=("calm", "loud"))).doubts

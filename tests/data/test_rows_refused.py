@@ -32,6 +32,11 @@ def test_a_missing_column_has_its_place_and_the_nearest(put, name, content, wher
     assert error.hint == "name the column with data.label_column" + (f", {near!r} perhaps" if near else "")
 
 
+def test_a_table_without_a_header_is_told_that_it_needs_one(put):
+    error = refused(put("a.csv", "I never said that it was you,loud\nthe sea is still,calm\n"))
+    assert error.hint == "the first line must name the columns, and looks like a row: put one with 'text' above it"
+
+
 @pytest.mark.parametrize(
     "content, line, words",
     [

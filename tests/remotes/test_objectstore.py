@@ -98,6 +98,21 @@ def test_what_is_wrong_with_an_address_is_said(monkeypatch, address, table, said
         linked(address, **table)
 
 
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("word", ["e.test/", "e.test:1/x", "@e.test/", "e.test?", "e.test#", "E.", "us\n"])
+@pytest.mark.parametrize(
+    ("url", "option", "variable"),
+    [("az://cache", "account", "AZURE_STORAGE_ACCOUNT_NAME"), ("s3://bucket", "region", "AWS_REGION")],
+)
+def test_no_account_and_no_region_leads_to_another_server(monkeypatch, url, option, variable, word):
+    """The server is told credentials, and a project's settings may be a stranger's."""
+    with pytest.raises(UsageError, match=f"its {option} is not in the form of a name"):
+        linked(url, **{option: word})
+    monkeypatch.setenv(variable, word)
+    with pytest.raises(UsageError, match=f"its {option} is not in the form of a name"):
+        linked(url)
+
+
 @pytest.mark.parametrize("variable", ["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"])
 def test_credentials_in_a_pipe_are_not_waited_for(monkeypatch, tmp_path, variable):
     os.mkfifo(tmp_path / "key.json")

@@ -211,6 +211,20 @@ def test_parts_are_not_all_fetched_before_the_first_is_found_wrong():
     assert len(asked) == parts.LANES
 
 
+def test_many_parts_have_no_more_values_than_one_document():
+    """The smallest of them is a few kilobytes, and the same one may be named a thousand times."""
+    shared, asked = Shared(long_record(parts.MODULES + 1)[0]), []
+    head = json.loads(shared.document)["record"] | {"parts": ["a" * 64] * 1024}
+
+    def fetch(name):
+        asked.append(name)
+        return packed(b'{"modules": [' + b"{}," * 250_000 + b'{}], "inline": {}}')
+
+    with pytest.raises(DamagedRecordError, match="too many for a record"):
+        document.read(serialise(sealed("record", head)), fetch)
+    assert len(asked) == parts.LANES
+
+
 def test_another_part_under_a_name_is_not_believed():
     storage = MemoryRemote()
     name = hashlib.sha256(b"x").hexdigest()

@@ -152,6 +152,10 @@ def test_what_cannot_be_a_bundle_for_its_size_is_refused(monkeypatch):
     monkeypatch.setattr("cachekit.store.bundle.LARGEST", 5_000)
     with pytest.raises(UsageError, match="too many"):
         index([Member(f"{'x' * 900}/{number}", 0, "0" * 64) for number in range(6)])
+    monkeypatch.undo()
+    monkeypatch.setattr("cachekit.store.bundle.MOST_VALUES", 20)
+    with pytest.raises(UsageError, match="too many"):
+        index([Member(f"{number}", 0, "0" * 64) for number in range(6)])
 
 
 @pytest.mark.feature("F4")

@@ -58,6 +58,13 @@ def test_a_new_compile_in_its_place_owes_it_nothing(store):
     assert store.origins.of(publish(store, make_record(1, ("c", "d")))) == MADE_HERE
 
 
+def test_of_a_record_that_is_gone_nobody_knows_whether_it_was_made_here(store):
+    record = publish(store, make_record(), beside=FROM_TEAM)
+    row = store.refresh().row(record.place)
+    Remover(store).records([Victim(row, row.published + 1e9, "named")])
+    assert store.origins.of(record) == UNKNOWN
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"of": 7}', b'{"of": {"x": {}}}', b"[" * 100_000, b"\xff"])
 def test_a_damaged_note_is_no_good_word(store, damage):
     record = publish(store, make_record(), beside=FROM_TEAM)

@@ -11,8 +11,9 @@ import xxhash
 
 from cachekit.store import Store
 from cachekit.store.blobs import PIECE
-from cachekit.store.partial import receiving
+from cachekit.store.partial import receiving, sweep
 from tests.support.doctor_cases import another_user
+from tests.support.users import ONE
 
 pytest_plugins = ["tests.support.doctor_cases"]
 
@@ -118,3 +119,45 @@ def test_another_users_is_left_alone(public):
         part.write(DATA)
         assert part.finish() == (DIGEST, PIECES)
     assert (layout.partial / DIGEST).read_bytes() == b"few"
+
+
+UNKNOWN = f"unknown-{DIGEST}"
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("name", [DIGEST, UNKNOWN])
+@pytest.mark.parametrize(("owner", "mode"), [(ONE, 0o666), (ONE, 0o600), (0, 0o666)])
+def test_what_others_wrote_or_can_write_to_is_not_gone_on_with(layout, name, owner, mode):
+    layout.partial.mkdir(parents=True)
+    theirs = layout.partial / name
+    theirs.write_bytes(b"evil")
+    theirs.chmod(mode)
+    os.chown(theirs, owner, owner)
+    with receiving(layout, name) as part:
+        assert (part.size, part.path.name == name) == (0, False)
+        part.write(DATA)
+        assert part.finish() == (DIGEST, PIECES)
+    assert theirs.read_bytes() == b"evil"
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize(("mode", "goes_on"), [(0o777, False), (0o755, True)])
+def test_where_others_move_files_about_only_a_digest_says_which_file_began_a_blob(layout, mode, goes_on):
+    for name, kept in ((DIGEST, True), (UNKNOWN, goes_on)):
+        layout.partial.mkdir(parents=True, exist_ok=True)
+        layout.partial.chmod(mode)
+        (layout.partial / name).write_bytes(DATA[:100])
+        (layout.partial / name).chmod(0o600)
+        with receiving(layout, name) as part:
+            assert part.size == (100 if kept else 0)
+
+
+@pytest.mark.parametrize("name", [DIGEST, UNKNOWN, f"{UNKNOWN}.0123abcd"])
+def test_what_nobody_went_on_with_for_a_week_is_removed(layout, name):
+    layout.partial.mkdir(parents=True)
+    for one in (name, "thesis.tex"):
+        (layout.partial / one).write_bytes(DATA[:100])
+        os.utime(layout.partial / one, (1e9, 1e9))
+    sweep(layout)
+    assert [one.name for one in layout.partial.iterdir()] == ["thesis.tex"]

@@ -93,6 +93,18 @@ def test_bytes_that_are_no_document_are_refused(raw):
         decode(raw)
 
 
+@pytest.mark.parametrize("value", [b"{}", b"[" * 400 + b"]" * 400, b'{"a":' * 400 + b"1" + b"}" * 400])
+def test_a_document_of_many_values_is_refused_before_it_is_read(value):
+    """Anybody may have put it beside a record, and of 90 MB of empty objects Python would make 3 GB."""
+    with pytest.raises(MalformedError, match="values are too many"):
+        decode(b'{"envelopes": [' + b",".join([value] * 1000) + b"]}")
+
+
+def test_the_most_envelopes_with_the_most_signatures_are_read():
+    most = [Envelope(b"%d" % number, "t", (Signature("k", b"s"),) * 4) for number in range(MOST)]
+    assert decode(encode(most)) == tuple(most)
+
+
 def test_two_documents_are_one_with_each_envelope_once():
     many = [Envelope(b"%d" % number, "t", (Signature("k", b"s"),)) for number in range(20)]
     assert union([ONE], [ONE, many[0]]) == (ONE, many[0])

@@ -4,12 +4,14 @@ import pytest
 
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
+from cachekit.remotes.signing import Signing
 from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.store.record import file_path
 from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
+from cachekit.verbs.records import remove
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn, recipe
@@ -188,3 +190,93 @@ def test_what_reuses_a_record_that_came_unsigned_stays_here_once_its_remote_asks
         reused = ReusedOrigin("a" * 64, "b" * 64, "team", "owner", signers)
         asked = trust(BOB, said={"team": "signed"})
         assert bool(asked.unpublishable(record, Beside(Origin(reused=(reused,))))) is withheld
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("batch", [8, 16])
+def test_what_reuses_a_record_needs_its_signer_as_long_as_the_record_does(alice, user, place, batch):
+    """It grew from that record, or began with it as the nearest; the settings name the signer no more."""
+    bob = user("bob", trust(ALICE, key=BOB), may="r", compiler=StandIn(extra=1))
+    wanted = recipe(batch)
+    train(bob.session, bob.prepare(wanted), output_dir=place.parent / "output")
+    made = bob.lookup(bob.prepare(wanted))
+    beside = bob.store.origins.of(made)
+    assert (alice.record.digest, "signed") in {(one.record, one.how) for one in beside.origin.reused}
+    for said, usable in ((trust(ALICE, key=BOB), True), (trust(key=BOB), False)):
+        again = user("bob", said, may="")
+        found = planned(again, wanted)
+        assert found.hit is usable
+        assert bool(said.unpublishable(made, beside)) is not usable
+        assert Signing(said).concerns(beside) is usable
+    (why,) = found.untrusted
+    assert f"made by reuse of {alice.record.key[:12]} from {place}, no longer signed by anybody you trust" in why
+    assert not list(again.store.layout.quarantine.glob("*")), "it stays where it is"
+    assert planned(user("bob", trust(everything=True), may=""), wanted).hit
+
+
+@pytest.mark.feature("T2")
+def test_what_a_signer_says_of_others_rests_on_that_signer(alice, user, place):
+    bob = user("bob", trust(ALICE, key=BOB))
+    warm(bob.session, bob.prepare(recipe(16)))
+    said = trust(BOB, key=EVE)
+    carol = user("carol", said, may="r", compiler=StandIn(extra=1))
+    train(carol.session, carol.prepare(recipe(16)), output_dir=place.parent / "output")
+    made = carol.lookup(carol.prepare(recipe(16)))
+    beside = carol.store.origins.of(made)
+    assert {(one.key, one.how) for one in beside.origin.reused} == {
+        (made.key, "signed"), (alice.record.key, "stated")
+    }  # fmt: skip
+    assert planned(carol, recipe(16)).hit
+    assert not said.unpublishable(made, beside)
+    assert Signing(said).concerns(beside)
+    assert planned(user("carol", trust(BOB, only="signed"), may=""), recipe(16)).hit
+
+
+class Meanwhile(StandIn):
+    """A compiler that others do something beside, after it began and before what it compiled is kept."""
+
+    def harvest(self, *of):
+        self.others()
+        return super().harvest(*of)
+
+
+def test_what_is_revoked_while_a_run_uses_it_does_not_come_back_in_what_the_run_keeps(alice, user, place):
+    revoked = trust(everything=True, revoked={"records": [alice.record.digest]})
+    bob = user("bob", trust(key=BOB, everything=True), compiler=Meanwhile(extra=1))
+    bob.compiler.others = lambda: planned(user("bob", revoked, may=""))
+    train(bob.session, bob.prepare(), output_dir=place.parent / "output")
+    assert list(bob.store.records()) == []
+    (told,) = bob.told("train.not-kept")
+    assert "is not in the store any more" in told["reason"]
+
+
+@pytest.mark.parametrize("batch", [8, 16])
+def test_a_run_says_what_it_was_given_whatever_became_of_that_meanwhile(alice, user, place, batch):
+    """Another run compiled the key anew, or the nearest record was removed."""
+    bob = user("bob", trust(key=BOB, everything=True), compiler=Meanwhile(extra=1))
+
+    def others():
+        beside = user("bob", trust(key=BOB), may="", compiler=StandIn(salt="another"))
+        if batch == 16:
+            remove(beside.session, [alice.record.key], force=True)
+        else:
+            warm(beside.session, beside.prepare(), recache=True)
+
+    bob.compiler.others = others
+    if batch == 16:
+        warm(bob.session, bob.prepare(recipe(16)))
+    else:
+        train(bob.session, bob.prepare(), output_dir=place.parent / "output")
+    made = bob.lookup(bob.prepare(recipe(batch)))
+    origin = bob.store.origins.of(made).origin
+    assert (alice.record.digest, "all") in {(one.record, one.how) for one in origin.reused}
+    assert "nobody checked who made it" in trust(key=BOB).unpublishable(made, Beside(origin))
+
+
+@pytest.mark.feature("T2")
+def test_each_state_of_a_key_that_is_reused_has_to_be_one_that_may_be_given_on(alice):
+    record = alice.record
+    theirs = ReusedOrigin(record.key, "b" * 64, "/mnt/shared", "all")
+    grown = ReusedOrigin(record.key, "c" * 64)
+    for reused in ((theirs, grown), (grown, theirs)):
+        assert "nobody checked who made it" in trust().unpublishable(record, Beside(Origin(reused=reused)))

@@ -125,6 +125,13 @@ def test_a_name_that_stands_twice_is_refused(place, twice):
         read_statement(raw.replace(place, twice, 1))
 
 
+def test_a_statement_of_millions_of_values_is_refused_before_it_is_read():
+    """Whoever signed it: signatures of strangers are kept beside records that were taken unsigned."""
+    raw = statement_of(record(), Origin(), ME, TODAY).replace(b'"subject":[', b'"subject":[' + b"{}," * 600_000, 1)
+    with pytest.raises(MalformedError, match="values are too many"):
+        read_statement(raw)
+
+
 def test_what_a_later_version_says_more_is_passed_over():
     predicate = {**document()["predicate"], "more": 1}
     assert is_about(read_statement(json.dumps(document(predicate=predicate, more=1)).encode()), record())

@@ -191,6 +191,8 @@ def test_what_cannot_run_is_told_before_anything_happens(user, tmp_path):
     assert the_error_of(user("run", code=2))[1] == "no command was given"
     assert "nowhere.py does not exist" in the_error_of(user("run", "--", "python", "nowhere.py", code=2))[1]
     assert "no-such-program was not found" in user("run", "--", "no-such-program", code=2).stderr
+    assert "cachekit run -- python train.py" in user("run", "--", "train.py", code=2).stderr
+    assert "has no runs" in user("stats").stdout, "and nothing was missed"
     assert "NAME=VALUE" in the_error_of(user("run", "--ingredient", "x", "--", *TRAIN, code=2))[1]
     other = tmp_path / "python3"
     other.write_text("#!/bin/sh\necho /opt/another\n")

@@ -34,6 +34,8 @@ _UNSIGNED = {
 }
 # Where a machine in a cloud asks for credentials of its own: obstore does so last, where it has found no others.
 _METADATA = ("169.254.169.254", "metadata.google.internal")
+# What obstore makes a server's name of, unlooked at: `x.test/` as an account would be a server of that name.
+_FORMS = {"account_name": r"[a-z0-9]{3,24}", "region": r"[A-Za-z0-9_-]{1,63}"}
 _KINDS_OF_FAILURE = {"Connect": UNREACHED, "Timeout": "no answer in time"}
 
 
@@ -168,6 +170,14 @@ class ObjectService:
             ) from None
         make: Callable[..., ObjectStore] = getattr(obstore.store, self.store)
         settings = self.settings(bucket, options)
+        for name, form in _FORMS.items():
+            if name in settings and not re.fullmatch(form, settings[name]):
+                word = name.removesuffix("_name")
+                raise UsageError(
+                    f"{self.scheme}://{bucket} is not used: its {word} is not in the form of a name",
+                    cause=f"the {word} is part of the name of the server that gets your credentials",
+                    hint=f"correct {word} in its table in cachekit.toml, or the variable that names it",
+                )
 
         def store(answer: float, whole: timedelta, tries: int) -> ObjectStore:
             client = {

@@ -1,15 +1,40 @@
 """torchrun, as far as cachekit relies on it: workers with their ranks, each in a session of its own.
 
 Follows torch 2.9: RANK and its like, a worker's failure ends the others and is reported as `exitcode : N (pid: …)`, a
-signal is passed on. Everything else of torchrun is left out.
+signal is passed on, and with several nodes no worker starts before all nodes have met at the first one's port.
+Everything else of torchrun is left out.
 """
 
 import argparse
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+
+MEETING = 60.0  # seconds; torchrun waits for longer
+
+
+def meet(nodes: int, number: int, address: str, port: int) -> None:
+    """Return when all nodes have come, or end this one."""
+    deadline = time.monotonic() + MEETING
+    if number == 0:
+        with socket.create_server((address, port)) as server:
+            server.settimeout(MEETING)
+            others = [server.accept()[0] for _ in range(nodes - 1)]
+        for other in others:
+            other.close()
+        return
+    while True:
+        try:
+            with socket.create_connection((address, port), timeout=MEETING) as first:
+                first.recv(1)
+                return
+        except OSError:
+            if time.monotonic() > deadline:
+                sys.exit("torch.distributed.DistStoreError: Timed out after 60 seconds waiting for clients")
+            time.sleep(0.05)
 
 
 def main() -> int:
@@ -20,16 +45,18 @@ def main() -> int:
     parser.add_argument("--no_python", action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
-    count = given.nproc_per_node
+    count, nodes = given.nproc_per_node, int(given.nnodes or 1)
+    if nodes > 1:
+        meet(nodes, int(given.node_rank), given.master_addr, int(given.master_port))
     workers = [
         subprocess.Popen(
             given.command,
             start_new_session=True,
             env={
                 **os.environ,
-                "RANK": str(rank),
+                "RANK": str(int(given.node_rank or 0) * count + rank),
                 "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(count),
+                "WORLD_SIZE": str(nodes * count),
                 "LOCAL_WORLD_SIZE": str(count),
                 "TORCHELASTIC_RUN_ID": "none",
             },
