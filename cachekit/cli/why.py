@@ -239,7 +239,8 @@ def _failed(one: LoggedFailure) -> list[str]:
     code = f" {one.code}" if one.code else ""
     when = ", in an earlier run: it was skipped" if one.earlier else ""
     after = f" after {_took(one)}" if one.seconds else ""
-    lines = out.labelled("", f"{one.module or 'a graph that the log does not name'} failed{after}{when}: {one.kind}{code}", 2)
+    what = one.module or "a graph that the log does not name"
+    lines = out.labelled("", f"{what} failed{after}{when}: {one.kind}{code}", 2)
     for words in (one.message, one.advice):
         lines += out.labelled("", words, 4) if words else []
     return lines
