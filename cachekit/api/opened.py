@@ -143,6 +143,11 @@ class Opened:
             return None
         from cachekit.compilers import Node
 
+        if (self.nnodes or 1) > 1 and not self.node_rank and not self.master_addr:
+            from cachekit.compilers.nodes import place
+
+            if found := place(self.nnodes or 1, self.master_port):
+                return found
         return Node(self.node_rank, self.master_addr, self.master_port)
 
     def _journal(self, verb: str) -> Journal:

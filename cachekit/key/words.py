@@ -121,7 +121,6 @@ _MEANING = {
     "compiler.threads": "threads of the code: compiler.options.threads, OMP_NUM_THREADS, or the host's CPUs",
     "compiler.without_device": "graphs were compiled and not run: the host had no device",
     "data.num_choices": "choices a row has",
-    "data.text_pair": "whether a row has a second text",
     "model.num_labels": "classes of the model's head: data.labels",
     "model.type": "another architecture; what differs in its config comes with it",
     "parallel.data_parallel_size": "workers on a node",

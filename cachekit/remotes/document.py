@@ -13,7 +13,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
@@ -118,7 +118,13 @@ def read(raw: bytes, fetch: parts.Fetch | None = None) -> Shared | None:
     return Shared(record, _inline(inline, sizes), places)
 
 
-def listed(storage: Storage, path: str, revision: str, limit: int = LARGEST) -> Shared | None:
+def listed(
+    storage: Storage,
+    path: str,
+    revision: str,
+    limit: int = LARGEST,
+    turn: AbstractContextManager[object] | None = None,
+) -> Shared | None:
     """The record at a path where a remote lists one; None where it is not a record of this path, as a fetch reports.
 
     Args:
@@ -126,13 +132,15 @@ def listed(storage: Storage, path: str, revision: str, limit: int = LARGEST) -> 
         path: The path.
         revision: The remote's state.
         limit: The largest document to read, in bytes.
+        turn: Held while values are made of one: 60 MB of text may be 300 MB of those.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
     with suppress(DamagedRecordError, IntegrityError):  # the latter of a document without end, say
         found = storage.read(path, revision, limit)
-        shared = read(found.data, parts.fetching(storage, revision)) if found else None
+        with turn or nullcontext():
+            shared = read(found.data, parts.fetching(storage, revision)) if found else None
         if shared is not None and layout.record_path(shared.record.place) == path:
             return shared
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -52,6 +53,7 @@ class Survey:
     def __init__(self, storage: Storage, revision: str, budget: Budget, known: RemoteIndex) -> None:
         self._storage, self._revision = storage, revision
         self.budget, self.known = budget, known
+        self._turn = threading.Lock()
 
     def read(self, listing: Iterable[Entry]) -> RemoteIndex:
         """Forget the records that are not listed, and read those of which nothing is known.
@@ -76,7 +78,7 @@ class Survey:
         def one(entry: Entry) -> None:
             if time.monotonic() > deadline:
                 late.append(entry)
-            elif shared := document.listed(self._storage, entry.path, self._revision, budget.largest):
+            elif shared := document.listed(self._storage, entry.path, self._revision, budget.largest, self._turn):
                 found.append(Known.of(shared.record))
 
         try:

@@ -129,7 +129,7 @@ class Refusal:
         return True
 
     def withdraw(self, tree: Path, anew: Place | None = None) -> dict[str, str]:
-        """Take what is revoked out of a compiler's own folder, where earlier runs restored it.
+        """Take what is refused out of a compiler's own folder, where earlier runs restored it.
 
         Args:
             tree: The folder.
@@ -143,8 +143,9 @@ class Refusal:
         """
         gone: dict[str, str] = {}
         if self._asked is not None:
-            for record in self._revoked(tree):
-                gone |= dict.fromkeys(_taken(tree, record), "it is revoked")
+            for record, refused in self._refused(tree):
+                reason = "it is revoked" if refused.revoked else f"it is {refused.reason}"
+                gone |= dict.fromkeys(_taken(tree, record), reason)
                 staying.forget(self._layout, tree, record)
         for record in self._from_elsewhere(tree, anew) if anew else ():
             gone |= dict.fromkeys(_taken(tree, record), "it came from elsewhere, and is compiled anew")
@@ -173,17 +174,16 @@ class Refusal:
             if one.tree == str(tree) and (noted := one.record) and noted.place == place:
                 yield noted
 
-    def _revoked(self, tree: Path) -> Iterator[Record]:
-        """The records in quarantine, and those noted of a folder, that are revoked, or reuse what is."""
+    def _refused(self, tree: Path) -> Iterator[tuple[Record, Refused]]:
+        """The records noted of a folder that are not to be used; and those in quarantine that are revoked."""
         for _, one in staying.noted(self._layout):
             record = one.record if one.tree == str(tree) else None
-            refused = self.judged_found(record, one.beside) if record else None
-            if record and refused and refused.revoked:
-                yield record
+            if record and (refused := self.judged_found(record, one.beside)):
+                yield record, refused
         for record in self._aside():
             refused = self.judged_found(record, self._origins.of(record))
             if refused and refused.revoked:
-                yield record
+                yield record, refused
 
     def _aside(self) -> Iterator[Record]:
         """The records in quarantine that can be read."""

@@ -5,6 +5,8 @@
 
 import random
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -190,3 +192,14 @@ def test_random_kills_lose_nothing_and_cost_a_compile_each(slurm, cluster, seed)
     assert _show(slurm)["counts"] == {"done": len(batches)}
     assert slurm.compiles <= len(set(batches)) + kills
     _until(lambda: cluster.idle() == len(NODES))
+
+
+@pytest.mark.feature("F2")
+def test_each_machine_of_a_step_is_told_its_place(cluster):
+    """`cachekit train --nnodes 3` under srun is the same command on each machine."""
+    code = "from cachekit.compilers.nodes import place; found = place(3, 29500); print(found.rank, found.address)"
+    step = ("srun", "-N3", "--ntasks-per-node=1", sys.executable, "-c", code)
+    assert sorted(cluster.asked(*step).splitlines()) == [f"{rank} {NODES[0]}" for rank in range(3)]
+    twice = ("srun", "-N2", "--ntasks-per-node=2", sys.executable, "-c", code.replace("place(3", "place(2"))
+    refused = subprocess.run(twice, env=cluster.environment, capture_output=True, text=True, check=False)
+    assert "Slurm started 4 commands on 2 machines" in refused.stderr

@@ -1,6 +1,7 @@
 """The index of a remote: few questions however many records there are, and nothing that depends on its being right."""
 
 import threading
+import time
 import zlib
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec import structs
 
 from cachekit.cli.hub import _listed
 from cachekit.key.canonical import key_of
+from cachekit.remotes import document as documents
 from cachekit.remotes import index, layout
 from cachekit.remotes import publish as publishing
 from cachekit.remotes.index import Known, RemoteIndex
@@ -153,6 +155,24 @@ def test_a_remote_with_more_records_than_a_push_reads_is_indexed_by_several(want
     assert (len(part), part.unread, part.after(memory.latest())) == (3, 1, None)
     whole = Survey(memory, memory.revision(), Budget(read=3), part).read(memory.list(layout.RECORDS, ""))
     assert (len(whole), whole.unread) == (4, 0)
+
+
+def test_of_records_that_are_read_side_by_side_one_at_a_time_is_made_values_of(wanted, memory, monkeypatch):
+    """Each may be small as it lies there, and take hundreds of megabytes then."""
+    fill(memory, others(wanted, 6))
+    read, inside, most = documents.read, [], []
+
+    def watched(*of):
+        inside.append(of)
+        most.append(len(inside))
+        time.sleep(0.01)
+        found = read(*of)
+        inside.pop()
+        return found
+
+    monkeypatch.setattr(documents, "read", watched)
+    Survey(memory, memory.revision(), Budget(), RemoteIndex()).read(memory.list(layout.RECORDS, ""))
+    assert most == [1] * 6
 
 
 def rows_of(columns):

@@ -70,7 +70,8 @@ def test_small_files_that_are_alike_are_no_reuse(store, own):
     assert store.origins.of(publish(store, (mine, flags))) == MADE_HERE
 
 
-def test_what_is_revoked_goes_although_its_record_is_gone(store, own):
+@pytest.mark.parametrize("for_good", [True, False])
+def test_what_is_refused_goes_although_its_record_is_gone(store, own, for_good):
     theirs = publish(store, make_record(1, ("a", "b")), beside=ANYBODY)
     restore(store, own, theirs)
     remove(store, theirs)
@@ -79,7 +80,7 @@ def test_what_is_revoked_goes_although_its_record_is_gone(store, own):
 
     def revoked(record, beside, _):
         asked.append((record, beside(record)))
-        return Refused("revoked")
+        return Refused("revoked", revoked=for_good)
 
     wary = Store(store.layout.home, Journal(None, "test"), asked=revoked)
     assert wary.refusal.withdraw(own.parent / "another") == {}

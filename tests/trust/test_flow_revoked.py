@@ -2,6 +2,7 @@
 
 import pytest
 
+from cachekit.compilers.cachedir import note_origin
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
 from cachekit.remotes.signing import Signing
@@ -164,16 +165,20 @@ def test_trust_signed_does_not_take_from_the_store_what_came_unsigned(alice, use
     assert planned(user("bob", trust(), may="")).hit, "it stays where it is, and somebody said so of it"
 
 
+def restored(user, record, own):
+    """Puts a record's modules where a compiler looks that names its own folder so; where they lie."""
+    there = {own / file_path(module, file): file for module in record.modules for file in module.files}
+    for path, file in there.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(user.store.layout.blob(file.sha256).read_bytes())
+    return there
+
+
 def test_a_compilers_own_folder_loses_it_and_keeps_the_rest(alice, user, tmp_path):
     bob = user("bob", trust(ALICE))
     pull_recipe(bob.session, bob.prepare())
     own = tmp_path / "own"
-    restored = []
-    for module in alice.record.modules:
-        for file in module.files:
-            restored.append(own / file_path(module, file))
-            restored[-1].parent.mkdir(parents=True, exist_ok=True)
-            restored[-1].write_bytes(bob.store.layout.blob(file.sha256).read_bytes())
+    restored(bob, alice.record, own)
     mine = own / "mine" / "model.neff"
     mine.parent.mkdir()
     mine.write_bytes(b"compiled here")
@@ -182,6 +187,21 @@ def test_a_compilers_own_folder_loses_it_and_keeps_the_rest(alice, user, tmp_pat
     planned(bob)
     assert bob.store.refusal.withdraw(own) == {module.name: "it is revoked" for module in alice.record.modules}
     assert [path for path in own.rglob("*") if path.is_file()] == [mine]
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("said", [trust(key=BOB), trust(only="signed")])
+def test_a_compilers_own_folder_loses_what_is_not_to_be_used_any_more(alice, user, tmp_path, said):
+    """The settings name its signer no more; or it came unsigned, and the command asks for signatures."""
+    bob = user("bob", trust(everything=True) if said.only else trust(ALICE, key=BOB))
+    pull_recipe(bob.session, bob.prepare())
+    own = tmp_path / "own"
+    note_origin(bob.store, own, alice.record, bob.store.origins.of(alice.record))
+    there = restored(bob, alice.record, own)
+    assert bob.store.refusal.withdraw(own) == {}
+    gone = user("bob", said, may="").store.refusal.withdraw(own)
+    assert gone.keys() == {module.name for module in alice.record.modules}
+    assert not any(path.exists() for path in there)
 
 
 def test_what_reuses_a_record_that_came_unsigned_stays_here_once_its_remote_asks_for_signatures(alice):
