@@ -171,6 +171,9 @@ def test_a_password_that_a_command_takes_is_hidden(words, value):
         'hf_token => "{}"',
         "HF_TOKEN+={}",
         "<hf_token>{}</hf_token>",
+        'HF_TOKEN: str = "{}"',
+        "    hf_token: Optional[str] | None = '{}'",
+        'let token: &str = "{}";',
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):
@@ -282,6 +285,7 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
         "--prompt_tokens Soft20Prompt8Tokens --instance_token Sks9Person2024",
         'hf_token=os.environ["HF_TOKEN_2"], verify_token=data.get("verifyToken")',
         'token = tokenizer("Hello 123456")',
+        'def pull(hf_token: Optional[str] = None, password: str = ""):',
         '"secrets": ["HF_TOKEN", "WANDB_API_KEY"], "password": {"enabled": true}',
         'print("hf_token:", value1234)',
         "if token == tokens[0] or (token := self.next(12)): pass",
