@@ -163,11 +163,10 @@ def test_a_compile_that_will_be_killed_lets_another_machine_begin(tmp_path, noti
 
 
 @pytest.mark.feature("C2", "C3")
-@pytest.mark.parametrize(("notice", "marks", "found"), [(False, False, 1), (True, True, 1), (True, False, 0)])
-def test_another_machine_goes_on_from_what_one_had_compiled_that_is_ended(
-    tmp_path, notice, marks, found, ec2, serve, monkeypatch
-):
+@pytest.mark.parametrize("case", [(False, False, 1), (True, True, 1), (True, False, 0)])
+def test_another_machine_goes_on_from_what_one_had_compiled_that_is_ended(tmp_path, case, ec2, serve, monkeypatch):
     """Where finished modules are not marked, they are kept only once the run has ended."""
+    notice, marks, found = case
     monkeypatch.setattr(StandIn, "marks_finished", marks)
     remote = MemoryRemote()
     ann, bob = (Watched(tmp_path / name, shared=[(remote, "rw")]) for name in ("ann", "bob"))
