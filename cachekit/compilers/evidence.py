@@ -330,7 +330,7 @@ def _make_environment(folder: Path) -> None:
     known += [(path, packages / path.name) for place in site.getsitepackages() for path in Path(place).glob("*")]
     mine, its = (str(one / "bin" / "python") for one in (Path(sys.prefix), folder))
     for path, new in known:
-        if (text := _text(path)).startswith("#!") and not new.exists():
+        if not new.exists() and path.lstat().st_size < TEXT and (text := _text(path)).startswith("#!"):
             new.write_text(text.replace(mine, its), encoding="utf-8")
             new.chmod(0o755)
         elif not new.exists():  # as its Python does

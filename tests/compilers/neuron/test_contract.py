@@ -133,11 +133,9 @@ def test_an_altered_sdk_is_found_and_named(tmp_path, what):
         ("LANG", "again", {"again", "locale"}),
         ("TZ RANK", "again", {"again", "locale", "rank"}),
         ("GROUP_RANK", "again", {"again", "rank"}),
-        ("PWD", "elsewhere", {"elsewhere", "working-directory"}),
-        ("umask", "elsewhere", {"elsewhere", "user"}),
+        ("PWD umask", "elsewhere", {"elsewhere", "working-directory", "user"}),
         ("prefix", "elsewhere", {"elsewhere", "virtual-environment"}),
-        ("script", "elsewhere", {"elsewhere", "virtual-environment"}),
-        ("length", "elsewhere", {"elsewhere", "cache-dir"}),
+        ("script length", "elsewhere", {"elsewhere", "virtual-environment", "cache-dir"}),
     ],
 )
 def test_each_thing_that_a_key_depends_on_is_named(tmp_path, depends, tried, wanted):
