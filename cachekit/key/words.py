@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cachekit.key.canonical import ABSENT, SIDES, Change, is_hashed, same
+from cachekit.key.nearest import INTERRUPTED
 
 # Sentences of a compiler about an ingredient that differs, see `Adapter.explain`: its name, both values, both sides.
 Explain = Callable[[str, Any, Any, tuple[str, str]], list[str]]
@@ -126,6 +127,7 @@ _MEANING = {
     "parallel.data_parallel_size": "workers on a node",
     "parallel.nodes": "machines that train together",
     "target.compute_capability": "the GPU's generation",
+    INTERRUPTED: "its run was stopped before everything had compiled",
     "target.gpu": "another GPU",
     "target.chip": "another accelerator",
     "target.lnc": "physical cores to a logical one",
