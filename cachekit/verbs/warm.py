@@ -257,7 +257,8 @@ def _try(
             return keeping.keep_unfinished(time.monotonic() - started)
 
         try:
-            with session.until_notice(mine, finished):
+            live = prepared.compiler.marks_finished
+            with session.until_notice(mine, finished if live else lambda _: None):
                 result, seen = run_job(
                     session.launcher(),
                     prepared,
