@@ -6,13 +6,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from cachekit import spot
-from cachekit.errors import RemoteError
+from cachekit.errors import InterruptedRunError, RemoteError, TrainingError
 from cachekit.remotes.push import push
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.lease_cases import Cut, holders
 from tests.remotes.memory_remote import MemoryRemote
-from tests.support.standins import Watched, make_record, publish
+from tests.support.processes import until
+from tests.support.standins import StandIn, Watched, make_record, publish
+from tests.verbs.verb_cases import ends_within
 
 NOTICE = b'{"action": "terminate", "time": "2026-11-23T18:40:00Z"}'
 
@@ -158,6 +160,32 @@ def test_a_compile_that_will_be_killed_lets_another_machine_begin(tmp_path, noti
     key = ann.prepare().key
     assert warm(ann.session, ann.prepare()).compiled == 3
     assert ann.session.remotes.find(ann.prepare().place, anew=True), "it was done in time"
+
+
+@pytest.mark.feature("C2", "C3")
+@pytest.mark.parametrize("case", [(False, False, 1), (True, True, 1), (True, False, 0)])
+def test_another_machine_goes_on_from_what_one_had_compiled_that_is_ended(tmp_path, case, ec2, serve, monkeypatch):
+    """Where finished modules are not marked, they are kept only once the run has ended."""
+    notice, marks, found = case
+    monkeypatch.setattr(StandIn, "marks_finished", marks)
+    remote = MemoryRemote()
+    ann, bob = (Watched(tmp_path / name, shared=[(remote, "rw")]) for name in ("ann", "bob"))
+    key, server = ann.prepare().key, serve()
+    for name, value in server.environ.items():
+        monkeypatch.setenv(name, value)
+
+    def killed():
+        server.answers.append(NOTICE)
+        until(lambda: ann.told("spot.notice") and not holders(remote, key), "the lease is given back")
+        raise TrainingError("killed")
+
+    ends_within(ann, 1, killed if notice else None)
+    with pytest.raises((InterruptedRunError, TrainingError)):
+        warm(ann.session, ann.prepare())
+    assert holders(remote, key) == []
+    assert ann.session.remotes.find(ann.prepare().place, anew=True) is None, "nobody takes it for a whole record"
+    done = warm(bob.session, bob.prepare())
+    assert (done.compiled, done.reused.graphs if done.reused else 0) == (3 - found, found)
 
 
 @pytest.mark.feature("R4")

@@ -166,7 +166,7 @@ def tables(answer: Stats, *, whole: bool) -> list[str]:
 _LINES: list[tuple[str, Any]] = [
     ("keys found", lambda f: (f.hits or f.misses or f.unknown) and _share(f.hits, f.hits + f.misses + f.unknown)),
     ("keys missed", lambda f: f.misses and str(f.misses)),
-    ("keys not asked for", lambda f: f.unknown and str(f.unknown)),
+    ("keys unknown", lambda f: f.unknown and str(f.unknown)),
     ("graphs found", lambda f: f.graphs_found and str(f.graphs_found)),
     ("of these reused", lambda f: f.graphs_reused and str(f.graphs_reused)),
     ("graphs compiled", lambda f: f.graphs_compiled and str(f.graphs_compiled)),

@@ -104,7 +104,7 @@ def command(
 
     Example:  cachekit warm --matrix list.yaml --on slurm:trn1 --jobs 8
 
-    Example:  cachekit warm bert --on sagemaker:ml.c6i.8xlarge --for trn1.2xlarge --dry-run
+    Example:  cachekit warm bert --on slurm:cpu --for trn1.2xlarge
     """
     if check_build and (recache or require_warm or dry_run or matrix):
         raise UsageError(

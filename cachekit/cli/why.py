@@ -194,8 +194,10 @@ def of_log(answer: LogWhy) -> list[str]:
     head = ", ".join(answer.compilers) or answer.compiler
     counts = [f"{out.count(answer.found, 'graph')} found"] if answer.of == "run" else []
     counts += [f"{len(answer.compiled)} compiled"]
+    # In a run's log an error of no graph may be that of one whose failure is told.
+    failed = sum(bool(one.module) or answer.of != "run" for one in answer.failed) or len(answer.failed)
     counts += [f"{number} {what}" for number, what in (
-        (answer.extracted, "written down to be compiled later"), (len(answer.failed), "failed")) if number]  # fmt: skip
+        (answer.extracted, "written down to be compiled later"), (failed, "failed")) if number]  # fmt: skip
     if answer.unfinished:
         has = "has" if answer.unfinished == 1 else "have"
         counts += [f"{answer.unfinished} began and {has} no end in this log (still compiling, or killed)"]
@@ -237,7 +239,8 @@ def _failed(one: LoggedFailure) -> list[str]:
     code = f" {one.code}" if one.code else ""
     when = ", in an earlier run: it was skipped" if one.earlier else ""
     after = f" after {_took(one)}" if one.seconds else ""
-    lines = out.labelled("", f"{one.module or 'a graph without a name'} failed{after}{when}: {one.kind}{code}", 2)
+    what = one.module or "a graph that the log does not name"
+    lines = out.labelled("", f"{what} failed{after}{when}: {one.kind}{code}", 2)
     for words in (one.message, one.advice):
         lines += out.labelled("", words, 4) if words else []
     return lines

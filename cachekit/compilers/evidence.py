@@ -10,9 +10,11 @@ import json
 import os
 import shutil
 import signal
+import site
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -148,10 +150,9 @@ RECIPE = ("bert", "--tiny")
 LIMIT = 480.0  # seconds for one command; a warm compiles some ten small graphs
 OLD = 400 * 86400.0  # seconds; what is that old was left by somebody long ago
 TEXT = 1_000_000  # characters of a log that are kept, its end; bytes of a file whose text is kept
-_POLL = 0.02
 _NOTES = (".json", ".log", ".txt")  # files of a cache that are texts
 # What processes of a worker have, where torchrun or mpirun started them.
-RANK = ("RANK", "LOCAL_RANK")
+RANK = ("RANK", "LOCAL_RANK", "GROUP_RANK")
 WORLD_SIZE = ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
 _MINE = ("CACHEKIT_", "PYTHONHASHSEED", *RANK, *WORLD_SIZE)  # how variables begin that the user's own shell may have
 FIRST = Site()
@@ -241,23 +242,22 @@ class Proof:
             "XDG_CONFIG_HOME": str(user / "config"),
             "TMPDIR": str(self._path("user", place.user, "tmp")),
             "HF_HUB_OFFLINE": "1",
+            "PWD": str(self._path("work", place.work)),
             **self.subject.place(cache),
         }
         if place.user != FIRST.user:
             found |= {"HOME": str(user), "USER": place.user, "LOGNAME": place.user}
         if place.environment != FIRST.environment:
             python = self._python(place)
-            path = os.pathsep.join([str(python.parent), found.get("PATH", os.defpath)])
-            found |= {"VIRTUAL_ENV": str(python.parents[1]), "PATH": path}
+            found |= {"VIRTUAL_ENV": str(python.parents[1]), "PATH": f"{python.parent}:{found.get('PATH', os.defpath)}"}
         return found
 
     def _python(self, place: Site) -> Path:
-        """This Python, or the same one by another path, to which it keeps: another environment of the same packages."""
+        """The Python of a place's environment."""
         if place.environment == FIRST.environment:
             return Path(sys.executable)
-        folder = self._path("environment") / place.environment
-        if not folder.is_symlink():
-            folder.symlink_to(sys.prefix)
+        if not (folder := self._path("environment") / place.environment).exists():
+            _make_environment(folder)
         return folder / "bin" / Path(sys.executable).name
 
     # Processes
@@ -287,11 +287,12 @@ class Proof:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
+                umask=-1 if place.user == FIRST.user else 0o037,
             )
         try:
             while (code := process.poll()) is None and time.monotonic() < end and not killed:
                 killed = until is not None and until(process.pid)
-                time.sleep(_POLL)
+                time.sleep(0.02)
         finally:  # the report tells of a command that is interrupted, too
             for pid in [process.pid, *below(process.pid)]:
                 with suppress(ProcessLookupError, PermissionError):
@@ -321,15 +322,29 @@ class Proof:
         return step
 
 
+def _make_environment(folder: Path) -> None:
+    """A virtual environment with links to this one's packages, and with its scripts, which start the new Python."""
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    known = [(path, folder / "bin" / path.name) for path in Path(sys.prefix, "bin").iterdir()]
+    known += [(path, packages / path.name) for place in site.getsitepackages() for path in Path(place).glob("*")]
+    mine, its = (str(one / "bin" / "python") for one in (Path(sys.prefix), folder))
+    for path, new in known:
+        if not new.exists() and path.lstat().st_size < TEXT and (text := _text(path)).startswith("#!"):
+            new.write_text(text.replace(mine, its), encoding="utf-8")
+            new.chmod(0o755)
+        elif not new.exists():  # as its Python does
+            new.symlink_to(path)
+
+
 def _listed(folder: Path) -> dict[str, tuple[int, float, str]]:
     """The files of a folder, by path."""
     found = {}
     for path in sorted(folder.rglob("*")):
         with suppress(OSError):  # gone meanwhile
-            status = path.lstat()
+            one = path.lstat()
             if not path.is_dir():
-                state = (status.st_size, status.st_mtime, f"{status.st_mode & 0o7777:o}")
-                found[str(path.relative_to(folder))] = state
+                found[str(path.relative_to(folder))] = one.st_size, one.st_mtime, f"{one.st_mode & 0o7777:o}"
     return found
 
 

@@ -17,6 +17,7 @@ from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, StoreError
 from cachekit.events import bypass
 from cachekit.host import product
+from cachekit.key.nearest import INTERRUPTED
 from cachekit.process import user_name
 from cachekit.recipe.ingredients import Fingerprint, flat, worker_variables
 from cachekit.store import Store, leaks
@@ -31,6 +32,17 @@ REPORTED = "command.reported"
 def command_marks(seen: Observed, *, finished: bool) -> dict[str, bool]:
     """What a command's record has beside its key."""
     return {FINISHED: finished, REPORTED: seen.exact}
+
+
+def unfinished(prepared: Prepared) -> Prepared:
+    """The same recipe, for what a run has compiled that is stopped: it has a key of its own.
+
+    So nobody takes that record for a whole one, and the next run of the recipe begins with it, as with the nearest.
+    """
+    made = prepared.ingredients
+    made = structs.replace(made, hard={**made.hard, INTERRUPTED: True})
+    recipe = structs.replace(prepared.recipe, name=f"{prepared.recipe.name}, interrupted")
+    return structs.replace(prepared, recipe=recipe, ingredients=made, place=prepared.place._replace(key=made.key))
 
 
 def told_secrets(harvest: Harvest | None, prepared: Prepared) -> frozenset[str]:
@@ -171,6 +183,26 @@ class Keeping(Struct, frozen=True):
             reason = "store-not-writable" if isinstance(error, StoreError) else "not-kept"
             bypass(self.store.journal, reason, str(error))
             return self.record, str(error)
+
+    def keep_unfinished(self, seconds: float) -> Record | None:
+        """Keep what a run has compiled that is being stopped, without its own report; never fails.
+
+        Args:
+            seconds: How long it compiled.
+
+        Returns:
+            The record; None where nothing new is finished, or it cannot be kept.
+        """
+        compiler, tree, before = self.prepared.compiler, self.cache_dir.tree, self.cache_dir.before
+        try:
+            graphs = compiler.binaries(compiler.contents(tree) - before)
+            with self.store.workspace() as workspace:
+                harvest = compiler.harvest(tree, before, self.prepared.fingerprint, workspace) if graphs else None
+                seen = Observed(0, graphs, round(seconds, 3))
+                return self._publish(harvest, seen) if harvest else None
+        except (CachekitError, OSError) as error:
+            self.store.journal.emit("train.not-kept", reason=str(error))
+            return None
 
     def _publish(self, harvest: Harvest | None, seen: Observed) -> Record | None:
         """Put what is new into the store; None if there is nothing to keep."""

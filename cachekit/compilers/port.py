@@ -264,6 +264,8 @@ class Compiler(Protocol):
     """How its compile seconds grow with what shapes a job."""
     splits_paths: bool = False
     """It puts paths into command lines without quotes: its cache dir lies where no path has a space."""
+    marks_finished: bool = False
+    """What is finished can be told from what is not while a run goes on; else files are whole only after its end."""
 
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """What this compiler is on this machine, without importing it.

@@ -30,8 +30,13 @@ def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -
         DataError: A row has no label, or there are fewer than two classes; or see `of_texts`.
     """
     seen: dict[str, Any] = {}
+    texts: set[str] = set()
     count = 0
     for count, value in enumerate(values, start=1):
+        if type(value) is str:  # a million rows have few of them
+            if value in texts:
+                continue
+            texts.add(value)
         seen.setdefault(label_text(value, f"{source}, row {count}"), value)
     if count == 0:
         raise DataError(f"{source} has no rows", hint="check data.path or data.train_file")

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from cachekit.data import images, rows, shapes
-from cachekit.data.labels import label_list
+from cachekit.data.labels import label_list, label_text
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 from cachekit.text import count, one_line
@@ -150,7 +150,7 @@ def _labels(recipe: Recipe, train: Sequence[rows.Row]) -> Iterator[str]:
         value = row.get(column)
         several = recipe.task == "multi-label-classification"
         for one in label_list(value, f"row {number}") if several else [value]:
-            yield "" if one is None else str(one)
+            yield "" if one is None or not str(one).strip() else label_text(one, f"row {number}")
 
 
 def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from cachekit.key.canonical import difference
+from cachekit.key.nearest import INTERRUPTED
 
 FARTHEST = 8.0  # a scale beyond this factor, or below its inverse, is a guess
 ASKED = 32  # records, the nearest ones, among which those are sought that are not too far away
@@ -112,7 +113,8 @@ def expected(
         family = one.model_type != model_type
         chip = any(one.hard.get(name) != hard.get(name) for name in _CHIP)
         scale = 1.0 if same else _scale(one.hard, hard, growth)
-        if one.seconds <= 0 or (family and chip) or not 1 / FARTHEST <= scale <= FARTHEST:
+        part = INTERRUPTED in one.hard
+        if one.seconds <= 0 or part or (family and chip) or not 1 / FARTHEST <= scale <= FARTHEST:
             continue
         differs = {"version": one.directory != directory, "shape": not same, "family": family, "chip": chip}
         spread = one.spread * math.prod(_WIDER[name] for name, it_does in differs.items() if it_does)

@@ -11,14 +11,16 @@ from msgspec import Struct
 
 from cachekit.key.canonical import Change, canonical_json
 
+INTERRUPTED = "interrupted"  # a record with this ingredient has what a run had compiled when it was stopped
 # What a difference of this kind costs, by the first part of the name: a record of another compiler or target can
 # share no artifact, one of another architecture hardly any, one of another batch size none of the main graphs but
 # perhaps the small ones. `Distances` sorts by it.
 WEIGHTS = {
     "trust": 100, "compiler": 100, "toolchain": 100, "target": 100, "model": 30, "task": 30, "parallel": 20,
     "compiler.without_device": 20,  # the same programs, as far as is known, and nobody has tried them
+    INTERRUPTED: 1,  # a part of the very same
 }  # fmt: skip
-LEAST = 10  # no two records are nearer than that: nobody need be asked for a nearer one
+LEAST = 10  # no two whole records are nearer than that: nobody need be asked for a nearer one
 # A record that differs by more is of another model: nothing of it was ever used.
 FARTHEST = 60
 OLD = "trust."  # another salt of the settings: somebody wants nothing of what was made before

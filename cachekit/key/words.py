@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cachekit.key.canonical import ABSENT, SIDES, Change, is_hashed, same
+from cachekit.key.nearest import INTERRUPTED
 
 # Sentences of a compiler about an ingredient that differs, see `Adapter.explain`: its name, both values, both sides.
 Explain = Callable[[str, Any, Any, tuple[str, str]], list[str]]
@@ -121,12 +122,12 @@ _MEANING = {
     "compiler.threads": "threads of the code: compiler.options.threads, OMP_NUM_THREADS, or the host's CPUs",
     "compiler.without_device": "graphs were compiled and not run: the host had no device",
     "data.num_choices": "choices a row has",
-    "data.text_pair": "whether a row has a second text",
     "model.num_labels": "classes of the model's head: data.labels",
     "model.type": "another architecture; what differs in its config comes with it",
     "parallel.data_parallel_size": "workers on a node",
     "parallel.nodes": "machines that train together",
     "target.compute_capability": "the GPU's generation",
+    INTERRUPTED: "its run was stopped before everything had compiled",
     "target.gpu": "another GPU",
     "target.chip": "another accelerator",
     "target.lnc": "physical cores to a logical one",

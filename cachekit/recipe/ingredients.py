@@ -301,8 +301,6 @@ def of_compiler(fingerprint: Fingerprint, compiler: Mapping[str, Any]) -> dict[s
 def _of_task(recipe: Recipe, shapes: Shapes) -> dict[str, Any]:
     """What else shapes the graphs of a task: of the data, and of the packages."""
     found: dict[str, Any] = {"model.num_labels": len(shapes.labels)} if tasks.fields(recipe).has_classes else {}
-    if tasks.fields(recipe).judges_texts:
-        found["data.text_pair"] = recipe.data.text_pair_column is not None
     if recipe.task == "multiple-choice":
         found["data.num_choices"] = shapes.choices
     if recipe.training.lora is not None:

@@ -200,15 +200,15 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 # A name with what joins it to a value, as programs print them: `NAME=value`, `"name": "value"`, `Header-Name: value`,
-# `name: "value"`, `name : value`, `name: !!str value`, `name = value`, `environ['NAME'] = 'value'`, `name%3Dvalue`,
-# `name:value`, `name:"value"`, `-Dname=value`, `<name>value</name>`; perhaps with a header's word: `Authorization:
-# token X`. A quote may have a prefix, as Python's and the shell's have: `b"value"`, `$'value'`.
+# `name: "value"`, `name : value`, `name: !!str value`, `name: str = "value"`, `name = value`, `environ['NAME'] =
+# 'value'`, `name%3Dvalue`, `name:value`, `name:"value"`, `-Dname=value`, `<name>value</name>`; perhaps with a header's
+# word: `Authorization: token X`. A quote may have a prefix, as Python's and the shell's have: `b"value"`, `$'value'`.
 _QUOTE = r"(?:[BbRrUu]{1,2}|\$)?\\?[\"']"
 _NAMED = (
     r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
     rf"(\+?=(?:{_QUOTE})?|[\"']=[\"']?|[ \t]{{1,20}}(?:[:=+?]?=|=>)[ \t]{{1,20}}(?:{_QUOTE})?"
     rf"|[\"']\][ \t]{{0,20}}=[ \t]{{0,20}}(?:{_QUOTE})?|%3[Dd]|\\?[\"']\s*:\s*(?:{_QUOTE}|(?=[\w.]{{0,40}}[\[(]))"
-    rf"|[ \t]{{0,20}}:[ \t]+(?:!\S{{1,60}}[ \t]+)?(?:{_QUOTE})?"
+    rf"|[ \t]{{0,20}}:[ \t]+(?:!\S{{1,60}}[ \t]+|[\w&.|\[\], ]{{1,60}}=[ \t]{{0,20}}(?={_QUOTE}))?(?:{_QUOTE})?"
     r"|:(?:(?=[^\s:/\"'])|(?=\"[^\s\"',]+\"|'[^\s\"',]+')[\"'])|>(?=[^<>\s]+</)"
     r")((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
 )
@@ -221,6 +221,7 @@ _NEXT = rf"\\?[\"'][ \t]*,\s{{0,40}}{_QUOTE}"
 _OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
 _TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
+_TYPE = r"[A-Za-z]\w*\[\w*"  # `token: Optional[str]`
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|(?<=\w>)[^<]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 # By `name:value`, where the value has a digit.
 _TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
@@ -292,7 +293,7 @@ def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
     if joint.lstrip().startswith(":") and ":=" not in joint:
         told = opened or not name.isalpha() or _is_drawn(value) or (name.lower() in _ALWAYS and re.search(r"\d", value))
         told = told or (name.lower() == "cookie" and "=" in value)
-        return bool(told and re.search(_UNLIKE_WORDS, value))
+        return bool(told and re.search(_UNLIKE_WORDS, value)) and not re.fullmatch(_TYPE, value)
     if joint.isspace() or (joint[0].isspace() and joint[-1] not in "\"'"):
         return bool(re.search(_UNLIKE_WORDS, value)) and not re.fullmatch(_CODE_OF_PYTHON, value)
     return True

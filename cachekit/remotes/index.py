@@ -19,10 +19,10 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, field, structs
+from msgspec import Meta, Struct, field, structs
 
 from cachekit.errors import TooLargeError
 from cachekit.key.canonical import ABSENT, canonical_json, key_of
@@ -70,10 +70,10 @@ class Known(Struct, Placed, frozen=True):
     recipe: str
     compiler: str
     hard: dict[str, Any]
-    graphs: int
-    size: int
-    compile_seconds: float
-    cold_seconds: float
+    graphs: Annotated[int, Meta(ge=0)]
+    size: Annotated[int, Meta(ge=0)]
+    compile_seconds: Annotated[float, Meta(ge=0)]
+    cold_seconds: Annotated[float, Meta(ge=0)]
     created: str
     by: str
     instance: str = ""

@@ -26,6 +26,7 @@ from cachekit.text import duration
 CARD_LIMIT = 4 << 20
 EARLY, LATE = 16, 32  # changes since the index was renewed; the history is read up to a page of 50
 SHORT = 16 << 10  # bytes of an index: about 300 records
+LAST = 5.0  # seconds that a commit gets at least, also where the push ends before
 TRIES = 3  # what is derived of records, and always loses a race of its own, is not worth more
 Wait = Callable[[float, str], None]
 
@@ -67,7 +68,7 @@ def publish(
         storage: Where.
         offers: What; each record once.
         release: What gives a lease back in the same change, built on a revision; where there is one.
-        seconds: The deadline: busy remotes are waited for, races are run again.
+        seconds: The deadline: busy remotes are waited for, races are run again. Sending files does not count.
         tell: Called with bytes sent.
         wait: Sleeps, and tells why.
         clock: For the deadline.
@@ -105,8 +106,12 @@ def publish(
                 return Published(Draft(unchanged=len(offers)), revision)
             todo = compared.draft(revision)
             done = Published(todo, revision, attempt)
-            if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
-                continue
+            sends = clock.now()
+            try:
+                if not (dry_run or _upload(storage, todo.files, revision, tell, compared.taken)):
+                    continue
+            finally:  # others commit meanwhile: however long it took, there is time for the races that follow
+                began += clock.now() - sends
             # Where all changes are one race, the card and the index lose none of their own.
             lasting = attempt <= TRIES or storage.scarce
             page, message = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else ([], "")
@@ -120,7 +125,8 @@ def publish(
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
             change = Commit(title, todo.files, tuple(writes), message)
-            made = storage.commit(change, revision)
+            with calls.ending(max(LAST, seconds - (clock.now() - began))):
+                made = storage.commit(change, revision)
             _keep_copies(storage, todo, writes)
             return structs.replace(done, revision=made)
         except ConflictError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cachekit.calls import ending
-from cachekit.errors import CachekitError, IntegrityError, SecretError, StoreError, UntrustedError
+from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretError, StoreError, UntrustedError
 from cachekit.events import Journal, bypass
 from cachekit.files import read
 from cachekit.remotes import layout
@@ -194,6 +194,8 @@ def _push(
         trouble = lease.trouble if lease is not None and lease.remote is remote.storage else None
         told = trouble is not None and trouble.said == reason.said
         _note_failure(store, remote, keys, reason, told=told, dry_run=dry_run)
+        if isinstance(reason, RemoteError) and not dry_run:
+            reason.hint = reason.hint or "the records are kept; later: cachekit push --pending"
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
     pushed = Pushed(

@@ -15,6 +15,7 @@ from msgspec import Struct
 from cachekit.compilers import Failed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError, from_code
+from cachekit.key.nearest import INTERRUPTED
 from cachekit.remotes.judging import HINT
 from cachekit.remotes.remote import Found, Outcome, Remote
 from cachekit.store import divergent
@@ -375,8 +376,8 @@ def _basis(
     found = plan(prepared, session.store).nearest
     near = found.known if found else None
     # Another compiler makes other graphs of the same recipe.
-    same_compiler = near is not None and near.compiler == prepared.fingerprint.compiler
-    return ("nearest", near.graphs) if near is not None and same_compiler else ("unknown", None)
+    tells = near is not None and near.compiler == prepared.fingerprint.compiler and INTERRUPTED not in near.hard
+    return ("nearest", near.graphs) if near is not None and tells else ("unknown", None)
 
 
 def _of_trial(attempt: Attempt) -> Failed:

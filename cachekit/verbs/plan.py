@@ -12,8 +12,9 @@ from cachekit.compilers import registry
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, IntegrityError, UntrustedError
 from cachekit.events import bypass, bypassed
-from cachekit.key.canonical import Change
+from cachekit.key.canonical import Change, difference
 from cachekit.key.cost import ASKED, Expected, Timed, expected
+from cachekit.key.nearest import INTERRUPTED
 from cachekit.recipe.price import published_time
 from cachekit.remotes.index import Known
 from cachekit.remotes.nearest import Looked, Nearest, Wanted, search
@@ -105,7 +106,7 @@ class Plan(Struct, frozen=True):
     def expected_graphs(self) -> int | None:
         """How many graphs there will be: as many as the record of this key has, or the one that a warm begins with."""
         known = self.record or (self.reuse and self.reuse.known)
-        return known.graphs if known else None
+        return known.graphs if known and INTERRUPTED not in known.hard else None
 
     @property
     def compile_seconds(self) -> float | None:
@@ -302,6 +303,25 @@ def fetch_planned(session: Session, planned: Plan) -> Record | None:
         StoreError: The store cannot be written.
     """
     return session.fetch(planned.found) if planned.found else planned.record
+
+
+def left_unfinished(session: Session, prepared: Prepared) -> Nearest | None:
+    """What a run of this key had compiled that was stopped, in the store; None where there is no such thing.
+
+    Raises:
+        StoreError: The store cannot be written.
+    """
+    from cachekit.compilers.keep import unfinished
+
+    place, most = unfinished(prepared).place, session.config.reuse_bytes
+    record, remote = session.store.lookup(place) if most else None, None
+    if most and record is None and (found := session.remotes.find(place, anew=True)):
+        remote = found.remote
+        record = session.fetch(found) if found.shared.record.size <= most else None
+    if record is None:
+        return None
+    changes = tuple(difference(record.hard, prepared.ingredients.hard))
+    return Nearest(Known.of(record), changes, record, remote)
 
 
 def tell(session: Session, planned: Plan, *, recache: bool = False) -> None:

@@ -164,7 +164,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
                 if first.code != IntegrityError.code
                 else f"{self.recipe} is not warm: what {first.remote} has for key {self.key[:16]} is damaged",
                 cause=first.reason,
-                hint=first.hint,
+                hint=first.hint or "run it again later, or without --require-warm, which compiles",
             )
         if self.untrusted and not self.flaw:
             return UntrustedError(
@@ -174,9 +174,11 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
             )
         differs = ", ".join(change.name for change in self.nearest.changes[:3]) if self.nearest else ""
         near = f"the nearest record differs in {differs}" if differs else "no nearest record was found"
+        # Here a miss says only that the store has nothing.
+        silent = f"not asked, as no connection may be opened: {', '.join(self.unasked)}" if self.unasked else ""
         return MissError(
             f"{self.recipe} is not warm: key {self.key[:16]} {'cannot be used' if self.flaw else 'has no record'}",
-            cause="; ".join(filter(None, [self.flaw or near, tried])),
+            cause="; ".join(filter(None, [silent, self.flaw or near, tried])),
             hint="run it once without --require-warm"
             if self.model_type == COMMAND
             else warm_it(self.source, self.elsewhere),

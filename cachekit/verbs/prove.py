@@ -113,8 +113,7 @@ def neuron_contract(*, tell: Callable[[str], None] = lambda _: None, report: Pat
             commands=(*proof.commands,),
         )
         if report:
-            text = json.dumps(redact.document(made.as_dict()), indent=1)
-            files.replace(report, f"{text}\n".encode())
+            files.replace(report, f"{json.dumps(redact.document(made.as_dict()), indent=1)}\n".encode())
         return made
 
     try:
@@ -220,7 +219,7 @@ def _train(proof: Proof, seen: Evidence) -> None:
     }
     proof.run(FIRST, (*proof.cachekit, "store", "export", bundle, "--all"))
     proof.run(Site(home=there), (*proof.cachekit, "store", "import", bundle, "--trust-all"))
-    alone = {**changes, "cache-dir": {"cache": "third"}}
+    alone = {**changes, "cache-dir": {"cache": "the-third"}}
     _apart(seen, "elsewhere", changes, alone, lambda changed: proof.train(Site(**changed)))
 
 
@@ -310,7 +309,7 @@ PARTS = (
         _promise("working-directory", "nor from another working directory", f"from another folder {ALL_AGAIN}"),
         _promise("home", "nor with another store, filled by export and import", f"on another machine {ALL_AGAIN}"),
         _promise("cache-dir", "nor with another compiler cache dir", f"with another cache dir {ALL_AGAIN}"),
-        _promise("user", "nor for another user, with another home and temporary folder",
+        _promise("user", "nor for another user, with another home, temporary folder and umask",
                 f"for each other member of a team {ALL_AGAIN}"),
         _promise("virtual-environment", "nor from another virtual environment with the same packages",
                 f"in another virtual environment {ALL_AGAIN}"),

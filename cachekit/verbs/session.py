@@ -105,24 +105,42 @@ class Session(Struct, frozen=True):
         try:
             push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
         except KeyboardInterrupt:  # asked to end while hours of work are on their way; what was sent is not sent again
-            self.journal.emit("push.last", key=record.key, seconds=LAST_PUSH)
-            with ending(LAST_PUSH):
-                push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
+            self.push_last(record, lease=lease, replaces=replaces)
             raise
 
+    def push_last(self, record: Record, *, lease: Lease[Found] | None = None, replaces: bool = False) -> None:
+        """As `push`, for a run that is to end: within `LAST_PUSH` seconds."""
+        if not (self.remotes.writable or self.remotes.offline):
+            return
+        from cachekit.remotes.push import push
+
+        self.journal.emit("push.last", key=record.key, seconds=LAST_PUSH)
+        with ending(LAST_PUSH):
+            push(self.store, self.remotes, [record], lease=lease, replaces=replaces)
+
     @contextmanager
-    def until_notice(self, lease: Lease[Found] | None = None) -> Iterator[None]:
+    def until_notice(
+        self, lease: Lease[Found] | None = None, finished: Callable[[Session], Record | None] = lambda _: None
+    ) -> Iterator[None]:
         """While the block compiles or trains: if EC2 takes this Spot instance away, let go of what others may have.
 
-        The lease is given back, so that another machine begins at once, and what could not be pushed before is pushed.
-        The work itself goes on: it may be done in time.
+        What is finished is pushed, and the lease is given back, so that another machine goes on at once; then what
+        could not be pushed before is pushed. The work itself goes on: it may be done in time.
+
+        Args:
+            lease: What others wait for.
+            finished: Keeps what is finished of the work, in the store of a session; None where that is nothing.
         """
 
         def gone(notice: spot.Notice) -> None:
             self.journal.emit("spot.notice", action=notice.action, at=notice.time)
+            store = Store(self.config.home, self.journal, self.remotes.trust.asked)  # an index is one thread's
+            mine = structs.replace(self, store=store)
+            with suppress(CachekitError):
+                if record := finished(mine):
+                    mine.push_last(record)
             if lease is not None:
                 lease.release()
-            store = Store(self.config.home, self.journal, self.remotes.trust.asked)  # an index is one thread's
             kept = {key for remote in self.remotes.writable for key in remote.pending()}
             records = list(store.records(lambda one: one.key in kept)) if kept else []
             if records:

@@ -17,6 +17,7 @@ from cachekit.errors import (
     CachekitError,
     CompileError,
     IntegrityError,
+    InterruptedRunError,
     MissError,
     RemoteError,
     StoreError,
@@ -35,6 +36,7 @@ from cachekit.verbs.plan import (
     Plan,
     as_miss,
     fetch_planned,
+    left_unfinished,
     miss_error,
     plan,
     tell,
@@ -146,8 +148,7 @@ def warm(
                     done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
                 else:
                     remote = ""
-                    with session.until_notice(mine):
-                        done = _compile(session, prepared, planned, mine, replaces=recache, strict=require_warm)
+                    done = _compile(session, prepared, planned, mine, replaces=recache, strict=require_warm)
             seconds = time.monotonic() - start
             return _done(session, structs.replace(done, seconds=seconds, waited_seconds=waited + mine.waited), remote)
     except WaitedTooLongError as error:
@@ -175,7 +176,7 @@ def _compile(
     shared = session.own_root(prepared)
     begun = time.monotonic()
     # Who wants everything compiled anew reuses nothing.
-    near = None if replaces else _fetched(session, planned)
+    near = None if replaces else (not strict and left_unfinished(session, prepared)) or _fetched(session, planned)
     if strict and near is None:
         raise miss_error(planned)
     expected = None if strict else planned.expected_seconds
@@ -187,7 +188,7 @@ def _compile(
         strict=strict,
     )
     try:
-        done = _try(session, prepared, planned, near, shared, begun=begun, replaces=replaces, strict=strict)
+        done = _try(session, prepared, planned, near, shared, mine=mine, begun=begun, replaces=replaces, strict=strict)
     except CachekitError as error:
         if strict and isinstance(error, MissError | IntegrityError):
             raise miss_error(planned, error.cause or error.message) from error
@@ -197,7 +198,7 @@ def _compile(
             raise
         reason = ": ".join(filter(None, [error.message, error.cause]))
         session.journal.emit("reuse.failed", key=prepared.key, reason=reason)
-        done = _try(session, prepared, planned, None, shared, begun=begun)
+        done = _try(session, prepared, planned, None, shared, mine=mine, begun=begun)
     if done.compiled:
         unshared(session)
     session.push(done.record, lease=mine, replaces=replaces)
@@ -211,6 +212,7 @@ def _try(
     near: Nearest | None,
     shared: Path | None,
     *,
+    mine: Lease[Found],
     begun: float,
     replaces: bool = False,
     strict: bool = False,
@@ -223,11 +225,12 @@ def _try(
         planned: Its plan.
         near: The record to begin with.
         shared: The compiler's own root, where it is not a private one.
+        mine: The lease of the key.
         begun: When that was begun to be fetched, by the monotonic clock.
         replaces: Everything is compiled anew.
         strict: Stop at the first compile.
     """
-    from cachekit.compilers.keep import spared
+    from cachekit.compilers.keep import Keeping, spared, unfinished
     from cachekit.compilers.port import not_warm
     from cachekit.training.run import run_job
 
@@ -244,16 +247,32 @@ def _try(
                 bytes=cache_dir.restored_bytes,
                 seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
             )
-        result, seen = run_job(
-            session.launcher(),
-            prepared,
-            cache_dir,
-            "trial",
-            store=session.store,
-            log=session.log,
-            found=strict,
-            strict=strict,
-        )
+        started, part = time.monotonic(), unfinished(prepared)
+
+        def finished(session: Session) -> Record | None:
+            if strict or replaces:
+                return None
+            seed = near.record if near and near.known.key != part.key else None
+            keeping = Keeping(session.store, part, None, cache_dir, seed)
+            return keeping.keep_unfinished(time.monotonic() - started)
+
+        try:
+            live = prepared.compiler.marks_finished
+            with session.until_notice(mine, finished if live else lambda _: None):
+                result, seen = run_job(
+                    session.launcher(),
+                    prepared,
+                    cache_dir,
+                    "trial",
+                    store=session.store,
+                    log=session.log,
+                    found=strict,
+                    strict=strict,
+                )
+        except InterruptedRunError:
+            if record := finished(session):
+                session.push_last(record, lease=mine)
+            raise
         reused = _assess(prepared.compiler, near, cache_dir, seen) if near else None
         if strict and (seen.compiled or not reused):
             raise not_warm(f"{seen.compiled} graphs compiled, {seen.found} were found")

@@ -230,6 +230,19 @@ def test_a_compile_without_an_end_and_how_far_a_log_was_read(command, work, monk
     assert f"reading the log: {size} of {size}" in said.err
 
 
+def test_errors_of_no_graph_are_told_beside_the_failures(command, work):
+    """Two compiles fail, and nothing tells whose each of two errors is: two failures, and two errors."""
+    line = "2026-07-29 17:30:00.000000:  {}  [INFO]: {} model.MODULE_{}+f7f529f3.hlo_module.pb\n"
+    begun = "".join(line.format(pid, "Call compiler with cmd: neuronx-cc compile", pid) for pid in (1, 2))
+    failed = "".join(line.format(pid, "Compilation failed for", pid) for pid in (1, 2))
+    (work / "two.log").write_text(f"{begun}[NCC_EOOM002] peak HBM usage\n[F137] neuronx-cc was killed\n{failed}")
+    said = command("why", "--log", "two.log").out
+    assert "0 compiled, 2 failed\n" in said
+    assert "MODULE_2+f7f529f3 failed: unknown" in said
+    for error in ("device-oom NCC_EOOM002", "host-oom F137"):
+        assert f"a graph that the log does not name failed: {error}" in said
+
+
 @pytest.fixture
 def small_zoo(tmp_path, monkeypatch):
     """A zoo of one recipe, one model and two instances, so that a new one changes no golden file."""

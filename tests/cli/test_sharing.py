@@ -199,8 +199,10 @@ def test_offline_opens_no_connection(join, repo, hub):
     ann = join("ann")
     ann("hub", "use", repo.name)
     hub.log.clear()
-    for arguments in (["plan", "tiny.yaml", "--offline"], ["warm", "tiny.yaml", "--offline"]):
-        ann(*arguments)
+    ann("plan", "tiny.yaml", "--offline")
+    _, _, cause, _ = the_error(ann("warm", "tiny.yaml", "--offline", "--require-warm", code=3))
+    assert cause.startswith("not asked, as no connection may be opened: hub")
+    ann("warm", "tiny.yaml", "--offline")
     ann.variables["HF_HUB_OFFLINE"] = "1"
     ann("train", "tiny.yaml")
     assert hub.log.entries() == []

@@ -113,9 +113,10 @@ def test_a_run_that_is_ended_gives_its_lease_back(member, repo, number, name):
     with Paused(member, "warm", "tiny.yaml", "-q") as run:
         (lease,) = [path for path in repo.files() if path.startswith("cachekit/v1/leases/")]
         assert json.loads(repo.read(lease))["seconds"] == 348
-        code, _, cause, _ = the_error(run.end(number))
+        code, _, cause, _ = the_error(run.end(number), before=1)
     assert (code, cause.split()[0]) == ("interrupted", name)
     assert lease not in repo.files()
+    assert member("hub", "ls", "--recipe", "tiny, interrupted", "--format", "json").json[0]["records"], "what it had"
     # The next lease is as long as what is near enough here took: some 30 s.
     member("warm", "tiny.yaml", "--offline")
     with Paused(member, "warm", "tiny.yaml", "--set", "training.per_device_train_batch_size=4", "-q") as run:

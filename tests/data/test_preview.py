@@ -91,7 +91,8 @@ def test_what_is_odd_about_labels(folder, pairs, header, says):
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (["good", "Good", "bad", " bad"], ["'Good', 'good' are different", "' bad', 'bad' are different"]),
+        (["good", "Good", "bad", " bad"], ["'Good', 'good' are different classes"]),
+        (["good  one", "good one", "bad", "bad"], ["'good  one', 'good one' are different classes"]),
         ([str(number) for number in range(200)], ["200 training rows have 200 classes: most have one row"]),
     ],
 )

@@ -58,7 +58,6 @@ def test_flags_that_reach_no_code_are_not_in_the_key(flag, place):
         ["--max-autotune", "--epilogue_fusion=0", *FLAGS[2:]],
         [*FLAGS[:2], "--cpp.threads=3", FLAGS[3]],
         FLAGS[1:],
-        [*FLAGS, "--fullgraph"],
         [*FLAGS, "--optimization-level=2"],
         [],
     ],
@@ -91,9 +90,7 @@ def test_a_flag_and_an_option_set_the_same(flags, named):
     assert options(flags) == options(**named) == options(flags, **named) != {}
 
 
-@pytest.mark.parametrize(
-    "flags", [["--mode=default"], ["--fullgraph=false"], ["--threads=4"], ["--mode=default", "--quiet"]]
-)
+@pytest.mark.parametrize("flags", [["--mode=default"], ["--threads=4"], ["--mode=default", "--quiet"]])
 def test_what_is_the_default_or_an_ingredient_of_its_own_is_left_out(flags):
     assert options(flags) == {}
 

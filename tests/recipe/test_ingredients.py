@@ -235,6 +235,7 @@ def test_the_number_of_labels_is_in_the_key_and_their_names_are_not():
         ["data.id=other/data", "data.config=c", "data.revision=r"],
         ["data.id=null", "data.path=/somewhere"],
         ["data.text_column=tweet", "data.label_column=mood"],
+        ["data.text_pair_column=context"],
         ["data.train_split=a", "data.validation_split=b", "data.test_split=null"],
         ["data.id=null", "data.train_file=/rows.csv", "data.encoding=latin-1", "data.delimiter=;"],
         [
@@ -249,12 +250,6 @@ def test_the_number_of_labels_is_in_the_key_and_their_names_are_not():
 )
 def test_what_says_which_rows_and_weights_is_not_in_the_key(overrides):
     assert ingredients(*overrides).key == BASE.key
-
-
-def test_a_second_text_is_in_the_key():
-    changed = ingredients("data.text_pair_column=context")
-    assert difference(BASE.hard, changed.hard) == [Change("data.text_pair", old=False, new=True)]
-    assert ingredients("data.text_pair_column=other").key == changed.key
 
 
 def test_another_architecture_is_another_key():

@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from cachekit import calls
 from cachekit.calls import CallProgress, Calls
-from cachekit.errors import BusyError, RemoteError, UncertainError
+from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes.budget import Retry, each
+from cachekit.remotes.publish import publish
+from cachekit.remotes.push import offer
+from cachekit.verbs.warm import warm
+from tests.remotes.jumping_clock import Passing
+from tests.remotes.memory_remote import MemoryRemote
+from tests.support.standins import Watched
 
 NEVER = threading.Event()
 CALLS = Calls("s3://team")
@@ -197,3 +204,55 @@ def test_after_an_error_what_runs_beside_it_has_ended():
     with pytest.raises(ValueError, match="no"):
         each([fails, goes_on], 2)
     assert ended
+
+
+# A push
+
+
+class Sent(MemoryRemote):
+    """A remote to which files go slowly, and whose first commits are answered otherwise.
+
+    Attributes:
+        may_take: Seconds that each commit was given.
+    """
+
+    def __init__(self, clock, *errors, sending=0.0, takes=0.0):
+        super().__init__(scarce=True)
+        self.clock, self.errors, self.sending, self.takes = clock, list(errors), sending, takes
+        self.may_take = []
+
+    def upload(self, files, revision, tell):
+        self.clock.passed += self.sending
+        super().upload(files, revision, tell)
+
+    def commit(self, change, revision):
+        self.may_take.append(calls.left())
+        if self.errors:
+            self.clock.passed += self.takes
+            raise self.errors.pop(0)
+        return super().commit(change, revision)
+
+
+def published_to(storage, clock, seconds, tmp_path):
+    ann = Watched(tmp_path / "ann")
+    made = warm(ann.session, ann.prepare()).record
+    return publish(storage, [offer(ann.store, made)], seconds=seconds, clock=clock, wait=lambda s, _: clock.sleep(s))
+
+
+@pytest.mark.feature("R4")
+def test_a_push_whose_files_took_long_runs_a_lost_race_again(tmp_path):
+    """While files are sent, others commit."""
+    clock = Passing()
+    lost = ConflictError("somebody else wrote in the meantime")
+    done = published_to(Sent(clock, lost, BusyError("busy"), sending=600.0), clock, 20.0, tmp_path)
+    assert (done.tries, bool(done.revision)) == (3, True)
+
+
+@pytest.mark.feature("R8")
+def test_a_commit_that_hangs_gets_no_longer_than_its_push(tmp_path):
+    clock = Passing()
+    lost = UncertainError("no answer")
+    storage = Sent(clock, lost, lost, lost, takes=50.0)
+    with pytest.raises(BusyError, match="did not take the push"):
+        published_to(storage, clock, 120.0, tmp_path)
+    assert [left < most for left, most in zip(storage.may_take, (121, 69, 18), strict=True)] == [True] * 3

@@ -71,6 +71,19 @@ def test_refusals_of_questions(storage, hub, repo, kind):
             assert "HF_TOKEN" in caught.value.hint
 
 
+@pytest.mark.feature("R6")
+@pytest.mark.parametrize(("kind", "options"), [("cut", {}), ("slow", {"rate": 0.001})])
+def test_that_a_file_is_not_there_is_known_without_the_answers_body(make, hub, repo, kind, options):
+    hub.fault(kind, "GET */resolve/*", times=None, **options)
+    storage = make(limits=QUICK)
+    assert storage.read("cachekit/v1/records/a/b/other.json", repo.head, 100) is None
+    with pytest.raises(RemoteError) as caught:
+        storage.read(DOC, repo.head, 100)
+    assert not caught.value.lasting
+    if kind == "slow":
+        assert "stopped answering" in caught.value.message
+
+
 COMMITS = {
     "412": ConflictError, "409": BusyError, "429-window": BusyError, "429-commits": BusyError, "500": UncertainError,
     "502": UncertainError, "503": UncertainError, "504": UncertainError, "drop": UncertainError, "cut": UncertainError,

@@ -208,6 +208,7 @@ def hostile(wanted):
         "up": changed("directory", ["../../.."]),
         "control characters": changed("model_type", ["bert\x1b[2J"]),
         "numbers as text": changed("size", ["many"]),
+        "a size below nothing": changed("size", [-5]),
         "deep ingredients": changed("hard.x", [msgspec.Raw(b"[" * 900 + b"]" * 900)]),
         "a later schema": document(b"", schema=99),
     }
@@ -216,7 +217,8 @@ def hostile(wanted):
 KINDS_OF_SPOILT = [
     "no JSON", "empty", "deep", "deep rows", "values of no row", "a bomb", "too many", "cut off", "no key",
     "too few", "out of range",
-    "another key's ingredients", "up", "control characters", "numbers as text", "deep ingredients", "a later schema",
+    "another key's ingredients", "up", "control characters", "numbers as text", "a size below nothing",
+    "deep ingredients", "a later schema",
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from cachekit.errors import AuthError, BusyError, IntegrityError, RemoteError, UncertainError, WaitedTooLongError
 from cachekit.remotes.layout import lease_path
+from cachekit.remotes.lease.lease import TAKING
 from cachekit.remotes.port import ABSENT
 from tests.remotes.lease_cases import Cut, clock, holders, key, never, remote, wanting  # noqa: F401 - fixtures
 from tests.remotes.memory_remote import MemoryRemote
@@ -104,6 +105,19 @@ def test_an_answer_that_was_lost(remote, key, wanting):
         assert lease.held
         assert lossy.commits == (1 if remote.compares else 3)
     assert holders(remote, key) == []
+
+
+@pytest.mark.feature("R8")
+def test_a_taking_that_is_never_answered_is_not_tried_for_longer_than_one(swapped, clock, wanting):
+    class Silent(Cut):
+        def commit(self, change, revision):
+            clock.sleep(TAKING)
+            raise UncertainError("no answer")
+
+    begun = clock.now()
+    with wanting(Silent(swapped), wait=3600.0) as lease:
+        assert (lease.state, clock.now() - begun < 2 * TAKING) == ("without", True)
+        assert isinstance(lease.trouble, RemoteError)
 
 
 @pytest.mark.parametrize(

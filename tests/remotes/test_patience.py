@@ -249,6 +249,7 @@ def test_each_fault_of_reading_has_its_bound_and_its_code(fault, team, hub):
         bob = team("bob", endpoint=endpoint, **limits_of(fault))
         seconds, code, found = timed(lambda: warm(bob.session, bob.prepare(), require_warm=True))
     assert code == READ.get(fault, 0), found
+    assert not code or found.hint
     assert seconds < PATIENCE + BOUND
     (planned,) = bob.told("plan")
     if fault in READ and fault not in {"drip", "wrong-bytes"}:  # these are found out while fetching
@@ -269,6 +270,7 @@ def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(fault, m
         (pushed,) = push(bob.store, bob.session.remotes, [record])
         seconds = time.monotonic() - begun
     assert (pushed.error.exit_code if pushed.error else 0) == SENT.get(fault, 0), pushed.error
+    assert pushed.error is None or pushed.error.hint
     assert seconds < may_take + BOUND
     assert bob.session.remotes.writable[0].pending() == ({record.key} if SENT.get(fault) else set())
 

@@ -9,6 +9,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from msgspec import structs
+
 from cachekit import config
 from cachekit.compilers.inductor.compiler import Inductor
 from cachekit.compilers.prepare import prepare
@@ -29,12 +31,19 @@ SMALLER = {
     "bert-large-squad": (
         "model.config.num_hidden_layers=1", "training.max_seq_length=32", "training.doc_stride=8",
     ),
+    "bert-swag": ("model.config.num_hidden_layers=1", "training.max_seq_length=16"),
+    "distilbert-ner": ("model.config.n_layers=1", "training.max_seq_length=16"),
     "gpt2-clm": ("model.config.n_layer=1", "training.max_seq_length=16"),
     "roberta-mlm": ("model.config.num_hidden_layers=1", "training.max_seq_length=16"),
     "t5-summarization": (
         "model.config.num_layers=1", "model.config.num_decoder_layers=1", "training.max_seq_length=16",
         "training.max_target_length=8",
     ),
+    "t5-translation": (
+        "model.config.num_layers=1", "model.config.num_decoder_layers=1", "training.max_seq_length=16",
+        "training.max_target_length=8",
+    ),
+    "tinyllama-lora": ("model.config.num_hidden_layers=1", "training.max_seq_length=16"),
     "vit": ("model.config.num_hidden_layers=1",),
 }  # fmt: skip
 
@@ -74,22 +83,21 @@ class Lab:
         return self.homes[name]
 
     def compiles(self, name, recipe, *, forked=True):
-        """Whether a recipe needs a graph that the one in small has not: a strict run, on a copy of the store.
+        """Whether a training needs a graph that the recipe in small has not: a strict run, on a copy of its store.
 
-        A recipe of another key is warmed, which begins with that record; one of the same key is trained, too.
+        Both have the same key here, whatever their own are: else nothing would be tried where they differ by much.
+        `forked=False` is for variables that PyTorch reads as it is imported.
         """
         self.count += 1
         copy = self.folder / f"copy-{self.count}"
         shutil.copytree(self.home(name), copy)
-        session, prepared = self.session(copy, forked=forked), self.prepare(recipe)
+        base = self.prepare(in_small(name))
+        disguised = structs.replace(self.prepare(recipe), place=base.place, ingredients=base.ingredients)
         try:
-            if session.store.lookup(prepared.place) is None:
-                warm(session, prepared, require_warm=True)
-                return False
-            done = train(session, prepared, output_dir=copy / "out", require_warm=True)
-            assert (done.compiled, done.built) == (0, 0)
+            done = train(self.session(copy, forked=forked), disguised, output_dir=copy / "out", require_warm=True)
         except MissError:
             return True
         finally:
             shutil.rmtree(copy)
+        assert (done.compiled, done.built) == (0, 0)
         return False

@@ -63,6 +63,7 @@ class StandIn(Compiler):
     """
 
     name = "standin"
+    marks_finished = True
     runtime = "standin_worker"
     foreign = ("compiler.name", "target.", "toolchain.")
     growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="")

@@ -204,7 +204,7 @@ def test_without_any_record_a_published_time_is_told_with_its_source(home, recip
     ("recipe", "overrides", "host", "differs"),
     [
         ("bert-mnli", (), ("neuron-2.31", "trn1.32xlarge"), "instance trn1.32xlarge instead of trn1.2xlarge"),
-        ("bert-mnli", (), ("neuron-2.31", "trn1.2xlarge"), "data.text_pair True instead of False"),
+        ("bert-mnli", (), ("neuron-2.31", "trn1.2xlarge"), "model.num_labels 3 instead of 6"),
         ("bert", (), ("neuron-2.31", "trn1.32xlarge"), "parallel.data_parallel_size 32 instead of 2"),
         ("bert", ("training.bf16=false",), ("neuron-2.31", "trn1.2xlarge"), "training.precision fp32 instead of bf16"),
         (

@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 
-from cachekit.errors import CompileError, MissError, TrainingError
+from cachekit.errors import CompileError, InterruptedRunError, MissError, TrainingError
+from cachekit.key.nearest import INTERRUPTED
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
@@ -20,7 +21,7 @@ from tests.support.standins import (
     runs,
     tree,
 )
-from tests.verbs.verb_cases import home, log, output, warmed  # noqa: F401 - fixtures
+from tests.verbs.verb_cases import ends_within, home, log, output, warmed  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.versions
 
@@ -101,6 +102,38 @@ def test_require_warm_fails_instead_of_compiling(home, output, log, action):
     assert runs(log) == [], "no worker was started"
     assert watched.told("worker.start") == []
     assert not home.exists(), "and nothing written"
+
+
+@pytest.mark.feature("C2")
+def test_what_a_stopped_warm_had_compiled_is_where_the_next_one_begins(home, log):
+    for _ in range(2):
+        stopped = Watched(home)
+        ends_within(stopped, 1)
+        with pytest.raises(InterruptedRunError):
+            warm(stopped.session, stopped.prepare())
+        assert garbage_of(home) == set()
+    again = Watched(home)
+    planned = plan(again.prepare(), again.store, reuse_bytes=10**9)
+    assert (planned.status, planned.expected_seconds, planned.expected_graphs) == ("miss", None, None)
+    assert planned.reuse.known.hard == {**again.prepare().ingredients.hard, INTERRUPTED: True}
+    done = warm(again.session, again.prepare())
+    assert (done.compiled, done.reused.graphs) == (1, 2)
+    assert again.restored("check", done.record) == module_files(again.prepare(), again.compiler)
+    other = again.prepare(recipe(16))
+    assert plan(other, again.store).nearest.known.key == done.record.key, "a whole one is nearer"
+
+
+def test_who_wants_all_anew_keeps_no_part_and_begins_with_none(home, log):
+    stopped = Watched(home)
+    ends_within(stopped, 1)
+    with pytest.raises(InterruptedRunError):
+        warm(stopped.session, stopped.prepare(), recache=True)
+    assert tree(home) == set()
+    ends_within(stopped, 1)
+    with pytest.raises(InterruptedRunError):
+        warm(stopped.session, stopped.prepare())
+    again = Watched(home)
+    assert warm(again.session, again.prepare(), recache=True).compiled == 3
 
 
 @pytest.mark.parametrize("fail, error", [("compile", CompileError), ("nothing", CompileError), ("die", TrainingError)])

@@ -1,8 +1,13 @@
 """A home, a worker's output and log, and a warmed toy recipe, for tests of plan, warm and train."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from cachekit.errors import InterruptedRunError
 from cachekit.verbs.warm import warm
+from tests.support import standin_worker
 from tests.support.standins import Watched, overwrite
 
 
@@ -33,6 +38,31 @@ def warmed(home, log):
 
 def blob(watched, record, number=0):
     return watched.store.layout.blob(record.files[number].sha256)
+
+
+def ends_within(watched, graphs, then=None):
+    """Let a member's next run end when it has compiled so many graphs that were not there, and half of another one.
+
+    Args:
+        watched: The member.
+        graphs: How many.
+        then: What is done last; by default somebody stops the run.
+    """
+
+    def run(job, environment, *_, **__):
+        root = Path(environment["STANDIN_ROOT"])
+        names = standin_worker.graph_names(msgspec.json.decode(msgspec.json.encode(job)))
+        missing = [(name, seed) for name, seed in names.items() if not (root / name / "model.done").exists()]
+        for name, seed in missing[:graphs]:
+            standin_worker.compile_module(root / name, seed, 0)
+        half = root / missing[graphs][0]
+        half.mkdir()
+        (half / "model.code").write_bytes(b"half")
+        if then is not None:
+            then()
+        raise InterruptedRunError("stopped")
+
+    watched.session.launcher().run = run
 
 
 def spoil(path):

@@ -202,6 +202,7 @@ IRRELEVANT_OPTIONS = {
     "worker_start_method": "how compile processes start; excluded by Inductor's own key",
     "verbose_progress": "progress bars",
     "debug": "logging",
+    "fullgraph": "a graph that would be cut in two is an error; one that is not stays as it is",
 }
 IRRELEVANT_OPTION_PREFIXES = ("trace.",)
 # But for this one, which Inductor adds to its key again (`FxGraphHashDetails.provenance_tracking_level`).

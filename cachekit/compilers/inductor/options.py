@@ -73,7 +73,6 @@ def canonical(compiler: Compiler, variables: Collection[str] = ()) -> dict[str, 
         and name not in IRRELEVANT_OPTIONS
         and (name in RELEVANT_OPTIONS or not name.startswith(IRRELEVANT_OPTION_PREFIXES))
         and not (name == "mode" and value == "default")
-        and not (name == "fullgraph" and value is False)
         and not _is_default(value, known.get(name), variables)
     }
 

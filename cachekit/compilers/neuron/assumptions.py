@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 from msgspec import structs
@@ -20,7 +19,6 @@ from cachekit.compilers.neuron import facts, flags, native, neff, processes
 from cachekit.compilers.neuron.entries import CacheEntry, scan_if_there
 from cachekit.compilers.neuron.failures import USER_ERROR, classify
 from cachekit.compilers.neuron.installed import public
-from cachekit.compilers.neuron.log.event import Event
 from cachekit.compilers.neuron.log.reader import LogReader
 
 FLAGS = ("--model-type", "transformer")  # those of the published key f7f529f3
@@ -108,27 +106,21 @@ def _neff_contents(seen: Evidence) -> tuple[bool, str]:
     if wrong:
         return False, wrong
     entry, found, chip = entries[0], graphs[0], facts.TARGET_CHIPS.get(_planned(seen, "target.chip"))
-    compiler = f"{facts.COMPILER_DIRECTORY_PREFIX}{found.compiler}"
     told = (found.compiler, found.chip, found.target, found.module)
-    fits = (compiler, found.chip, found.module) == (entry.compiler, chip, entry.name)
+    named = (entry.compiler.removeprefix(facts.COMPILER_DIRECTORY_PREFIX), chip, entry.name)
+    fits = (found.compiler, found.chip, found.module) == named
     return fits, ", ".join(one or "nothing" for one in told)
 
 
-@cache
-def _events(text: str) -> tuple[Event, ...]:
-    reader = LogReader()
-    return (*reader.feed(text), *reader.close())
-
-
 def _told(kind: str, name: str, of: str) -> Look:
-    """Whether a command's log reports every module of a command's record."""
+    """Whether a command's log reports every module of a command's record, of which a warm tells more than its name."""
 
     def look(seen: Evidence) -> tuple[bool, str]:
         step, record = seen.good(name), seen.good(of).answer.get("modules") or []
-        # A warm's answer says more of each than its name.
         wanted = {Path(one["name"] if isinstance(one, dict) else one).name for one in record}
-        text = f"{step.log}\n{step.said}"
-        told = {event.module for event in _events(text) if event.kind == kind and event.at and event.pid}
+        text, reader = f"{step.log}\n{step.said}", LogReader()
+        events = (*reader.feed(text), *reader.close())
+        told = {event.module for event in events if event.kind == kind and event.at and event.pid}
         line = next((line[:300] for line in text.splitlines() if facts.MODULE_PREFIX in line), "none")
         fits = bool(wanted) and wanted <= told
         return fits, f"{len(told & wanted)} of {len(wanted)} modules; a line that names one: {line}"
@@ -229,31 +221,26 @@ except Exception as error:
 _TREE, _LOCAL = "graphs", "local"
 
 
-def _native_graphs(seen: Evidence) -> list[Path]:
-    tree = seen.good("alone").cache / _TREE
-    if not (names := sorted(native.contents(tree))):
-        raise UnknownError("the program alone left no graph")
-    return [tree / name for name in names]
-
-
 def _native_files(seen: Evidence) -> tuple[bool, str]:
     step = seen.good("alone")
-    if not native.contents(step.cache / _TREE):
+    tree, cache = step.cache / _TREE, step.cache
+    if not (graphs := [tree / name for name in sorted(native.contents(tree))]):
         return False, f"no graph, but {_listed([*step.files][:3]) or 'nothing'}"
-    graphs, cache = _native_graphs(seen), step.cache
     odd = {path for path in graphs if facts.NATIVE_NAME.fullmatch(path.name) is None}
-    odd |= {path for path in graphs if path.relative_to(cache / _TREE).parts[:-1] != (path.name[:2], path.name[2:4])}
-    odd |= {path for path in (cache / _TREE).rglob("*") if path.is_file()} - {*graphs}
+    odd |= {path for path in graphs if path.relative_to(tree).parts[:-1] != (path.name[:2], path.name[2:4])}
+    odd |= {path for path in tree.rglob("*") if path.is_file()} - {*graphs}
     odd |= {*(cache / _LOCAL).rglob(f"*{facts.NATIVE_SUFFIX}")}
     return not odd, _listed(path.relative_to(cache).as_posix() for path in [*odd][:5] or graphs[:1])
 
 
 def _native_contents(seen: Evidence) -> tuple[bool, str]:
     version, lnc = _planned(seen, f"toolchain.{facts.COMPILER_PACKAGE}"), _planned(seen, "target.lnc")
-    chip = facts.TARGET_CHIPS.get(_planned(seen, "target.chip"), "")
-    graphs, wrong = _read(_native_graphs(seen))
+    chip, tree = facts.TARGET_CHIPS.get(_planned(seen, "target.chip"), ""), seen.good("alone").cache / _TREE
+    graphs, wrong = _read(tree / name for name in native.contents(tree))
     if wrong:
         return False, wrong
+    if not graphs:
+        raise UnknownError("the program alone left no graph")
     found = {(public(one.compiler), one.chip, str(one.lnc)) for one in graphs}
     told = (", ".join(one or "nothing" for one in each) for each in found)
     fits = found == {(version, chip, lnc)} and chip in facts.NATIVE_CHIPS
@@ -296,17 +283,16 @@ NATIVE_ROWS = (
 )  # fmt: skip
 
 
-def _native_place(folder: Path) -> dict[str, str]:
-    beside = {name: str(folder / _LOCAL / name) for name in facts.NATIVE_BESIDE}
-    tree, local = str(folder / _TREE), str(folder / _LOCAL)
-    return {**beside, facts.NATIVE_ROOT_VARIABLE: tree, facts.NATIVE_LOCAL: local, facts.NATIVE_METRICS: "1"}
-
-
 NATIVE = structs.replace(
     XLA,
     compiler="neuron-native",
     probe=NATIVE_PROGRAM,
-    place=_native_place,
+    place=lambda folder: {
+        **{name: str(folder / _LOCAL / name) for name in facts.NATIVE_BESIDE},
+        facts.NATIVE_ROOT_VARIABLE: str(folder / _TREE),
+        facts.NATIVE_LOCAL: str(folder / _LOCAL),
+        facts.NATIVE_METRICS: "1",
+    },
     contents=native.contents,
     another={facts.CC_FLAGS: "-O3"},
     cleared=XLA.cleared | {facts.NATIVE_LEVEL, *facts.NATIVE_QUIET},

@@ -161,6 +161,7 @@ class Neuron(OnNeuron):
     # A module lies under its compiler's version and is named after its graph and flags: those are the whole key.
     foreign: tuple[str, ...] = ("compiler.name", "target.", f"toolchain.{facts.COMPILER_PACKAGE}")
     guest = "cachekit.compilers.neuron.guest"
+    marks_finished = True
 
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The flags in order, and the variables of this process that change graphs."""

@@ -60,17 +60,18 @@ def packages(config: Config) -> Iterator[Finding]:
     found = installed.versions()
     required = _required(config)
     wrong = installed.fault(_named(config))
+    shown = host.there() if config.compiler == "inductor" else ""
+    idle = f"; this machine has Neuron devices ({shown}), which {config.compiler} does not use" if shown else ""
     if config.compiler != "inductor" and (other := host.of_the_other_stack(required)):
         yield Finding("problem", f"{other.message}; {other.cause}", other.hint)
     elif wrong is None:
         names = ", ".join(f"{name} {found[name]}" for name in required)
         if doubt := installed.doubt(found):
-            yield Finding("problem", f"{doubt.message}: {doubt.cause}", doubt.help, doubt.run)
+            yield Finding("problem", f"{doubt.message}: {doubt.cause}{idle}", doubt.help, doubt.run)
         else:
-            yield Finding("ok", f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names)
+            said = f"{names}. {facts.NATIVE_EXPERIMENTAL}" if required is installed.NATIVE else names
+            yield Finding("ok", f"{said}{idle}")
     elif config.compiler == "inductor":
-        shown = host.there()
-        idle = f"; this machine has Neuron devices ({shown}), which {config.compiler} does not use" if shown else ""
         yield Finding("ok", f"not needed: another compiler was chosen{idle}")
     elif in_vain := host.unusable(_named(config)):
         mends = "do this" if in_vain.run else in_vain.help

@@ -51,9 +51,14 @@ def is_missing(error: BaseException, call: Call) -> bool:
 
     if call.committing:
         return False
-    response: Any = getattr(error, "response", None)
-    vague = response is not None and response.status_code == 404 and not response.headers.get("X-Error-Code")  # noqa: PLR2004
-    return isinstance(error, EntryNotFoundError) or (call.missing and vague)
+    if isinstance(error, EntryNotFoundError):
+        return True
+    for one in chain_of(error):  # the headers say so, whatever became of the answer's body
+        response: Any = getattr(one, "response", None)
+        if response is not None and response.status_code == 404:  # noqa: PLR2004
+            code = response.headers.get("X-Error-Code") or ""
+            return code == "EntryNotFound" or (call.missing and not code)
+    return False
 
 
 def translated(error: BaseException, place: str, call: Call, token: str | None = None) -> CachekitError:
@@ -88,6 +93,9 @@ def translated(error: BaseException, place: str, call: Call, token: str | None =
     if lost is not None:
         what = "stopped answering" if lost.sent else "cannot be reached"
         return RemoteError(f"{place} {what}", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
+    if any("Timeout" in name for name in names):
+        cause = f"nothing came for {call.limits.read:g} s"
+        return RemoteError(f"{place} stopped answering", cause=cause, hint="check the network, HF_ENDPOINT, proxies")
     return RemoteError(f"{place} gave an unexpected answer", cause=cause, hint="check HF_ENDPOINT and proxies")
 
 

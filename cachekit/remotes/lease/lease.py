@@ -124,6 +124,8 @@ class Lease(Generic[T]):
         self._held: HeldLease | None = None
         self._alive = 0.0  # when it was last taken or renewed, or a moment before
         self._maybe = False  # it may lie there although nobody said so
+        self._lost: UncertainError | None = None  # the answer to taking it, last
+        self._taking = 0.0  # seconds that takings took whose answer was lost
         self._done_at = ""  # the revision at which `done` answered last
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
@@ -268,11 +270,14 @@ class Lease(Generic[T]):
         """Take the lease; whether there is no more to wait for."""
         held = seen.mine  # there already where an answer was lost
         if held is None or not held.counts:
+            if self._lost is not None and self._taking >= TAKING:  # it did not land, and the time is up
+                raise RemoteError(self._lost.message, cause=self._lost.cause)
             before, self._maybe = self._maybe, True  # also when this is interrupted
             try:
-                with ending(TAKING):
+                with ending(TAKING - self._taking):
                     held = self._backend.take(seen, watch)
-            except UncertainError:
+            except UncertainError as error:
+                self._lost, self._taking = error, self._taking + self._clock.now() - began
                 raise
             except RemoteError:
                 self._maybe = before or not self._wanted.remote.compares  # it did not happen

@@ -65,7 +65,7 @@ ALTERATIONS = {
     "key: cache dir": _key("os.environ['NEURON_COMPILE_CACHE_URL']", "elsewhere", "cache-dir"),
     "key: working directory": _key("os.getcwd()", "elsewhere", "working-directory"),
     "key: home": _key("os.environ['HOME']", "elsewhere", "user"),
-    "key: environment path": _key("sys.prefix", "elsewhere", "virtual-environment"),
+    "key: environment path": _key("os.path.realpath(sys.prefix)", "elsewhere", "virtual-environment"),
     "key: rank": _key("os.environ.get('RANK')", "again", "rank"),
     "key: world size": _key("os.environ.get('WORLD_SIZE')", "again", "world-size"),
     "key: language": _key("os.environ.get('LANG')", "again", "locale"),

@@ -80,8 +80,8 @@ def differing(found: dict[str, Verdict]) -> set[str]:
     return {name for name, one in found.items() if one.state == "differs"}
 
 
-# Graphs are named by the variables that DEPENDS names, or by chance where the seed of hashes is not given; a graph is a
-# file.
+# Graphs are named by the variables, or what else, that DEPENDS names, or by chance where the seed of hashes is not
+# given; a graph is a file.
 COMMAND_LINE = """\
 import json, os, pathlib, sys
 verb, *words = sys.argv[1:]
@@ -89,12 +89,18 @@ print(os.environ["SAYS"], file=sys.stderr)
 if verb == os.environ["FAILS"]:
     print("error[compile]: it did not compile", file=sys.stderr)
     sys.exit(6)
-chance = {"PYTHONHASHSEED": str(os.getpid())}
-known = [os.environ.get(name, chance.get(name, "")) for name in os.environ["DEPENDS"].split()]
+others = {
+    "PYTHONHASHSEED": str(os.getpid()),
+    "umask": str(os.umask(0o22)),
+    "prefix": os.path.realpath(sys.prefix),
+    "script": next(pathlib.Path(sys.prefix, "bin").glob("pytest")).read_text().partition(chr(10))[0],
+    "length": str(len(os.environ["CACHE"])),
+}
+known = [os.environ.get(name, others.get(name, "")) for name in os.environ["DEPENDS"].split()]
 key = "-".join([str(verb == "run"), *known])
 graph = pathlib.Path(os.environ["GRAPHS"], key.replace("/", "_"))
 new = not graph.exists()
-if verb not in {"plan", "store"}:
+if verb not in {"plan", "store"} and "--require-warm" not in words:
     graph.touch()
 if verb == "warm":
     pathlib.Path(os.environ["CACHE"], "graph").touch()

@@ -39,6 +39,13 @@ def test_a_compile_whose_shell_says_killed_has_failed_for_want_of_memory():
     assert (killed.exit_code, killed.failure.kind.name) == (None, "host-oom")
 
 
+def test_words_on_a_line_of_their_own_tell_why_a_compile_ended_badly():
+    words = ["Traceback (most recent call last):", "OSError: [Errno 28] No space left on device"]
+    ended = "2026-04-23T19:08:00Z INFO 300 [root]: Subcommand returned with exitcode=70"
+    *_, full = read_compiler_log([*LOG.splitlines(), *words, ended])
+    assert (full.exit_code, full.failure.kind.name) == (70, "disk-full")
+
+
 def test_compiles_at_once_end_for_themselves():
     lines = LOG.splitlines()
     lines[7], lines[8] = lines[8], lines[7]

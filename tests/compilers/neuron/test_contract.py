@@ -132,10 +132,14 @@ def test_an_altered_sdk_is_found_and_named(tmp_path, what):
         ("USER CACHEKIT_HOME", "elsewhere", {"elsewhere", "user", "home"}),
         ("LANG", "again", {"again", "locale"}),
         ("TZ RANK", "again", {"again", "locale", "rank"}),
+        ("GROUP_RANK", "again", {"again", "rank"}),
+        ("PWD umask", "elsewhere", {"elsewhere", "working-directory", "user"}),
+        ("prefix", "elsewhere", {"elsewhere", "virtual-environment"}),
+        ("script length", "elsewhere", {"elsewhere", "virtual-environment", "cache-dir"}),
     ],
 )
 def test_each_thing_that_a_key_depends_on_is_named(tmp_path, depends, tried, wanted):
-    """A command line of a few lines, whose graphs are named by some variables."""
+    """A command line of a few lines, whose graphs are named by some variables or the like."""
     found = {one.name: one for one in judged(PROMISES, made(stub(tmp_path, depends=depends), [tried]))}
     assert differing(found) == wanted
     assert {found[name].seen for name in wanted} == {"1 graphs compiled"}

@@ -75,6 +75,16 @@ def test_doctor_says_the_same(machine):
     )
 
 
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("versions", [WHOLE, WHOLE | {"nki": "0.6.0"}, NATIVE, {"torch-neuronx": "2.9"}, {}])
+def test_doctor_says_that_devices_stay_idle_whatever_packages_are_there(machine, tmp_path, monkeypatch, versions):
+    (tmp_path / "product_name").write_text("trn2.48xlarge")
+    monkeypatch.setattr(installed, "versions", lambda: versions)
+    idle = f"; this machine has Neuron devices ({machine}/neuron0), which inductor does not use"
+    assert [one["said"].count(idle) for one in findings("neuron-packages", compiler="inductor")] == [1]
+    assert idle not in str(findings("neuron-packages"))
+
+
 @pytest.mark.parametrize("how", ["flag", "recipe", "variable", "file"])
 def test_inductor_is_taken_where_somebody_says_so_and_the_devices_are_told(machine, recipe, command, monkeypatch, how):
     (machine / "neuron0").touch()

@@ -1,0 +1,154 @@
+"""A value behind a secret's name is hidden however programs print the two, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from cachekit import redact
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aws_secret_access_key = {}",
+        "[default]\napi_key = '{}'",
+        "password: {}",
+        "PGPASS={}",
+        'api_key : "{}"',
+        'token : "{}"',
+        "token: {}",
+        "hf_token: '{}'",
+        'AWS_SECRET_ACCESS_KEY:  "{}"',
+        "{{hub_token: '{}', lr: 0.1}}",
+        "HF_TOKEN: !!str {}",
+        "Config(api_key: b'{}')",
+        'said hf_token: \\"{}\\" and',
+        "os.environ['API_KEY']='{}'",
+        'os.environ["API_KEY"] = "{}"',
+        "https://host/x?a=1%26token%3D{}",
+        "run --token {} on it",
+        "run '--hub-token  {}'",
+        "{{hub_token: {}, lr: 0.1}}",
+        "{{'api_key': b'{}'}}",
+        'said token=\\"{}\\"',
+        "Authorization: ApiKey {}",
+        "--tokens {}",
+        "wandb.api_key {}",
+        "--apikey:{}",
+        "--client-secret-key:{}",
+        'hf_token=b"{}"',
+        "HF_TOKEN=$'{}'",
+        "hf_token: u'{}'",
+        'hf_token: !!python/str "{}"',
+        'hf_token:"{}"',
+        "Config(hf_token:'{}')",
+        'hf_token := "{}"',
+        'hf_token == "{}"',
+        'hf_token => "{}"',
+        "HF_TOKEN+={}",
+        "<hf_token>{}</hf_token>",
+        'HF_TOKEN: str = "{}"',
+        "    hf_token: Optional[str] | None = '{}'",
+        'let token: &str = "{}";',
+    ],
+)
+def test_a_named_value_is_hidden_as_texts_have_it(text):
+    value = "hunter2xLongA1"
+    assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Namespace(hf_token=['{}'])",
+        '"hf_token": ["{}", "{}"]',
+        'hf_token: ["{}"]',
+        "hf_tokens: ['', '{}', '{}']",
+        'hf_token = ["{}"]',
+        'hf_token: ("{}")',
+        '"hf_token": [\n  "{}",\n  "{}"\n]',
+        'hf_token: Secret("{}")',
+        'hf_token=Some("{}")',
+        "hf_token=SecretStr(value='{}')",
+        'hf_token=Some(Token {{ inner: "{}" }})',
+        'token=vault.get("{}")',
+    ],
+)
+def test_what_a_named_value_is_wrapped_in_is_shown_and_the_value_is_not(text):
+    value = "hunter2xLongA1"
+    assert redact.printed(text.format(value, value)) == text.format(redact.HIDDEN, redact.HIDDEN)
+
+
+@pytest.mark.feature("T7")
+def test_all_of_a_named_list_is_hidden_in_a_document_too():
+    value = {"hf_tokens": ["", "hunter2xLongA1"], "secrets": ["HF_TOKEN", "word"], "stop_tokens": ["hunter2xLongA1"]}
+    assert redact.document(value) == {**value, "hf_tokens": ["", redact.HIDDEN]}
+    assert redact.places({"hard": value}) == {"hard.hf_tokens.1": "hf_tokens"}
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "db_user:{}@db.corp:5432",
+        "user:{}@host",
+        "trial:{}@node7",
+        "--tokens=https://ann:{}@host/x",
+        "--tokens=https://host/x?token={}",
+        "//registry.npmjs.org/:_authToken={}",
+        "g++ -DTOKEN={} -DAPI_KEY='{}'",
+        "--cfg={{token: {}}}",
+        "--set=db.password:{}",
+        "token:{}",
+        "--TOKEN:{}",
+        "Authorization: Digest {}",
+        "Cookie: session={}",
+        "jdbc:oracle:thin:scott/{}@h",
+        "run --psk {}",
+        "--\uff54\uff4f\uff4b\uff45\uff4e={}",
+        "--to\u200bken={}",
+        "--t\u00f3ken={}",
+        "caf\u00e9 --t\u00f3ken {} on it",
+    ],
+)
+def test_a_secret_is_hidden_in_forms_that_passed_once(text):
+    value = "Tr0ub4dor!xyz"
+    assert value not in redact.printed(text.format(value, value))
+    assert redact.holds(text.format(value, value))
+
+
+def test_a_line_of_names_alone_costs_no_more_than_its_length():
+    """Behind each name all the others would be a value: 22 s, where that has no limit."""
+    line = "token:" * 100_000
+    assert redact.printed(line) == line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "team/auth:v1.2.3",
+        "docker run registry/token:2026.11 train.py",
+        "unexpected token: x1 in line",
+        "unexpected token : 'x12ab9.cd'",
+        "cookie: the jar of 3",
+        "g++ -DNDEBUG=1 -DKEY_BITS=2048",
+        "max_new_tokens:128 pad_token:[PAD]",
+        "entra\u00eenement: \u00e9poque 3, perte = 0.25 \u2026 90%|\u2588\u2588\u258f| 12/13",
+        "loss:0.25 epoch:3 step:1e5",
+        "--overrides={lr: 1e-4, optim: adamw8bit}",
+        "--train_tokens data/FineWeb10BT/train01 --eval_tokens FineWeb10BT/val_000001.bin",
+        "--prompt_tokens Soft20Prompt8Tokens --instance_token Sks9Person2024",
+        'hf_token=os.environ["HF_TOKEN_2"], verify_token=data.get("verifyToken")',
+        'token = tokenizer("Hello 123456")',
+        'def pull(hf_token: Optional[str] = None, password: str = ""):',
+        '"secrets": ["HF_TOKEN", "WANDB_API_KEY"], "password": {"enabled": true}',
+        'print("hf_token:", value1234)',
+        "if token == tokens[0] or (token := self.next(12)): pass",
+        "'pad_token': AddedToken('[PAD]'), 'token': tensor([1, 2])",
+        'bos_token: ["<s>"] special_tokens: ["Hello", "World123"] input_keys=["label_1"]',
+    ],
+)
+def test_ordinary_words_with_such_forms_pass(words):
+    assert redact.printed(words) == words
