@@ -510,6 +510,7 @@ OF_NOBODY = {
     # Words without a code
     "an option that is refused": ([calls(0, 5, 1), "neuronx-cc compile: error: argument --target: invalid choice: 'trn9'", fails(1, 5, 1)], {1: "user-error"}),
     "the compiler's words alone": (["usage: neuronx-cc compile [-h]", "neuronx-cc: error: unrecognized arguments: --foo"], {0: "user-error"}),
+    "no compiler": ([HIT, "ModuleNotFoundError: No module named 'neuronxcc'"], {0: "no-compiler"}),
     "a full disk": ([calls(0, 5, 1), "OSError: [Errno 28] No space left on device", fails(1, 5, 1)], {1: "disk-full"}),
     "a full disk, told later": ([calls(0, 5, 1), fails(1, 5, 1), "OSError: [Errno 28] No space left on device"], {1: "disk-full"}),
     "a full disk that is nobody's": ([HIT, "OSError: [Errno 28] No space left on device"], {}),

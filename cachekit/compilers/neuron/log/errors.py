@@ -91,9 +91,9 @@ class Errors:
             module = next(iter(one.modules)) if len(one.modules) == 1 else ""
             if module in self._failed:
                 yield replace(one.event, module=module)
-            elif module in began and (codes_in(text) or facts.KILLED.match(text) or facts.COMPILER in text):
+            elif module in began and (codes_in(text) or facts.KILLED.match(text) or _names_compiler(text)):
                 yield replace(one.event, kind="failed", module=module)
-            elif not facts.ERROR_CODE.search(text) and not facts.CRASH_CODE.search(text) and facts.COMPILER not in text:
+            elif not facts.ERROR_CODE.search(text) and not facts.CRASH_CODE.search(text) and not _names_compiler(text):
                 continue  # another program's, for all that is known
             elif len(self._failed) == 1 and not all(self._failed.values()):
                 yield replace(one.event, module=next(iter(self._failed)))
@@ -113,6 +113,10 @@ class Errors:
             one.modules.discard(module)
             if not one.modules:
                 self._said.remove(one)
+
+
+def _names_compiler(text: str) -> bool:
+    return facts.COMPILER in text or facts.COMPILER_MODULE in text
 
 
 def _is_known(failure: CompileFailure) -> bool:
