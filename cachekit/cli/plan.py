@@ -153,11 +153,11 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         where = "in the local store"
         if answer.remote != LOCAL:
             where = f"on {answer.remote}; {out.size(answer.fetch_bytes)} to fetch"
-        saves = f"saves about {out.duration(answer.saved_seconds or 0)}"
+        took = f"compiling took {out.duration(answer.saved_seconds or 0)}"
         return [
             head,
             f"  {graphs} in {count}, {out.size(answer.bytes)}, {where}",
-            f"  {answer.flaw}; {saves}" if answer.flaw else f"  nothing will compile; {saves}",
+            f"  {answer.flaw}; {took}" if answer.flaw else f"  nothing will compile; {took}",
             *layout,
             *_data(answer.data),
             *(_modules(answer) if modules else ()),

@@ -130,6 +130,20 @@ def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     assert "not submitted as it stands" in shown
 
 
+@pytest.mark.feature("W4")
+def test_a_job_without_a_device_is_told_what_it_compiles_for(user):
+    on = ("--on", f"sagemaker:{KIND}", "--for", "ml.trn1.32xlarge", "--price", "2", "--max-dollars", "5", "--dry-run")
+    warm = user("warm", "toy.yaml", *on, "--format", "json")[0]
+    request = json.loads(warm["request"])
+    assert wrong(request) == []
+    assert request["ResourceConfig"]["InstanceType"] == KIND
+    arguments = request["AlgorithmSpecification"]["ContainerArguments"]
+    assert arguments[arguments.index("--for") + 1] == "ml.trn1.32xlarge"
+    assert (warm["compile_for"], warm["price"]["per_hour"]) == ("ml.trn1.32xlarge", 2)
+    assert warm["price_there"]["source"].endswith("2023-03")
+    assert "aws-neuron-sdk#910" in warm["doubt"]
+
+
 def test_a_job_without_a_network_has_the_records_as_a_channel(user):
     user.warm(user.matrix([1]), *ON)
     user.settings(isolated="true")
