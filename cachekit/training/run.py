@@ -13,7 +13,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, CompileError, TrainingError
+from cachekit.errors import CachekitError, CompileError, InterruptedRunError, TrainingError
 from cachekit.events import bypass
 from cachekit.recipe import ingredients, model_config
 from cachekit.store import Store
@@ -109,7 +109,11 @@ def run_job(
     try:
         result = launcher.run(job, changes, log, sink, watch)
         if mode == "trial":
-            watch.complete(sink)
+            try:
+                watch.complete(sink)
+            except KeyboardInterrupt as error:
+                cause = f"{str(error) or 'Ctrl-C'} while graphs compiled; see {log}"
+                raise InterruptedRunError("stopped", cause=cause, hint="run it again") from None
     except CachekitError as error:
         with suppress(OSError):
             for place in made:

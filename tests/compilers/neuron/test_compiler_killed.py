@@ -54,6 +54,22 @@ def test_a_kill_during_a_compile_leaves_no_process_and_the_next_warm_finishes(ma
     assert len(machine.host.events("compiled")) == 3, "what was finished was not compiled again"
 
 
+@pytest.mark.feature("C2")
+def test_modules_that_had_compiled_before_ctrl_c_are_not_compiled_on_another_machine(machine, place):
+    (machine.host.bin / "neuron_parallel_compile").unlink()
+    machine.host.knobs(failures=[{"match": "*MODULE_2+*", "class": "hang", "times": 1}])
+    warm = ("warm", "tiny.yaml", "--set", "compiler.options.num_parallel=1")
+    process = machine.start(*warm)
+    until(lambda: machine.host.events("failed"), "a compile that hangs")
+    end(process, 2)
+    process.communicate()
+    had = len([one for one in machine.host.entries() if one.finished])
+    other = another(machine, place / "other")
+    other(*warm)
+    assert (had, other.host.compiles) == (1, 2)
+    assert len(other.host.entries()) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.feature("F6", "S2")
 def test_a_kill_during_a_restore_leaves_nothing_half_visible(machine, place):
