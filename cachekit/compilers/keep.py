@@ -188,11 +188,13 @@ class Keeping(Struct, frozen=True):
             bypass(self.store.journal, reason, str(error))
             return self.record, str(error)
 
-    def keep_unfinished(self, seconds: float) -> Record | None:
+    def keep_unfinished(self, seconds: float, reported: frozenset[str] | None = None) -> Record | None:
         """Keep what a run has compiled that is being stopped, without its own report; never fails.
 
         Args:
             seconds: How long it compiled.
+            reported: The modules that it named so far, in a folder where others put theirs meanwhile; None where the
+                folder is the run's own.
 
         Returns:
             The record; None where nothing new is finished, or it cannot be kept.
@@ -200,11 +202,14 @@ class Keeping(Struct, frozen=True):
         compiler, tree, before = self.prepared.compiler, self.cache_dir.tree, self.cache_dir.before
         try:
             # A graph may have many kernels; and what a worker counts need not be finished.
-            kernels = compiler.binaries(compiler.contents(tree) - before)
+            new = compiler.contents(tree) - before
+            mine = None if reported is None else Observed(modules=new & reported)
+            kernels = compiler.binaries(mine.modules if mine else new)
             told = _counted(self.cache_dir.work / "events.jsonl")
             graphs = min(kernels, told.compiled or kernels)
             with self.store.workspace() as workspace:
-                harvest = compiler.harvest(tree, before, self.prepared.fingerprint, workspace) if graphs else None
+                fingerprint = self.prepared.fingerprint
+                harvest = compiler.harvest(tree, before, fingerprint, workspace, mine) if graphs else None
                 seen = Observed(told.found, graphs, round(seconds, 3))
                 return self._publish(harvest, seen) if harvest else None
         except (CachekitError, OSError) as error:
