@@ -21,7 +21,7 @@ def filled(store, cache):
 def test_an_export_is_the_cache_without_what_is_unfinished(filled, cache, tmp_path):
     exported = export_cache(filled, tmp_path / "out")
     assert sorted((one.module, one.outcome) for one in exported.modules) == [(n, "restored") for n in WHOLE]
-    assert tree(tmp_path / "out") == {
+    assert {name: raw for name, raw in tree(tmp_path / "out").items() if not name.startswith(".notes-of")} == {
         name: raw for name, raw in tree(cache).items() if name.rpartition("/")[0] in WHOLE
     }
 
@@ -77,6 +77,12 @@ def test_modules_from_elsewhere_are_noted_of_the_folder_that_they_go_to(filled, 
     noted = [one for _, one in staying.noted(filled.layout)]
     assert {one.record.key for one in noted} == set(keys)
     assert {one.tree for one in noted} == {str(tmp_path / "out")}
+    another = Watched(tmp_path / "another-home").store
+    assert {record.key for record, _ in staying.records(another.layout, tmp_path / "out").values()} == set(keys)
+    import_cache(another, tmp_path / "out" / WHOLE[0].partition("/")[0])  # one compiler's folder of it
+    (record,) = another.records()
+    assert [one.remote for one in another.origins.of(record).origin.reused] == ["/place"]
+    assert not import_cache(filled, tmp_path / "out").unknown
 
 
 @pytest.mark.feature("S5", "F6")
