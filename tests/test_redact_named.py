@@ -51,6 +51,10 @@ from cachekit import redact
         'HF_TOKEN: str = "{}"',
         "    hf_token: Optional[str] | None = '{}'",
         'let token: &str = "{}";',
+        'HF_TOKEN: "Optional[str]" = "{}"',
+        "+ train --hf-token '{}' --lr 1",
+        "Command '['train', '--hf-token', '{}', '--verbose']' returned non-zero exit status 1",
+        '["train","--hf-token","{}"]',
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):

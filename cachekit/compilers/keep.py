@@ -6,8 +6,12 @@ import os
 import platform
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from cachekit import __version__
@@ -184,21 +188,29 @@ class Keeping(Struct, frozen=True):
             bypass(self.store.journal, reason, str(error))
             return self.record, str(error)
 
-    def keep_unfinished(self, seconds: float) -> Record | None:
+    def keep_unfinished(self, seconds: float, reported: frozenset[str] | None = None) -> Record | None:
         """Keep what a run has compiled that is being stopped, without its own report; never fails.
 
         Args:
             seconds: How long it compiled.
+            reported: The modules that it named so far, in a folder where others put theirs meanwhile; None where the
+                folder is the run's own.
 
         Returns:
             The record; None where nothing new is finished, or it cannot be kept.
         """
         compiler, tree, before = self.prepared.compiler, self.cache_dir.tree, self.cache_dir.before
         try:
-            graphs = compiler.binaries(compiler.contents(tree) - before)
+            # A graph may have many kernels; and what a worker counts need not be finished.
+            new = compiler.contents(tree) - before
+            mine = None if reported is None else Observed(modules=new & reported)
+            kernels = compiler.binaries(mine.modules if mine else new)
+            told = _counted(self.cache_dir.work / "events.jsonl")
+            graphs = min(kernels, told.compiled or kernels)
             with self.store.workspace() as workspace:
-                harvest = compiler.harvest(tree, before, self.prepared.fingerprint, workspace) if graphs else None
-                seen = Observed(0, graphs, round(seconds, 3))
+                fingerprint = self.prepared.fingerprint
+                harvest = compiler.harvest(tree, before, fingerprint, workspace, mine) if graphs else None
+                seen = Observed(told.found, graphs, round(seconds, 3))
                 return self._publish(harvest, seen) if harvest else None
         except (CachekitError, OSError) as error:
             self.store.journal.emit("train.not-kept", reason=str(error))
@@ -258,6 +270,22 @@ class Keeping(Struct, frozen=True):
             if now.reused is UNSET
             else structs.replace(now.reused, cold_seconds=round(now.reused.cold_seconds + more, 3)),
         )
+
+
+class _Counted(Struct):
+    event: Literal["graphs"] = "graphs"
+    found: int = 0
+    compiled: int = 0
+
+
+def _counted(events: Path) -> _Counted:
+    """How many graphs a worker has found and compiled, as it told last; none where it told nothing."""
+    told = _Counted()
+    with suppress(OSError):
+        for line in events.read_bytes().splitlines():
+            with suppress(msgspec.MsgspecError):
+                told = msgspec.json.decode(line, type=_Counted)
+    return told
 
 
 def _together(old: tuple[Module, ...], new: tuple[Module, ...]) -> tuple[Module, ...]:

@@ -208,7 +208,9 @@ _NAMED = (
     r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
     rf"(\+?=(?:{_QUOTE})?|[\"']=[\"']?|[ \t]{{1,20}}(?:[:=+?]?=|=>)[ \t]{{1,20}}(?:{_QUOTE})?"
     rf"|[\"']\][ \t]{{0,20}}=[ \t]{{0,20}}(?:{_QUOTE})?|%3[Dd]|\\?[\"']\s*:\s*(?:{_QUOTE}|(?=[\w.]{{0,40}}[\[(]))"
-    rf"|[ \t]{{0,20}}:[ \t]+(?:!\S{{1,60}}[ \t]+|[\w&.|\[\], ]{{1,60}}=[ \t]{{0,20}}(?={_QUOTE}))?(?:{_QUOTE})?"
+    rf"|[ \t]{{0,20}}:[ \t]+(?:!\S{{1,60}}[ \t]+"
+    rf"|(?:[\w&.|\[\], ]{{1,60}}|[\"'][\w&.|\[\], ]{{1,60}}[\"'][ \t]?)=[ \t]{{0,20}}(?={_QUOTE}))?"
+    rf"(?:{_QUOTE})?"
     r"|:(?:(?=[^\s:/\"'])|(?=\"[^\s\"',]+\"|'[^\s\"',]+')[\"'])|>(?=[^<>\s]+</)"
     r")((?:(?i:apikey|basic|bearer|digest|negotiate|token)[ \t]+)?)"
 )
@@ -216,9 +218,9 @@ _NAMED = (
 # what stands between two values of a list.
 _WRAPPED = rf"(?:[\w.:&]{{0,60}}[ \t]?[\[({{]\s{{0,40}}(?:\w{{1,40}}[:=][ \t]?)?){{1,3}}{_QUOTE}"
 _NEXT = rf"\\?[\"'][ \t]*,\s{{0,40}}{_QUOTE}"
-# `--name value`, inside of one text. What stands before the first character is looked at after that: so `re` jumps from
-# one to the next.
-_OPTION = r"-(?<![\w-]-)-?([A-Za-z][\w.-]{0,99})([ \t]+)()"
+# `--name value`, inside of one text, and `'--name', 'value'`, as Python shows a command's words. What stands before the
+# first character is looked at after that: so `re` jumps from one to the next.
+_OPTION = rf"-(?<![\w-]-)-?([A-Za-z][\w.-]{{0,99}})([ \t]+(?:{_QUOTE})?|{_NEXT})()"
 _TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
 _TYPE = r"[A-Za-z]\w*\[\w*"  # `token: Optional[str]`
@@ -233,7 +235,7 @@ def without_named(text: str, hidden: str) -> str:
     """A text without the values that stand behind the names of secrets: `TOKEN=...`, `--api-key ...`."""
     if "=" in text or ":" in text or "%3" in text or "</" in text:
         text = "".join(_without(text, _NAMED, hidden))
-    if " " in text:
+    if " " in text or "," in text:
         if len(text.split(None, 2)) == 2:  # noqa: PLR2004 - `re` would look for the beginning all through a long text
             text = "".join(_without(text, _TWO_WORDS, hidden))
         text = "".join(_without(text, _OPTION, hidden)) if "-" in text else text
@@ -287,6 +289,8 @@ def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
     "unexpected token: x", "HF_TOKEN: expected a token"; "token = self.token". An image has a tag after its colon, and
     what a cookie is called stands before its value.
     """
+    if "," in joint:
+        return hides(name, value)
     if joint == ":":
         ends = re.sub("[_-]", "", name.lower()).endswith(_TOLD)
         return bool(ends and re.search(r"\d", value) and not re.fullmatch(_TAG, value))

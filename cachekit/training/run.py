@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import structs
 
-from cachekit.compilers import Observed, Run
+from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import CachekitError, CompileError, InterruptedRunError, TrainingError
@@ -40,6 +40,7 @@ def run_job(
     found: bool,
     strict: bool = False,
     figures: Mapping[str, float] | None = None,
+    begun: Callable[[Watch], object] = lambda _: None,
 ) -> tuple[Result, Observed]:
     """Run the worker to its end.
 
@@ -56,6 +57,7 @@ def run_job(
         found: Everything was restored.
         strict: Stop at the first compile, where the compiler can be watched.
         figures: See `Job.figures`.
+        begun: Is given what follows the run, as it begins.
 
     Returns:
         What the worker reported, with the compiler's own counts, and what the compiler did.
@@ -88,6 +90,7 @@ def run_job(
     )
 
     watch = compiler.watch(Run(recipe, cache_dir.tree, mode, found, strict, cache_dir.restored))
+    begun(watch)
 
     def sink(event: dict[str, Any]) -> None:
         watch.event(event)

@@ -46,7 +46,7 @@ from cachekit.verbs.planned import Reused
 from cachekit.verbs.session import Session, using_store
 
 if TYPE_CHECKING:  # a hit needs none of these
-    from cachekit.compilers import Compiler, Observed
+    from cachekit.compilers import Compiler, Observed, Watch
     from cachekit.compilers.cachedir import CacheDir
     from cachekit.remotes.lease import Lease
     from cachekit.remotes.remote import Found
@@ -248,13 +248,15 @@ def _try(
                 seconds=round(planned.search_seconds + time.monotonic() - begun, 3),
             )
         started, part = time.monotonic(), unfinished(prepared)
+        watches: list[Watch] = []
 
         def finished(session: Session) -> Record | None:
             if strict or replaces:
                 return None
             seed = near.record if near and near.known.key != part.key else None
             keeping = Keeping(session.store, part, None, cache_dir, seed)
-            return keeping.keep_unfinished(time.monotonic() - started)
+            reported = frozenset[str]().union(*(watch.needs() for watch in watches))
+            return keeping.keep_unfinished(time.monotonic() - started, reported if shared else None)
 
         try:
             live = prepared.compiler.marks_finished
@@ -268,6 +270,7 @@ def _try(
                     log=session.log,
                     found=strict,
                     strict=strict,
+                    begun=watches.append,
                 )
         except InterruptedRunError:
             if record := finished(session):

@@ -108,6 +108,7 @@ def test_require_warm_fails_instead_of_compiling(home, output, log, action):
 def test_what_a_stopped_warm_had_compiled_is_where_the_next_one_begins(home, log):
     for _ in range(2):
         stopped = Watched(home)
+        stopped.compiler.binaries = len
         ends_within(stopped, 1)
         with pytest.raises(InterruptedRunError):
             warm(stopped.session, stopped.prepare())
@@ -115,6 +116,7 @@ def test_what_a_stopped_warm_had_compiled_is_where_the_next_one_begins(home, log
     again = Watched(home)
     planned = plan(again.prepare(), again.store, reuse_bytes=10**9)
     assert (planned.status, planned.expected_seconds, planned.expected_graphs) == ("miss", None, None)
+    assert planned.reuse.known.graphs == 2, "not its files"
     assert planned.reuse.known.hard == {**again.prepare().ingredients.hard, INTERRUPTED: True}
     done = warm(again.session, again.prepare())
     assert (done.compiled, done.reused.graphs) == (1, 2)

@@ -53,8 +53,13 @@ def ends_within(watched, graphs, then=None):
         root = Path(environment["STANDIN_ROOT"])
         names = standin_worker.graph_names(msgspec.json.decode(msgspec.json.encode(job)))
         missing = [(name, seed) for name, seed in names.items() if not (root / name / "model.done").exists()]
-        for name, seed in missing[:graphs]:
+        told = []
+        for count, (name, seed) in enumerate(missing[:graphs], 1):
             standin_worker.compile_module(root / name, seed, 0)
+            told.append(
+                msgspec.json.encode({"event": "graphs", "found": len(names) - len(missing), "compiled": count}) + b"\n"
+            )
+        Path(job.events).write_bytes(b"".join(told) + b'{"half')
         half = root / missing[graphs][0]
         half.mkdir()
         (half / "model.code").write_bytes(b"half")

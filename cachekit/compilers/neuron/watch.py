@@ -294,7 +294,8 @@ class NeuronWatch(Watch):
         )
 
     def needs(self) -> frozenset[str]:
-        return frozenset(entry.module for entry in self._needed(self._entries()))
+        reported = set(self._log.modules)
+        return frozenset(entry.module for entry in self._entries() if entry.name in reported)
 
     def _notes(self) -> tuple[str, ...]:
         """Workers that used other graphs than the rest: with collectives in them such a run can stop [sdk#779]."""

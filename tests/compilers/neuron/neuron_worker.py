@@ -25,6 +25,8 @@ from tests.support.neuron_sdk import SCRIPTS
 sys.path.insert(0, str(SCRIPTS))
 import graphs
 
+DONE = json.dumps({"event": "done"})
+
 
 def content(graph, folder):
     """What XLA hands to the wrapper; with a kernel, which NKI compiled while the graph was traced."""
@@ -44,6 +46,7 @@ def main():
     job = json.loads(Path(sys.argv[1]).read_bytes())
     rank = os.environ["LOCAL_RANK"]
     suffix = f".rank{rank}" if rank != "0" else ""
+    first = Path(job["events"])  # rank 0's
     plan = json.loads(Path(os.environ["NEURON_WORKER"]).read_bytes())
     wanted = [[graph, "training step"] for graph in [*plan["graphs"], *plan.get(rank, [])]]
     if job["mode"] == "train":
@@ -52,7 +55,10 @@ def main():
     with Path(job["events"] + suffix).open("a", buffering=1) as events:
         try:
             for graph, phase in wanted:
-                events.write(json.dumps({"event": "at", "phase": phase}) + "\n")
+                said = json.dumps({"event": "at", "phase": phase})
+                events.write(said + "\n")
+                while suffix and not any(line in first.read_text() for line in (said, DONE) if first.exists()):
+                    time.sleep(0.01)  # workers that train together are never a phase apart
                 made = content(graph, plan.get("kernels", ""))
                 copy = neuron_cc_wrapper.neuron_xla_compile(made, graph)
                 if copy is not None:
@@ -64,7 +70,7 @@ def main():
         target = Path(job["result"] + suffix)
         target.with_name(target.name + ".new").write_text(json.dumps(result))
         target.with_name(target.name + ".new").replace(target)
-        events.write(json.dumps({"event": "done"}) + "\n")
+        events.write(DONE + "\n")
     if os.environ.get("NEURON_EXTRACT_GRAPHS_ONLY") == "1" and knobs.read().get("trial_hangs"):
         time.sleep(3600)
     return 1 if "failure" in result else 0
