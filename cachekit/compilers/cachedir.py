@@ -132,10 +132,12 @@ def note_origin(store: Store, tree: Path, record: Record, beside: Beside) -> Non
     A store that cannot be written takes no record of them.
 
     Raises:
+        OSError: The folder cannot be written.
         StoreError: The disk is full.
     """
     if beside == MADE_HERE:
         return
+    staying.note_there(tree, record, beside)
     with ExitStack() as stack:
         try:
             scratch = stack.enter_context(store.workspace())

@@ -239,7 +239,7 @@ class Keeping(Struct, frozen=True):
             files = {file.sha256 for module in kept.modules for file in module.files}
             ours = harvest.files if harvest else {}
             fresh = {sha256: path for sha256, path in ours.items() if sha256 in files}
-            store.publish(kept, fresh, reused=self.cache_dir.given)
+            store.publish(kept, fresh, reused=self.cache_dir.given, tree=self.cache_dir.tree)
         return kept
 
     def _first(self, new: tuple[Module, ...], seen: Observed) -> Record:

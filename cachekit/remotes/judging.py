@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
 from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UntrustedError
+from cachekit.store import staying
 from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, marks_of, reused_modules
 from cachekit.store.record import Module, Record
 from cachekit.store.refusal import Refused
@@ -225,10 +227,16 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
 
 
-def not_used(store: Store, modules: Sequence[Module]) -> dict[str, str]:
-    """Which of these bare modules the settings do not let be used, from wherever they come, and why; by name."""
+def not_used(store: Store, modules: Sequence[Module], tree: Path | None = None) -> dict[str, str]:
+    """Which of these bare modules the settings do not let be used, from wherever they come, and why; by name.
+
+    Args:
+        store: The store.
+        modules: The modules.
+        tree: The folder in which they lie, if any; see `staying.reused`.
+    """
     found: dict[str, str] = {}
-    for other, beside in store.refusal.known(modules):
+    for other, beside in store.refusal.known(modules, tree):
         if refused := store.refusal.judged_found(other, beside):
             digests = {file.sha256 for module in reused_modules(modules, other) for file in module.files}
             whose = f"it is of the record {other.key[:12]}, and that record is {refused.reason}"
@@ -244,15 +252,17 @@ def none_used(place: str, refused: Mapping[str, str]) -> UntrustedError:
     )
 
 
-def beside_found(store: Store, record: Record, origin: Origin) -> Beside:
+def beside_found(store: Store, record: Record, origin: Origin, tree: Path | None = None) -> Beside:
     """What the store keeps beside a record of bare modules: what it knows of them already is not forgotten.
 
     Args:
         store: The store.
         record: The record that they become, without those that are `not_used`.
         origin: What the place says where they lay.
+        tree: The folder in which they lay, if any; see `staying.reused`.
     """
-    return store.origins.found(origin, store.refusal.known(record.modules))
+    known = store.refusal.known(record.modules)
+    return store.origins.found(origin, known, staying.reused(store.layout, record.modules, tree) if tree else ())
 
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:

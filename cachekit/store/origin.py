@@ -175,15 +175,19 @@ class Origins:
             found += chain(before, self.of(before).origin)
         return Beside(Origin(reused=tuple(dict.fromkeys(found)))) if found else MADE_HERE
 
-    def found(self, origin: Origin, known: Iterable[tuple[Record, Beside]]) -> Beside:
+    def found(
+        self, origin: Origin, known: Iterable[tuple[Record, Beside]], there: Iterable[tuple[Record, Beside]] = ()
+    ) -> Beside:
         """What belongs beside modules that were found in a folder: what is known of them is not forgotten.
 
         Args:
             origin: What the folder itself says.
             known: The records that have them, and where those came from.
+            there: Those that only a note in the folder tells of. Whoever made the folder may have made the note: it
+                makes nothing signed.
         """
         elsewhere = [(other, beside) for other, beside in known if beside != MADE_HERE]
-        reused = [one for other, beside in elsewhere for one in chain(other, beside.origin)]
+        reused = [one for other, beside in (*elsewhere, *there) for one in chain(other, beside.origin)]
         signed = next((beside.origin for _, beside in elsewhere if beside.origin.how == "signed"), None)
         if signed and origin.how == "owner":  # one of its signers is needed still
             origin = structs.replace(origin, remote=signed.remote, how="signed", signers=signed.signers)

@@ -152,13 +152,17 @@ class Refusal:
             staying.forget(self._layout, tree, record)
         return gone
 
-    def known(self, modules: Sequence[Module]) -> list[tuple[Record, Beside]]:
+    def known(self, modules: Sequence[Module], tree: Path | None = None) -> list[tuple[Record, Beside]]:
         """The records that have modules which were found without a word of where they came from.
 
         They are noted of some folder, or were set aside; each with what is kept beside it.
+
+        Args:
+            modules: The modules.
+            tree: The folder in which they were found, if any; see `staying.reused`.
         """
         aside = [(other, self._origins.of(other)) for other in self._aside() if reuses(modules, other)]
-        return [*staying.reused(self._layout, modules), *aside]
+        return [*staying.reused(self._layout, modules, tree), *aside]
 
     def judged_found(self, record: Record, beside: Beside) -> Refused | None:
         """Why one of `known` is not to be used; None where it is."""
@@ -170,15 +174,12 @@ class Refusal:
             record = decode(files.read(self._layout.record(place)))
             if record and self._origins.of(record) != MADE_HERE:
                 yield record
-        for _, one in staying.noted(self._layout):
-            if one.tree == str(tree) and (noted := one.record) and noted.place == place:
-                yield noted
+        yield from (noted for noted, _ in staying.records(self._layout, tree).values() if noted.place == place)
 
     def _refused(self, tree: Path) -> Iterator[tuple[Record, Refused]]:
         """The records noted of a folder that are not to be used; and those in quarantine that are revoked."""
-        for _, one in staying.noted(self._layout):
-            record = one.record if one.tree == str(tree) else None
-            if record and (refused := self.judged_found(record, one.beside)):
+        for record, beside in staying.records(self._layout, tree).values():
+            if refused := self.judged_found(record, beside):
                 yield record, refused
         for record in self._aside():
             refused = self.judged_found(record, self._origins.of(record))

@@ -1,8 +1,10 @@
 """Which modules of records that came from elsewhere stay in a compiler's own folder, which no run takes away again.
 
 A compile of another key may find them there, and its record has them in it: it reuses those records, also
-when they are gone from the store by then. So one note is kept of each such record and folder, from before
-its modules are put there until they are gone from there.
+when they are gone from the store by then. So a note is kept of each such record and folder, from before
+its modules are put there until they are gone from there. The note lies in two places: in the folder itself, where every
+other store of this user that works in the folder finds it; and in the store, which so knows the modules wherever else
+it meets them, in a copy of the folder or on a remote.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from cachekit import files
+from cachekit import files, whose
+from cachekit.inside import Inside
+from cachekit.private import closed_folder
 from cachekit.store import durable
 from cachekit.store.layout import Layout
 from cachekit.store.origin import Beside, reuses
@@ -30,7 +34,7 @@ class Staying(Struct, frozen=True):
     """A record that came from elsewhere, or reuses such, and a folder that has modules of it.
 
     Attributes:
-        tree: The folder.
+        tree: The folder, without links in its path.
         document: The record, as it is stored.
         beside: Where it came from.
     """
@@ -38,6 +42,10 @@ class Staying(Struct, frozen=True):
     tree: str
     document: str
     beside: Beside
+
+    def of(self, tree: Path) -> bool:
+        """Whether this is a note of a folder, however the folder's path is spelled."""
+        return os.path.realpath(self.tree) == os.path.realpath(tree)
 
     @property
     def record(self) -> Record | None:
@@ -48,7 +56,7 @@ class Staying(Struct, frozen=True):
 
 
 def note(layout: Layout, scratch: Path, tree: Path, record: Record, beside: Beside) -> None:
-    """Note that modules of a record are about to be put into a folder.
+    """Note in a store that modules of a record are about to be put into a folder.
 
     Args:
         layout: The store's paths.
@@ -62,16 +70,41 @@ def note(layout: Layout, scratch: Path, tree: Path, record: Record, beside: Besi
     """
     path = _path(layout, tree, record)
     if not path.exists():
-        raw = msgspec.json.encode(Staying(str(tree), encode(record).decode(), beside))
-        durable.write_bytes(scratch, path, layout.home, raw)
+        durable.write_bytes(scratch, path, layout.home, _encoded(tree, record, beside))
+
+
+def note_there(tree: Path, record: Record, beside: Beside) -> None:
+    """Note the same in the folder itself; notes there of modules that are gone are removed.
+
+    Args:
+        tree: The compiler's own folder, which is made where it is missing.
+        record: The record.
+        beside: Where it came from.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path = _path_there(tree, record)
+    closed_folder(path.parent)
+    for old, one in _noted_there(tree):
+        with suppress(OSError):
+            if _is_over(old, structs.replace(one, tree=str(tree))):
+                old.unlink()
+    # Of a note that cannot be read nobody learns anything.
+    if files.noted(path, Staying, whose.wrote) is None:
+        with durable.Scratch(path.parent) as scratch:
+            durable.write_bytes(scratch, path, path.parent, _encoded(tree, record, beside))
 
 
 def forget(layout: Layout, tree: Path, record: Record) -> None:
-    """Remove the note of a record: its modules are gone from a folder.
+    """Remove the notes of a record: its modules are gone from a folder.
 
     Raises:
-        OSError: It cannot be removed.
+        OSError: One cannot be removed.
     """
+    with suppress(FileNotFoundError):
+        path = _path_there(tree, record)
+        Inside(path.parent.parent).unlink(path)
     with suppress(FileNotFoundError):
         layout.inside.unlink(_path(layout, tree, record))
 
@@ -90,18 +123,37 @@ def paths(layout: Layout) -> list[Path]:
 
 
 def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
-    """All notes that can be read, and where they lie."""
+    """All notes of a store that can be read, and where they lie."""
     for path in paths(layout):
         if (one := files.noted(path, Staying)) is not None:
             yield path, one
 
 
-def reused(layout: Layout, modules: Sequence[Module]) -> Iterator[tuple[Record, Beside]]:
-    """Records from elsewhere that have some of these modules, as they stayed in a folder."""
-    for _, one in noted(layout):
-        other = one.record
-        if other is not None and reuses(modules, other):
-            yield other, one.beside
+def records(layout: Layout, tree: Path) -> dict[str, tuple[Record, Beside]]:
+    """The records that are noted of a folder, by digest: in the store, and by others of this user's in the folder.
+
+    What the store itself says of a record counts before what the folder says.
+    """
+    mine = (one for _, one in noted(layout) if one.of(tree))
+    found: dict[str, tuple[Record, Beside]] = {}
+    for one in (*mine, *(one for _, one in _noted_there(tree))):
+        if (record := one.record) is not None:
+            found.setdefault(record.digest, (record, one.beside))
+    return found
+
+
+def reused(layout: Layout, modules: Sequence[Module], tree: Path | None = None) -> Iterator[tuple[Record, Beside]]:
+    """Records from elsewhere that have some of these modules, as they stayed in a folder.
+
+    Args:
+        layout: The store's paths.
+        modules: The modules.
+        tree: The folder in which they were found, if any: what other stores noted of it counts as well.
+    """
+    found = [(other, one.beside) for _, one in noted(layout) if (other := one.record) is not None]
+    mine = {other.digest for other, _ in found}
+    found += [there for digest, there in (records(layout, tree) if tree else {}).items() if digest not in mine]
+    yield from (one for one in found if reuses(modules, one[0]))
 
 
 def _is_over(path: Path, one: Staying) -> bool:
@@ -120,5 +172,27 @@ def _is_over(path: Path, one: Staying) -> bool:
     return record is None or not any(os.path.lexists(Path(one.tree, path)) for path, _ in paths_of(record.modules))
 
 
+def _noted_there(tree: Path) -> Iterator[tuple[Path, Staying]]:
+    """The notes in a folder that this user or root wrote, and where they lie."""
+    folder = _folder_there(tree)
+    for name in Inside(folder.parent).names(folder):
+        if name.endswith(".json") and (one := files.noted(folder / name, Staying, whose.wrote)) is not None:
+            yield folder / name, one
+
+
+def _encoded(tree: Path, record: Record, beside: Beside) -> bytes:
+    return msgspec.json.encode(Staying(os.path.realpath(tree), encode(record).decode(), beside))
+
+
 def _path(layout: Layout, tree: Path, record: Record) -> Path:
-    return layout.staying / hashlib.sha256(str(tree).encode()).hexdigest()[:16] / f"{record.digest}.json"
+    folder = hashlib.sha256(os.fsencode(os.path.realpath(tree))).hexdigest()[:16]
+    return layout.staying / folder / f"{record.digest}.json"
+
+
+def _path_there(tree: Path, record: Record) -> Path:
+    return _folder_there(tree) / f"{record.digest}.json"
+
+
+def _folder_there(tree: Path) -> Path:
+    """Where notes lie in a folder; hidden, so that no scan takes them for a part of the cache."""
+    return Path(os.path.realpath(tree), f".notes-of-cachekit-{os.geteuid()}")

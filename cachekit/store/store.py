@@ -338,6 +338,7 @@ class Store:
         *,
         beside: Beside | None = None,
         reused: Iterable[tuple[Record, Beside]] = (),
+        tree: Path | None = None,
     ) -> None:
         """Make a record and its blobs visible, the record last.
 
@@ -347,12 +348,15 @@ class Store:
             hashed: Of files that were hashed while they came in: their pieces' digests.
             beside: Where it came from; it was made here, where nothing is said.
             reused: Of one that was made here: the records that the compiler was given, and where those came from then.
+            tree: The folder in which the compiler worked: what is noted there is asked, too; see `staying.reused`.
 
         Raises:
             StoreError: Disk full, no permission. Nothing partial is visible.
             IntegrityError: A blob that the record names is in neither place, or is not what it says.
         """
         with self.changing(record.key):
+            if beside is None:
+                reused = [*reused, *staying.reused(self.layout, record.modules, tree)]
             self._publish(record, finished, hashed, beside, reused)
             self._in_use.add((file.sha256 for file in record.files), record.key)
 
@@ -383,7 +387,7 @@ class Store:
                 raise self._quarantine.refuse(file, reason)
         before = self._compare(record)
         if beside is None:
-            beside = self.origins.made(record, before, [*reused, *staying.reused(self.layout, record.modules)])
+            beside = self.origins.made(record, before, reused)
         if note := self.origins.note(record, beside, before):
             self._write(note, self.layout.origin(record.place))
         self._write(encode(record, noted=beside.origin != HERE), self.layout.record(record.place))

@@ -238,7 +238,10 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
     damaged: list[DamagedModule] = []
     for record in records:
         if not dry_run:
-            note_origin(store, folder.absolute(), record, store.origins.of(record))
+            try:
+                note_origin(store, folder, record, store.origins.of(record))
+            except OSError as error:
+                raise _unwritable(folder, error) from error
         for module in record.modules:
             if module.name in done:
                 continue
@@ -247,9 +250,7 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
             except IntegrityError as error:
                 damaged.append(DamagedModule(module.name, error.cause or error.message))
             except OSError as error:
-                raise UsageError(
-                    f"{folder} cannot be written", cause=cause_of(error), hint="name another folder"
-                ) from error
+                raise _unwritable(folder, error) from error
     counts = Counter(result.outcome for result in done.values())
     return Exported(
         folder=folder,
@@ -263,6 +264,10 @@ def _export(store: Store, records: Sequence[Record], folder: Path, *, dry_run: b
         modules=tuple(ExportedModule(name, one.outcome, one.size, one.reason) for name, one in sorted(done.items())),
         damaged=tuple(one for one in damaged if one.module not in done),
     )
+
+
+def _unwritable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(f"{folder} cannot be written", cause=cause_of(error), hint="name another folder")
 
 
 def _put(store: Store, cache: ForeignCache, module: Module, folder: Path, *, dry_run: bool) -> Restored:

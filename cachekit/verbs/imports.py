@@ -303,7 +303,8 @@ def import_cache(
     left, unknown = [*scanned.left], [*scanned.unknown]
     groups = []
     for group in scanned.groups:
-        taken, key, size = _take(store, adapter, cache, group, tell, source=source, dry_run=dry_run)
+        root = folder.parent if folder.name == group.directory else folder
+        taken, key, size = _take(store, adapter, cache, group, tell, source=source, root=root, dry_run=dry_run)
         groups.append(Group(group.directory, key, taken.names, group.known, size))
         left += taken.left
         unknown += taken.unknown
@@ -353,7 +354,15 @@ def _without(taken: Taken, refused: Mapping[str, str], place: str) -> Taken:
 
 
 def _take(
-    store: Store, adapter: Adapter, cache: ForeignCache, group: Units, tell: Sink, *, source: CacheSource, dry_run: bool
+    store: Store,
+    adapter: Adapter,
+    cache: ForeignCache,
+    group: Units,
+    tell: Sink,
+    *,
+    source: CacheSource,
+    root: Path,
+    dry_run: bool,
 ) -> tuple[Taken, str, int]:
     """What was taken of a group, the key of its record, and bytes."""
     with nullcontext(None) if dry_run else store.workspace() as workspace:
@@ -362,7 +371,7 @@ def _take(
             if taken.harvest is None:
                 return taken, "", 0
             made, files = taken.harvest.modules, taken.harvest.files
-            if refused := not_used(store, made):
+            if refused := not_used(store, made, root):
                 taken = _without(taken, refused, source.origin.remote)
                 made = tuple(one for one in made if one.name not in refused)
                 used = {file.sha256 for module in made for file in module.files}
@@ -370,7 +379,7 @@ def _take(
             record = record_of(adapter, group.directory, made, graphs=len(taken.names), files=files.values())
         except OSError as error:
             raise store_error(store.layout.home, error) from error
-        beside = beside_found(store, record, source.origin)
+        beside = beside_found(store, record, source.origin, root)
         if not dry_run:
             what = {"compiler": group.directory, "modules": len(taken.names), "bytes": record.size}
             tell({"event": "import.storing", **what})

@@ -368,7 +368,7 @@ def _keep(
             )
         record = new_record(prepared, harvest.modules, seen, given=nearest, reused=reused or UNSET)
         record = marked(record, *([nearest] if nearest else []), told=told)
-        session.store.publish(record, harvest.files, reused=cache_dir.given)
+        session.store.publish(record, harvest.files, reused=cache_dir.given, tree=cache_dir.tree)
     forget_attempt(session.store.layout, prepared.key)
     return record
 

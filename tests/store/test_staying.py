@@ -5,7 +5,9 @@ import os
 import pytest
 from msgspec import structs
 
+from cachekit.compilers.cachedir import note_origin
 from cachekit.events import Journal
+from cachekit.remotes.judging import beside_found
 from cachekit.store import Store, staying
 from cachekit.store.gc import Keep, gc
 from cachekit.store.origin import MADE_HERE, Beside, Origin
@@ -13,6 +15,7 @@ from cachekit.store.record import file_path
 from cachekit.store.refusal import Refused
 from cachekit.store.removal import Remover, Victim
 from tests.support.standins import make_record, publish
+from tests.support.users import ONE
 
 pytestmark = pytest.mark.feature("T5")
 
@@ -32,8 +35,7 @@ def own(tmp_path):
 
 def restore(store, own, record):
     """Put a record's modules into the folder, as `cache_dir` does."""
-    with store.workspace() as scratch:
-        staying.note(store.layout, scratch, own, record, store.origins.of(record))
+    note_origin(store, own, record, store.origins.of(record))
     for module in record.modules:
         for file in module.files:
             path = own / file_path(module, file)
@@ -136,3 +138,95 @@ def test_a_damaged_note_disturbs_nobody(store, own, damage):
     path.write_bytes(damage)
     assert store.refusal.withdraw(own) == {}
     assert publish(store, make_record(2, ("c",)))
+
+
+@pytest.fixture
+def another(tmp_path):
+    """A store of the same user, which never met the records that the first one had."""
+    return Store(tmp_path / "another", Journal(None, "test"), asked=lambda *_: Refused("revoked"))
+
+
+@pytest.mark.parametrize("spelled", ["own", "link", "elsewhere"])
+def test_another_store_knows_what_came_from_elsewhere_into_the_folder(store, another, own, spelled):
+    theirs = publish(store, make_record(1, ("a", "b")), beside=ANYBODY)
+    restore(store, own, theirs)
+    link = own.with_name("link")
+    link.symlink_to(own)
+    if spelled == "elsewhere":
+        own.rename(own.with_name("elsewhere"))
+    mine, files = make_record(2, ("a", "c"))
+    found = [one.record for one in made_in(another, own.with_name(spelled), mine, files).reused]
+    assert found == [theirs.digest]
+    gone = another.refusal.withdraw(own.with_name(spelled))
+    assert gone == dict.fromkeys((module.name for module in theirs.modules), "it is revoked")
+    assert not staying.records(another.layout, own.with_name(spelled))
+
+
+def made_in(store, tree, record, blobs):
+    """The origin of a record that was made in a folder."""
+    with store.workspace() as folder:
+        finished = {}
+        for sha256, raw in blobs.items():
+            finished[sha256] = folder / sha256
+            finished[sha256].write_bytes(raw)
+        store.publish(record, finished, tree=tree)
+    return store.origins.of(record).origin
+
+
+def test_the_same_store_knows_a_folder_by_a_link(store, own):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    own.with_name("link").symlink_to(own)
+    wary = Store(store.layout.home, Journal(None, "test"), asked=lambda *_: Refused("revoked"))
+    assert list(wary.refusal.withdraw(own.with_name("link"))) == [module.name for module in theirs.modules]
+    assert not list(staying.noted(store.layout))
+
+
+def test_what_a_store_says_of_a_record_counts_before_what_the_folder_says(store, another, own):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    signed = Beside(Origin("/team", "signed", ("SHA256:key",)))
+    publish(another, make_record(1, ("a",)), beside=signed)
+    note_origin(another, own, theirs, signed)
+    assert staying.records(another.layout, own) == {theirs.digest: (theirs, signed)}
+    assert staying.records(store.layout, own) == {theirs.digest: (theirs, ANYBODY)}
+
+
+def test_where_the_folder_takes_no_note_nothing_is_restored(store, own):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    own.mkdir()
+    there = own / f".notes-of-cachekit-{os.geteuid()}"
+    there.touch()
+    with pytest.raises(NotADirectoryError):
+        restore(store, own, theirs)
+    assert [*own.iterdir()] == [there]
+
+
+def test_a_note_in_the_folder_goes_once_its_modules_are_gone(store, own):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    other = publish(store, make_record(2, ("b",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    for path in own.rglob("*"):
+        if path.is_file():
+            os.utime(path, (1, 1))
+            if path.suffix != ".json":
+                path.unlink()
+    restore(store, own, other)
+    assert [path.stem for path in own.glob(".notes*/*.json")] == [other.digest]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_note_that_somebody_else_wrote_says_nothing(store, another, own):
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    (path,) = own.glob(".notes*/*.json")
+    os.chown(path, ONE, ONE)
+    assert another.refusal.withdraw(own) == {}
+
+
+def test_a_note_in_a_folder_makes_nothing_signed(store, another, own):
+    theirs = publish(store, make_record(1, ("a",)), beside=Beside(Origin("/team", "signed", ("SHA256:key",))))
+    restore(store, own, theirs)
+    origin = beside_found(another, theirs, Origin(str(own), "owner"), own).origin
+    assert origin.how == "owner"
+    assert [one.record for one in origin.reused] == [theirs.digest]

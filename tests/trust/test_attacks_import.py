@@ -160,6 +160,8 @@ def test_one_module_that_is_revoked_does_not_keep_the_others_out(user, tmp_path,
 def test_what_lies_in_quarantine_does_not_come_back(signed, user, tmp_path):
     """Though nobody noted where its modules stay."""
     shutil.rmtree(signed.store.layout.staying)
+    for notes in (tmp_path / "copy").glob(".notes-of-cachekit-*"):
+        shutil.rmtree(notes)
     bob = user("bob", trust(ALICE, revoked={"keys": [KEY]}), may="")
     with pytest.raises(UntrustedError, match="is not used"):
         import_into(bob.session, tmp_path / "copy")

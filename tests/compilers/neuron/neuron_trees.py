@@ -95,8 +95,9 @@ def make_real(root: Path, path: Path, seed: int = 0) -> Path:
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    """Every file, by path."""
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    """Every file of a cache, by path; what `store.staying` notes beside them is none."""
+    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(".notes-of-cachekit-")}
 
 
 def entry_of(folder: Path):

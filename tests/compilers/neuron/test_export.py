@@ -77,6 +77,12 @@ def test_modules_from_elsewhere_are_noted_of_the_folder_that_they_go_to(filled, 
     noted = [one for _, one in staying.noted(filled.layout)]
     assert {one.record.key for one in noted} == set(keys)
     assert {one.tree for one in noted} == {str(tmp_path / "out")}
+    another = Watched(tmp_path / "another-home").store
+    assert {record.key for record, _ in staying.records(another.layout, tmp_path / "out").values()} == set(keys)
+    import_cache(another, tmp_path / "out" / WHOLE[0].partition("/")[0])  # one compiler's folder of it
+    (record,) = another.records()
+    assert [one.remote for one in another.origins.of(record).origin.reused] == ["/place"]
+    assert not import_cache(filled, tmp_path / "out").unknown
 
 
 @pytest.mark.feature("S5", "F6")
