@@ -95,9 +95,10 @@ def cache_dir(
                 private_folder(tree)
             work.mkdir(CLOSED)
             if shared is not None:
-                for name, reason in store.refusal.withdraw(tree, anew).items():
+                withdrawn = store.refusal.withdraw(tree, anew)
+                for name, reason in withdrawn.items():
                     store.journal.emit("restore.withdrawn", module=name, reason=reason)
-                compiler.make_way(tree, partial(_tell, store.journal))
+                compiler.make_way(tree, partial(_tell, store.journal), withdrawn)
                 for one in given:
                     note_origin(store, tree, *one)
             for module in record.modules if record else ():

@@ -296,8 +296,8 @@ class Compiler(Protocol):
         """
         return None
 
-    def make_way(self, cache_dir: Path, tell: Sink) -> None:
-        """Before anything is restored: clear what killed runs and withdrawn modules left of a shared one."""
+    def make_way(self, cache_dir: Path, tell: Sink, withdrawn: Collection[str] = ()) -> None:
+        """Before anything is restored: clear what killed runs and the modules just withdrawn left of a shared one."""
         return
 
     def watch(self, run: Run) -> Watch:

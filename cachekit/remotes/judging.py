@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from cachekit.config_trust import Mode, TrustTable
 from cachekit.errors import UntrustedError
 from cachekit.store import staying
-from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, mark_of, reused_modules
+from cachekit.store.origin import HERE, Beside, How, Origin, ReusedOrigin, marks_of, reused_modules
 from cachekit.store.record import Module, Record
 from cachekit.store.refusal import Refused
 from cachekit.text import one_line
@@ -240,7 +240,7 @@ def not_used(store: Store, modules: Sequence[Module], tree: Path | None = None) 
         if refused := store.refusal.judged_found(other, beside):
             digests = {file.sha256 for module in reused_modules(modules, other) for file in module.files}
             whose = f"it is of the record {other.key[:12]}, and that record is {refused.reason}"
-            found |= {one.name: whose for one in modules if mark_of(one) in digests}
+            found |= {one.name: whose for one in modules if not digests.isdisjoint(marks_of(one))}
     return found
 
 

@@ -9,6 +9,7 @@ it, and its own document does not say that there was a note. So nobody makes it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -77,6 +78,9 @@ class Beside(Struct, frozen=True):
 
 
 MADE_HERE = Beside()
+_KERNEL = re.compile(
+    r"kernel-[0-9a-f]{32}\Z"
+)  # see `nki.carried_as`: code that the compiler puts into other graphs, too
 UNKNOWN = Beside(Origin(remote="somewhere", how=""))  # the note is damaged or gone, or a stranger wrote the record
 
 
@@ -216,9 +220,13 @@ def reuses(modules: Iterable[Module], other: Record) -> bool:
 def reused_modules(modules: Iterable[Module], other: Record) -> Iterator[Module]:
     """The modules of a record that these modules have in them."""
     mine = {file.sha256 for module in modules for file in module.files}
-    return (module for module in other.modules if mark_of(module) in mine)
+    return (module for module in other.modules if not mine.isdisjoint(marks_of(module)))
 
 
-def mark_of(module: Module) -> Digest:
-    """What a module is known again by, its largest file: the small ones, its flags and marks, are alike in many."""
-    return max(module.files, key=lambda file: file.size).sha256
+def marks_of(module: Module) -> set[Digest]:
+    """What a module is known again by: its largest file, and those that other graphs may take in.
+
+    The small ones, its flags and marks, are alike in many.
+    """
+    largest = max(module.files, key=lambda file: file.size)
+    return {file.sha256 for file in module.files if file is largest or _KERNEL.match(file.path)}

@@ -7,7 +7,7 @@ a run is what the run itself reported (`watch.py`); modules go in and out verbat
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +225,7 @@ class Neuron(OnNeuron):
             nki.check_folder()
         return found.path
 
-    def make_way(self, cache_dir: Path, tell: Sink) -> None:
+    def make_way(self, cache_dir: Path, tell: Sink, withdrawn: Collection[str] = ()) -> None:
         """Locks that nobody holds any more, which would be waited for without end, and half-built work.
 
         Of failures those that may well not come again; a restored module would take their place in any case. NKI's
@@ -242,7 +242,7 @@ class Neuron(OnNeuron):
         place.sweep(cache_dir)
         if facts.NKI_PACKAGE in self.machine.packages:
             private_folder(nki.folder())
-            nki.sweep(cache_dir)
+        nki.sweep(cache_dir, withdrawn)
 
     def watch(self, run: Run) -> Watch:
         """A command is found on the user's own PATH, which stays, as do the cores that it names."""

@@ -18,7 +18,7 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -153,8 +153,12 @@ def put(module: Module, files: Sequence[Path], root: Path) -> str:
     return ""
 
 
-def sweep(root: Path) -> None:
+def sweep(root: Path, withdrawn: Collection[str] = ()) -> None:
     """Remove the kernels whose modules are gone from a root: they may be somebody's who is not trusted any more.
+
+    Args:
+        root: The root.
+        withdrawn: Modules that were taken out of it now; another one may only be on its way into it.
 
     Raises:
         OSError: One cannot be removed.
@@ -164,7 +168,7 @@ def sweep(root: Path) -> None:
         if placed is None or misplaced(placed.path) or (root / placed.module / path.name).exists():
             continue
         with suppress(FileNotFoundError):  # another run was quicker
-            if time.time() - path.stat().st_mtime > facts.LOCK_SETTLED:  # else its module may be on its way
+            if placed.module in withdrawn or time.time() - path.stat().st_mtime > facts.LOCK_SETTLED:
                 with suppress(IsADirectoryError, NotADirectoryError):  # not what was put there
                     Path(placed.path).unlink(missing_ok=True)
                 path.unlink()

@@ -22,6 +22,7 @@ from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.port import Run
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.recipe import load, load_text
+from cachekit.store.origin import reuses
 from cachekit.store.record import File, Module
 from tests.compilers.neuron.neuron_kernels import graph
 from tests.compilers.neuron.neuron_machine import Machine
@@ -266,6 +267,26 @@ def test_a_kernel_goes_with_the_module_that_it_came_with(tmp_path, root, workspa
             shutil.rmtree(root / module.name, ignore_errors=True)
     assert tree(place).keys() == {"71adab98/mine.colz"}
     assert not tree(root)
+
+
+def test_a_kernel_of_a_module_that_was_just_withdrawn_goes_at_once(tmp_path, root, workspace, place):
+    module, files, at = carried(tmp_path, workspace, place)
+    restore(module, files, root)
+    shutil.rmtree(root / module.name)
+    neuron().make_way(root, lambda _: None, [module.name])
+    assert not at.exists()
+
+
+def test_a_kernel_tells_that_a_graph_of_another_name_reuses_a_record(tmp_path, workspace, place):
+    """NKI takes what lies where the graph looks for it, so the compiler may put a stranger's kernel into one's own."""
+    module, _, _ = carried(tmp_path, workspace, place)
+    (carries,) = (file for file in module.files if file.path.startswith("kernel-"))
+    large = File("model.neff", 10**6, "e" * 64)
+    lacking = File(f"{carries.path}.lacking", 0, hashlib.sha256(b"").hexdigest())
+    theirs = SimpleNamespace(modules=(structs.replace(module, files=(large, carries, lacking)),))
+    mine = structs.replace(large, sha256="f" * 64)
+    for files, does in (((mine, carries), True), ((mine,), False), ((mine, lacking), False)):
+        assert reuses([Module("another", files)], theirs) is does
 
 
 def test_the_folder_is_closed_before_a_run(tmp_path, place):

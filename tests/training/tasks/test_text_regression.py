@@ -54,11 +54,11 @@ def test_a_correlation_with_what_is_always_the_same_is_0():
     assert figures == {"mse": 1.0, "pearson": 0.0, "spearman": 0.0, "loss": 1.0, "rows": 2}
 
 
-def test_there_are_no_classes_and_pairs_are_another_key(tmp_path):
+def test_there_are_no_classes_and_a_second_text_is_in_no_key(tmp_path):
     single, pairs = (rows_job(tmp_path, TASK, {"train": made(2)}, data=data).recipe for data in ({}, PAIRS))
     assert shapes.labels_of(single) == []
-    for recipe, paired in ((single, False), (pairs, True)):
-        assert ingredients._of_task(recipe, shapes.shapes_of(recipe)) == {"data.text_pair": paired}
+    for recipe in (single, pairs):
+        assert ingredients._of_task(recipe, shapes.shapes_of(recipe)) == {}
 
 
 @pytest.mark.parametrize(
