@@ -223,6 +223,8 @@ def _adapter_class() -> Any:
                 _close(response)
                 if getattr(error, "response", None) is not None:
                     raise  # an answer, by `_refuse`
+                if response is not None and response.status_code == 404:  # noqa: PLR2004
+                    error.response = response  # as httpx's has it: its headers say what is not there
                 early = _is_early(error)
                 if not early and call.tolerates(request.method):
                     raise
