@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.errors import CachekitError
+
 ROOT = Path(__file__).resolve().parent.parent
 FEATURES = ROOT / ".features.json"
 SERVERS = {"azure", "s3", "seaweedfs"}  # modules of tests/remotes/storage_makers
@@ -121,6 +123,9 @@ def pytest_runtest_makereport(item, call):
     rows = [row for marker in item.iter_markers("feature") for row in marker.args]
     if rows and (report.when == "call" or report.failed):
         report.user_properties.append(("rows", rows))
+    # pytest prints an error's first line; why a test failed on another machine is in the others.
+    if report.failed and call.excinfo.errisinstance(CachekitError):
+        report.sections.append(("cause and hint", f"{call.excinfo.value.cause}\n{call.excinfo.value.hint}"))
 
 
 class _Outcomes:

@@ -75,7 +75,7 @@ def s3_server() -> Iterator[S3Server]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     application = moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
     server = S3Server("", f"cache-{uuid.uuid4().hex[:12]}")
-    writing = threading.Lock()
+    one_at_a_time = threading.Lock()
 
     def app(environ, start):
         query = environ.get("QUERY_STRING", "")
@@ -88,15 +88,16 @@ def s3_server() -> Iterator[S3Server]:
             start(answer[0], answer[1])
             return answer[2]
         if server.lost(line):
-            list(application(environ, lambda *_: None))
+            with one_at_a_time:
+                list(application(environ, lambda *_: None))
             status, headers, body = refusal(500, "InternalError")
             start(status, headers)
             return body
-        if environ["REQUEST_METHOD"] == "GET" or not (length := environ.get("CONTENT_LENGTH")):
-            return application(environ, start)
-        # moto looks at If-Match in one step and writes in another; S3 does both in one.
-        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
-        with writing:
+        if length := environ.get("CONTENT_LENGTH"):
+            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+        # moto looks at If-Match in one step and writes in another, and answers 500 to who reads what another thread
+        # is writing; S3 does neither.
+        with one_at_a_time:
             return list(application(environ, start))
 
     class Handler(WSGIRequestHandler):
