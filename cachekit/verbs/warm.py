@@ -140,9 +140,10 @@ def warm(
                 meanwhile = session.store.lookup(place)
                 if meanwhile is not None and (not recache or meanwhile != planned.record):
                     return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-            # Who compiles nothing keeps nobody from it. Machines that train together also try together: one with the
-            # lease would wait for the others to join, and they for the lease.
-            alone = recache or require_warm or prepared.recipe.parallel.nodes > 1
+            # Who compiles nothing keeps nobody from it. Where a trial run needs all machines of a training, one with
+            # the lease would wait for the others to join, and they for the lease.
+            together = prepared.compiler.trial_needs_all and prepared.recipe.parallel.nodes > 1
+            alone = recache or require_warm or together
             with nullcontext(Lease["Found"]()) if alone else _lease(session, prepared) as mine:
                 if mine.found and (record := session.fetch(mine.found)):
                     done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
