@@ -169,7 +169,6 @@ def test_a_job_without_a_network_has_the_records_as_a_channel(user):
         ("", "", (), "--max-dollars"),
         ("", "", ("--max-dollars", "5"), "what an hour of such a machine costs"),
         ("", "", (*FREE, "--output-dir", "out"), "leave out --output-dir"),
-        ("", "", (*FREE, "--set", "parallel.nodes=2"), "on one machine"),
     ],
 )
 def test_nothing_is_submitted_that_could_not_be_used_or_paid(user, old, new, options, says):

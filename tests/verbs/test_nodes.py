@@ -10,13 +10,9 @@ import json
 import pytest
 
 from tests.support.processes import LONGEST, begin_python, free_port, until
-from tests.support.real_machine import RECIPE, Machine, assert_compiled_nothing
+from tests.support.real_machine import SMALL, Machine, assert_compiled_nothing
 
 pytestmark = pytest.mark.slow
-SMALL = RECIPE.replace(
-    "  config: {num_hidden_layers: 2}",
-    "  from_config: true\n  config: {num_hidden_layers: 1, hidden_size: 32, intermediate_size: 32, num_attention_heads: 2}",
-)
 
 
 class Three:
