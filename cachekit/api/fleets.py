@@ -147,6 +147,10 @@ class Fleets(Runs):
 
         if self.offline:
             raise UsageError("machines of an engine cannot be offline", hint="leave out --offline")
+        if self.node_rank or self.master_addr:
+            raise UsageError(
+                "an engine tells each machine its own place", hint="leave out --node-rank and --master-addr"
+            )
         name, _, queue = engine.partition(":")
         found, config = registry.engine(name), self._config()
         if spot and not found.spot:
@@ -188,7 +192,8 @@ class Fleets(Runs):
             "--wait": self.wait,
             "--trust": self.trust,
             "--for": compile_for or None,
-            "--nnodes": self.nnodes,
+            "--nnodes": nodes if nodes > 1 else self.nnodes,
+            "--master-port": self.master_port if nodes > 1 else None,
             **said,
         }
         units = [FleetUnit(one.name, (*begins, *self._command(verb, one, own, tiny=tiny), *flags)) for one in entries]

@@ -162,7 +162,7 @@ def run_job(
 def _meeting(prepared: Prepared, job: Job, journal: Journal, wait: float) -> Iterator[Meeting | None]:
     """The other machines, where the run is one with theirs; None where it is this machine's alone."""
     recipe, compiler, told = prepared.recipe, prepared.compiler, ""
-    if recipe.parallel.nodes == 1 or (job.mode == "trial" and not compiler.trial_needs_all):
+    if not (prepared.tries_together if job.mode == "trial" else recipe.parallel.nodes > 1):
         yield None
         return
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -267,13 +267,28 @@ def submit(layout: Layout, draft: Fleet, engine: Engine, tell: Tell, *, keep: in
 
     Raises:
         EngineError: The engine refuses.
+        InterruptedRunError: As for `wait`.
     """
     fields = msgspec.structs.asdict(draft)
     fleets.retire(layout, keep)
     made = fleets.create(layout, **{name: fields[name] for name in fields if name not in {"id", "created", "folder"}})
-    engine.submit(made)
-    tell("fleet.submitted", fleet=made.id, engine=made.engine, commands=len(made.units))
+    with _going_on(made):  # the first commands may run before the last ones are submitted
+        engine.submit(made)
+        tell("fleet.submitted", fleet=made.id, engine=made.engine, commands=len(made.units))
     return made
+
+
+@contextmanager
+def _going_on(fleet: Fleet) -> Iterator[None]:
+    """Say how to find a fleet again whose commands somebody stops waiting for."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(
+            "stopped waiting; the commands go on",
+            cause=str(error) or "Ctrl-C",
+            hint=f"cachekit fleet wait {fleet.id}, or cachekit fleet cancel {fleet.id}",
+        ) from error
 
 
 def wait(fleet: Fleet, tell: Tell) -> FleetState:
@@ -287,10 +302,10 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
         EngineError: The engine did not answer for ten minutes.
         InterruptedRunError: Somebody asked this process to end; the commands go on.
     """
-    engine = registry.engine(fleet.engine)
     before: dict[int, str] = {}
-    pause, answered = POLL[0], time.monotonic()
-    try:
+    with _going_on(fleet):
+        engine = registry.engine(fleet.engine)
+        pause, answered = POLL[0], time.monotonic()
         while True:
             try:
                 found = state(fleet, engine)
@@ -309,12 +324,6 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
             if found is not None and found.ended:
                 return found
             time.sleep(pause)
-    except KeyboardInterrupt as error:
-        raise InterruptedRunError(
-            "stopped waiting; the commands go on",
-            cause=str(error) or "Ctrl-C",
-            hint=f"cachekit fleet wait {fleet.id}, or cachekit fleet cancel {fleet.id}",
-        ) from error
 
 
 def state(fleet: Fleet, engine: Engine | None = None) -> FleetState:

@@ -219,7 +219,9 @@ def _runs(slurm, mode):
 @pytest.mark.feature("F2")
 def test_a_training_on_three_nodes_is_one_command_of_which_one_compiles(slurm):
     """Slurm starts it on each node; two of them wait for what the third one compiles."""
-    words = ("train", "toy.yaml", "--on", "slurm", "--nnodes", "3", *FREE, "--format", "json")
+    words = ("train", "toy.yaml", "--on", "slurm", "--nnodes", "3", "--master-port", str(free_port()), *FREE)
+    assert "its own place" in slurm(*words, "--node-rank", "1", code=2)[1]
+    words += ("--format", "json")
     planned = slurm(*words, "--dry-run")[0]
     assert planned["nodes"] == 3
     assert "#SBATCH --nodes=3\n" in planned["request"]
