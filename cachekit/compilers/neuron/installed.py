@@ -44,18 +44,27 @@ def half_installed() -> list[str]:
 
 @cache
 def _told() -> dict[str, str]:
+    names = (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE)
+    return {name: version for name in names if (version := _version(name)) is not None}
+
+
+def _version(name: str) -> str | None:
+    """A package's version in the first folder that has it; empty where it is there by half, None where it is nowhere.
+
+    An upgrade that was cut off leaves metadata that pip passes over: the next install puts its own beside it.
+    """
     from importlib import metadata  # which loads an e-mail parser: a plan for another machine asks for no package here
 
-    found = {}
-    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE):
-        try:
-            # Without the file METADATA importlib gives None, or a KeyError.
-            found[name] = metadata.version(name) or ""
-        except metadata.PackageNotFoundError:
-            continue
-        except (KeyError, OSError, ValueError):
-            found[name] = ""
-    return found
+    folder, version = "", None
+    for one in metadata.distributions(name=name):
+        if version is not None and folder != str(one.locate_file("")):
+            break
+        folder = str(one.locate_file(""))
+        # Without the file METADATA importlib gives None, or a KeyError.
+        with suppress(KeyError, OSError, ValueError):
+            version = version or one.version
+        version = version or ""
+    return version
 
 
 def placeholders(found: Mapping[str, str]) -> list[str]:

@@ -51,6 +51,22 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         installed._told.cache_clear()
 
 
+def test_what_cut_off_upgrades_left_beside_a_whole_package_counts_for_nothing(tmp_path, monkeypatch):
+    """pip passes such folders over when it installs the next version; a file system lists them in any order."""
+    for number in range(20):
+        left = tmp_path / f"neuronx_cc-2.{number}.dist-info"
+        left.mkdir()
+        (left / "METADATA").write_text("Name: neuronx-cc\nVersion: 2.10\n" if number == 10 else "")
+    monkeypatch.syspath_prepend(tmp_path)
+    installed.versions.cache_clear()
+    installed._told.cache_clear()
+    try:
+        assert (installed.versions()["neuronx-cc"], "neuronx-cc" in installed.half_installed()) == ("2.10", False)
+    finally:
+        installed.versions.cache_clear()
+        installed._told.cache_clear()
+
+
 @pytest.mark.feature("N2", "F6")
 @pytest.mark.parametrize("package, module", [("torch-xla", "torch_xla"), ("torch", "torch")])
 def test_what_torch_neuronx_stands_on_is_missed_where_only_its_name_is_left(
