@@ -417,7 +417,13 @@ LOG_WORDS = {
     "summary-failed": re.compile(r"Total failed compilations: (?P<failed>\d+)"),
     "summary-short": re.compile(r"Compilation summary: (?P<failed>\d+)/(?P<total>\d+) failed, (?P<success>\d+) succ"),
     # NxD's model builder, which vLLM and NxD Inference use [neuronx-distributed: trace/model_builder.py]
-    "whole": re.compile(r"Finished Compilation for all HLOs in (?P<seconds>[\d.]{1,20}) seconds"),
+    # The first graph that it compiles is not among "all".
+    "whole": re.compile(
+        r"Finished Compilation for all HLOs in (?P<seconds>[\d.]{1,20}) seconds|"
+        r"Done compilation for the priority HLO in (?P<priority>[\d.]{1,20}) seconds"),
+    # optimum-neuron's export of the parts of a model, tracing included [ON: exporters/neuron/convert.py]
+    "exporting": re.compile(r"\*{5} Compiling (?P<text>\S{1,200}) \*{5}"),
+    "exported": re.compile(r"\[Compilation Time\] (?P<seconds>[\d.]{1,20}) seconds"),
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d{1,6}) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d{1,10}) \(pid: (?P<pid>\d{1,10})\)"),
 }  # fmt: skip
