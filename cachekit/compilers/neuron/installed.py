@@ -156,11 +156,11 @@ def likely() -> Sequence[str]:
 
 def fault(required: Sequence[str] = ()) -> install.Fault | None:
     """What is wrong with the packages of a compiler that somebody named, or by default of the likely one; else None."""
-    named = {REQUIRED: "neuron", NATIVE: "neuron-native"}.get(tuple(required), "")
+    compiler = {REQUIRED: "neuron", NATIVE: "neuron-native"}.get(tuple(required)) or stack()
     return (
-        _twice()
-        or _lacking(required or likely(), named or stack())
-        or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
+        _twice(compiler)
+        or _lacking(required or likely(), compiler)
+        or _together(versions(), facts.NOT_TOGETHER, "cannot be used", compiler)
         or _of_another_torch(versions())
         or _of_another_chip(versions())
     )
@@ -228,13 +228,13 @@ def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
     return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run, mends)
 
 
-def _twice() -> install.Fault | None:
+def _twice(compiler: str) -> install.Fault | None:
     """A package of which one folder has two versions: pip was cut off, or told to ignore what is installed."""
     for name, found in installed_twice().items():
         return _fault(
             f"{name} is installed twice: {', '.join(found)}",
             "which files are whose nobody can tell",
-            install.apart(chip.here()),
+            install.apart(chip.here(), compiler),
         )
     return None
 
@@ -256,14 +256,18 @@ def installed_twice() -> dict[str, list[str]]:
     return found
 
 
-def _together(found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str) -> install.Fault | None:
-    """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together."""
+def _together(
+    found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str, compiler: str = ""
+) -> install.Fault | None:
+    """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together.
+
+    Those of two stacks are mended by an environment for one compiler's.
+    """
     for one, other, why in rows:
         if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
             said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
-            return _fault(
-                f"{said} {verdict}", why, install.apart(chip.here()) if why == facts.TWO_STACKS else _mended(found)
-            )
+            apart = why == facts.TWO_STACKS
+            return _fault(f"{said} {verdict}", why, install.apart(chip.here(), compiler) if apart else _mended(found))
     return None
 
 

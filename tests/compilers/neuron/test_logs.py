@@ -287,7 +287,9 @@ def test_a_failed_compile_has_its_seconds():
     assert told(begun + failed).lost_seconds == 22 * 60 + 3
     (untimed,) = told(failed).failed
     assert untimed.seconds is None
-    gave_up = f"2026-07-29 17:22:04.000000:  7  [ERROR]: Compilation failed for /w/model.{module(1)}.neff after 0 retries."
+    gave_up = (
+        f"2026-07-29 17:22:04.000000:  7  [ERROR]: Compilation failed for /w/model.{module(1)}.neff after 0 retries."
+    )
     (one,) = told(begun + failed + gave_up).failed
     assert (one.seconds, one.at_most) == (22 * 60 + 3, False), "a second line about the same failure adds nothing"
 

@@ -71,7 +71,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
             `retries`, `seconds`). `summary`: its counts of this run (`total`, `success`, `failed`, not always all).
             `whole`: how long NxD's model builder took for the graph that it compiles first (`priority`), or for all
             others of a model together (`seconds`).
-            `exported`: optimum-neuron compiled a part of a model, `text`, for an export; `seconds` hold the tracing too.
+            `exported`: optimum-neuron exported a part of a model, `text`; `seconds` hold the tracing too.
             `not-found`: optimum-neuron's Hub cache, `text`, has no such file.
             `child-exit`: torchrun reports a worker that failed with `code`; a negative one is a signal.
         at: The log's own time, which has no time zone; None where the line has none.
