@@ -38,6 +38,7 @@ SYSTEMS = {
     "debian": "debian", "ubuntu": "debian", "amzn": "fedora", "fedora": "fedora", "rhel": "fedora", "centos": "fedora",
 }  # fmt: skip
 SETUP_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/index.html"
+REPOSITORY = f"the package is in AWS's own repository: {SETUP_PAGE}"  # for apt or yum [SDK: setup]
 NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
 XLA_FRAMEWORK = "torch-xla"
 XLA_PACKAGES = ("libneuronxla", XLA_FRAMEWORK)  # of the toolchain what only XLA needs
@@ -83,6 +84,7 @@ REPORTED: tuple[Pair, ...] = (
         ("nki", "0.6", ""), ("neuronx-cc", "2", "2.27"),
         "neuronx-cc 2.25 refused the kernels of nki 0.6 (NCC_INLA001, 2026-09), which is of 2.27: empty NKI's folder",
     ),
+    (("transformers", "", "5"), ("torch-neuronx", NATIVE_FIRST, ""), "its Trainer knows this device from 5 on"),
 )  # fmt: skip
 DRIVER_AGAIN = "sudo modprobe -r neuron && sudo modprobe neuron"
 # A container gets them so, from a shell of the machine that has them.

@@ -316,18 +316,18 @@ def _mended(found: Mapping[str, str]) -> install.Way:
     """The line that puts beside this torch-neuronx all that its release has, and leaves what fits already."""
     minor, native = _minor(found[facts.FRAMEWORK_PACKAGE]), is_native(found)
     words = [f"{name}=={minor}.*" for name in _other_torches(found)]
-    if not native:  # A later compiler is TorchNeuron's own business: its table names one that is enough.
-        release_of = zoo.toolchain(paired[-1]).packages if (paired := _paired(found)) else {}
-        theirs = {name: public(version) for name, version in release_of.items()}
-        words += [
-            f"{name}=={theirs[name]}"
-            for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
-            if name in theirs and theirs[name] != public(found.get(name, ""))
-        ]
-        after = {**found, **theirs}
-        for (name, first, before), (beside, *bounds), _ in facts.REPORTED:
-            if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *bounds):
-                words.append(f"{name}<{first}")
+    # A later compiler is TorchNeuron's own business: its table names one that is enough.
+    paired = [] if native else _paired(found)
+    theirs = {name: public(version) for name, version in zoo.toolchain(paired[-1]).packages.items()} if paired else {}
+    words += [
+        f"{name}=={theirs[name]}"
+        for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
+        if name in theirs and theirs[name] != public(found.get(name, ""))
+    ]
+    after = {**found, **theirs}
+    for (name, first, before), (beside, *bounds), _ in facts.REPORTED:
+        if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *bounds):
+            words.append(f"{name}>={before}" if before else f"{name}<{first}")
     compiler = "neuron-native" if native else "neuron"
     lines = [one.install for one in zoo.toolchains().values() if one.compiler == compiler and one.install]
     return install.Way(install.packages_line(words, lines[-1].indexes if lines else (facts.PACKAGE_INDEX,)))

@@ -421,6 +421,19 @@ def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe
     assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
 
 
+@pytest.mark.usefixtures("whole", "machine")
+def test_torchneuron_beside_a_transformers_that_does_not_know_it_is_told_before_a_worker_says_so(
+    recipe, command, monkeypatch
+):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    monkeypatch.setattr(installed, "versions", lambda: NATIVE | {"transformers": "4.57.6"})
+    found = the_problem("neuron-packages")
+    assert found["run"].endswith("neuron.amazonaws.com 'transformers>=5'")
+    assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
+    monkeypatch.setattr(installed, "versions", lambda: NATIVE | {"transformers": "5.0.0"})
+    assert fine("neuron-packages")
+
+
 @pytest.mark.parametrize(
     "package, version, within",
     [
