@@ -206,7 +206,11 @@ def note(path: Path, data: bytes, *, mode: int = 0o666) -> bool:
 
 
 def noted(
-    path: Path, kind: type[T], believe: Callable[[int], bool] = lambda _: True, opener: Opener = os.open
+    path: Path,
+    kind: type[T],
+    believe: Callable[[int], bool] = lambda _: True,
+    opener: Opener = os.open,
+    most: int = LARGEST_NOTE,
 ) -> T | None:
     """What `note` kept, as JSON; None where nothing of this kind can be read: it is missing, spoilt or too large.
 
@@ -215,13 +219,14 @@ def noted(
         kind: What it holds.
         believe: Says of its descriptor whether it counts: whether this user wrote it, say.
         opener: Opens it.
+        most: Bytes that it may have.
     """
     try:
         with opened(path, buffering=0, opener=opener) as source:
             if not believe(source.fileno()):
                 return None
-            raw = source.read(LARGEST_NOTE + 1)
-        return msgspec.json.decode(raw, type=kind) if len(raw) <= LARGEST_NOTE else None
+            raw = source.read(most + 1)
+        return msgspec.json.decode(raw, type=kind) if len(raw) <= most else None
     except (OSError, ValueError, RecursionError):
         return None
 

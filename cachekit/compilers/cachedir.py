@@ -97,7 +97,8 @@ def cache_dir(
             if shared is not None:
                 withdrawn = store.refusal.withdraw(tree, anew)
                 for name, reason in withdrawn.items():
-                    store.journal.emit("restore.withdrawn", module=name, reason=reason)
+                    if reason:
+                        store.journal.emit("restore.withdrawn", module=name, reason=reason)
                 compiler.make_way(tree, partial(_tell, store.journal), withdrawn)
                 for one in given:
                     note_origin(store, tree, *one)
@@ -110,6 +111,8 @@ def cache_dir(
                         raise IntegrityError(
                             f"{module.name} cannot be restored", cause=str(error), hint="warm again with --recache"
                         ) from error
+            for one in given if shared is not None else ():  # another run may have withdrawn it meanwhile
+                note_origin(store, tree, *one)
         except OSError as error:
             raise StoreError(
                 f"the compiler cache dir in {shared or folder.parent} cannot be written",
@@ -132,6 +135,7 @@ def note_origin(store: Store, tree: Path, record: Record, beside: Beside) -> Non
     A store that cannot be written takes no record of them.
 
     Raises:
+        IntegrityError: The note would be too long to be read again.
         OSError: The folder cannot be written.
         StoreError: The disk is full.
     """

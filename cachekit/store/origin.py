@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
+from cachekit.errors import IntegrityError
 from cachekit.store.access import Owners
 from cachekit.store.layout import Layout, Place
 from cachekit.store.record import HEAD, Digest, Module, Record, is_document_of, is_noted
@@ -78,6 +79,7 @@ class Beside(Struct, frozen=True):
 
 
 MADE_HERE = Beside()
+LARGEST = 128 << 20  # bytes of a note, here and in `staying`: of 10,000 modules, each signature takes 10 MB
 _KERNEL = re.compile(
     r"kernel-[0-9a-f]{32}\Z"
 )  # see `nki.carried_as`: code that the compiler puts into other graphs, too
@@ -139,7 +141,7 @@ class Origins:
             with files.opened(path, buffering=0) as source:
                 if self._owners.stranger(path, source.fileno()):
                     return None
-                raw = source.read(files.LARGEST_NOTE)
+                raw = source.read(LARGEST)
         except FileNotFoundError:
             return None
         return msgspec.json.decode(raw, type=_Note)
@@ -198,11 +200,28 @@ class Origins:
 
         Returns:
             The bytes; empty where there is nothing to be said.
+
+        Raises:
+            IntegrityError: They are too many; see `legible`.
         """
         of = {record.digest: beside} if beside != MADE_HERE else {}
         if before is not None and before != record and (kept := self.of(before)) != MADE_HERE:
             of[before.digest] = kept
-        return msgspec.json.encode(_Note(of)) if of else b""
+        return legible(msgspec.json.encode(_Note(of)), record) if of else b""
+
+
+def legible(note: bytes, record: Record) -> bytes:
+    """A note about a record, which can be read again: one that cannot would hide where the record came from.
+
+    Raises:
+        IntegrityError: It has too many bytes. Whoever can write to a remote can put more beside a record there.
+    """
+    if len(note) <= LARGEST:
+        return note
+    raise IntegrityError(
+        f"{record.key[:12]} is not taken: its origin cannot be noted",
+        cause=f"the record and its signatures take {len(note):,} bytes, and at most {LARGEST:,} are read again",
+    )
 
 
 def chain(record: Record, origin: Origin) -> tuple[ReusedOrigin, ...]:

@@ -136,7 +136,7 @@ class Refusal:
             anew: Where the record lies that is to be compiled anew: what came from elsewhere for it goes, too.
 
         Returns:
-            The names of the modules that were there, and why they went.
+            The names of the modules, and why they went; an empty reason of those that were not there.
 
         Raises:
             OSError: One cannot be removed.
@@ -145,10 +145,11 @@ class Refusal:
         if self._asked is not None:
             for record, refused in self._refused(tree):
                 reason = "it is revoked" if refused.revoked else f"it is {refused.reason}"
-                gone |= dict.fromkeys(_taken(tree, record), reason)
+                _take(tree, record, reason, gone)
                 staying.forget(self._layout, tree, record)
         for record in self._from_elsewhere(tree, anew) if anew else ():
-            gone |= dict.fromkeys(_taken(tree, record), "it came from elsewhere, and is compiled anew")
+            reason = "it came from elsewhere, and is compiled anew"
+            _take(tree, record, reason, gone)
             staying.forget(self._layout, tree, record)
         return gone
 
@@ -212,14 +213,14 @@ def _said(beside: Beside, _: Record) -> Beside:
     return beside
 
 
-def _taken(tree: Path, record: Record) -> Iterator[str]:
-    """Remove the modules of a record from a folder, where they have its bytes, and name them."""
+def _take(tree: Path, record: Record, reason: str, gone: dict[str, str]) -> None:
+    """Remove the modules of a record from a folder, where they have its bytes; see `Refusal.withdraw`."""
     for module in record.modules:
         paths = {tree / path: file for path, file in paths_of([module])}
-        if any(file.size and _has(path, file) for path, file in paths.items()):
-            for path in paths:
-                path.unlink(missing_ok=True)
-            yield module.name
+        there = any(file.size and _has(path, file) for path, file in paths.items())
+        for path in paths if there else ():
+            path.unlink(missing_ok=True)
+        gone[module.name] = reason if there else gone.get(module.name, "")
 
 
 def _has(path: Path, file: File) -> bool:

@@ -23,8 +23,9 @@ from cachekit import files, whose
 from cachekit.inside import Inside
 from cachekit.private import closed_folder
 from cachekit.store import durable
+from cachekit.store.access import Owners
 from cachekit.store.layout import Layout
-from cachekit.store.origin import Beside, reuses
+from cachekit.store.origin import LARGEST, UNKNOWN, Beside, legible, reuses
 from cachekit.store.record import DamagedRecordError, Module, Record, decode, encode, paths_of
 
 YOUNG = 86_400.0  # seconds
@@ -66,10 +67,11 @@ def note(layout: Layout, scratch: Path, tree: Path, record: Record, beside: Besi
         beside: Where it came from.
 
     Raises:
+        IntegrityError: It is too long to be read again.
         OSError: It cannot be written.
     """
     path = _path(layout, tree, record)
-    if not path.exists():
+    if _own(layout, path) is None:
         durable.write_bytes(scratch, path, layout.home, _encoded(tree, record, beside))
 
 
@@ -82,6 +84,7 @@ def note_there(tree: Path, record: Record, beside: Beside) -> None:
         beside: Where it came from.
 
     Raises:
+        IntegrityError: It is too long to be read again.
         OSError: It cannot be written.
     """
     path = _path_there(tree, record)
@@ -91,7 +94,7 @@ def note_there(tree: Path, record: Record, beside: Beside) -> None:
             if _is_over(old, structs.replace(one, tree=str(tree))):
                 old.unlink()
     # Of a note that cannot be read nobody learns anything.
-    if files.noted(path, Staying, whose.wrote) is None:
+    if files.noted(path, Staying, whose.wrote, most=LARGEST) is None:
         with durable.Scratch(path.parent) as scratch:
             durable.write_bytes(scratch, path, path.parent, _encoded(tree, record, beside))
 
@@ -123,20 +126,35 @@ def paths(layout: Layout) -> list[Path]:
 
 
 def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
-    """All notes of a store that can be read, and where they lie."""
+    """All notes of a store that can be read, and where they lie. A stranger's does not say where a record came from."""
     for path in paths(layout):
-        if (one := files.noted(path, Staying)) is not None:
+        if (one := _own(layout, path)) is not None:
             yield path, one
+        elif (one := files.noted(path, Staying, most=LARGEST)) is not None:
+            yield path, structs.replace(one, beside=UNKNOWN)
+
+
+def _own(layout: Layout, path: Path) -> Staying | None:
+    """A note that an owner of the store wrote."""
+
+    def ours(handle: int) -> bool:
+        return whose.wrote(handle) or not Owners(layout).stranger(path, handle)
+
+    return files.noted(path, Staying, ours, most=LARGEST)
 
 
 def records(layout: Layout, tree: Path) -> dict[str, tuple[Record, Beside]]:
     """The records that are noted of a folder, by digest: in the store, and by others of this user's in the folder.
 
-    What the store itself says of a record counts before what the folder says.
+    What the store itself says of a record counts before what the folder says, and what strangers say in it last.
     """
-    mine = (one for _, one in noted(layout) if one.of(tree))
+    return _by_digest([one for _, one in noted(layout) if one.of(tree)], tree)
+
+
+def _by_digest(stored: Sequence[Staying], tree: Path | None) -> dict[str, tuple[Record, Beside]]:
+    there = [one for _, one in _noted_there(tree)] if tree else []
     found: dict[str, tuple[Record, Beside]] = {}
-    for one in (*mine, *(one for _, one in _noted_there(tree))):
+    for one in sorted((*stored, *there), key=lambda one: one.beside == UNKNOWN):
         if (record := one.record) is not None:
             found.setdefault(record.digest, (record, one.beside))
     return found
@@ -150,10 +168,8 @@ def reused(layout: Layout, modules: Sequence[Module], tree: Path | None = None) 
         modules: The modules.
         tree: The folder in which they were found, if any: what other stores noted of it counts as well.
     """
-    found = [(other, one.beside) for _, one in noted(layout) if (other := one.record) is not None]
-    mine = {other.digest for other, _ in found}
-    found += [there for digest, there in (records(layout, tree) if tree else {}).items() if digest not in mine]
-    yield from (one for one in found if reuses(modules, one[0]))
+    found = _by_digest([one for _, one in noted(layout)], tree)
+    yield from (one for one in found.values() if reuses(modules, one[0]))
 
 
 def _is_over(path: Path, one: Staying) -> bool:
@@ -176,12 +192,13 @@ def _noted_there(tree: Path) -> Iterator[tuple[Path, Staying]]:
     """The notes in a folder that this user or root wrote, and where they lie."""
     folder = _folder_there(tree)
     for name in Inside(folder.parent).names(folder):
-        if name.endswith(".json") and (one := files.noted(folder / name, Staying, whose.wrote)) is not None:
+        if name.endswith(".json") and (one := files.noted(folder / name, Staying, whose.wrote, most=LARGEST)):
             yield folder / name, one
 
 
 def _encoded(tree: Path, record: Record, beside: Beside) -> bytes:
-    return msgspec.json.encode(Staying(os.path.realpath(tree), encode(record).decode(), beside))
+    one = Staying(os.path.realpath(tree), encode(record).decode(), beside)
+    return legible(msgspec.json.encode(one), record)
 
 
 def _path(layout: Layout, tree: Path, record: Record) -> Path:

@@ -110,8 +110,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
         if new and not dry_run:
             known = envelope.union([signed(record, signer, beside.origin)], known)
             store.publish(record, {}, beside=Beside(beside.origin, tuple(envelope.to_document(known)["envelopes"])))
-        keys = dict.fromkeys(one.keyid for each in known for one in each.signatures)
-        signers = tuple(keys) if own.fingerprint in keys or dry_run else (*keys, own.fingerprint)
+        signers = tuple(dict.fromkeys(key.fingerprint for _, key, _ in holding(record, known)))
         done.append(SignedRecord(record.key, record.recipe, record.digest, signers, new, dry_run))
     return done
 

@@ -2,19 +2,22 @@
 
 import os
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from cachekit.compilers.cachedir import note_origin
+from cachekit.compilers.cachedir import cache_dir, note_origin
+from cachekit.errors import IntegrityError
 from cachekit.events import Journal
+from cachekit.files import LARGEST_NOTE
 from cachekit.remotes.judging import beside_found
-from cachekit.store import Store, staying
+from cachekit.store import Store, origin, staying
 from cachekit.store.gc import Keep, gc
-from cachekit.store.origin import MADE_HERE, Beside, Origin
+from cachekit.store.origin import MADE_HERE, UNKNOWN, Beside, Origin
 from cachekit.store.record import file_path
 from cachekit.store.refusal import Refused
 from cachekit.store.removal import Remover, Victim
-from tests.support.standins import make_record, publish
+from tests.support.standins import StandIn, make_record, publish
 from tests.support.users import ONE
 
 pytestmark = pytest.mark.feature("T5")
@@ -230,3 +233,55 @@ def test_a_note_in_a_folder_makes_nothing_signed(store, another, own):
     origin = beside_found(another, theirs, Origin(str(own), "owner"), own).origin
     assert origin.how == "owner"
     assert [one.record for one in origin.reused] == [theirs.digest]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_note_that_somebody_else_wrote_into_the_store_does_not_say_where_a_record_came_from(store, own, tmp_path):
+    """In a store that everybody can write to, it would have the modules signed as made here."""
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    ((path, one),) = staying.noted(store.layout)
+    path.write_bytes(msgspec.json.encode(structs.replace(one, beside=MADE_HERE)))
+    os.chown(path, ONE, ONE)
+    for tree, known in ((own, ANYBODY.origin), (None, UNKNOWN.origin)):
+        mine, files = make_record(2, ("a", "c"))
+        (found,) = made_in(Store(store.layout.home, Journal(None, "test")), tree, mine, files).reused
+        assert (found.record, found.remote, found.how) == (theirs.digest, known.remote, known.how)
+        remove(store, mine)
+    restore(store, own, theirs)
+    assert [one.beside for _, one in staying.noted(store.layout)] == [ANYBODY]
+
+
+def test_what_cannot_be_noted_is_not_restored(store, own, monkeypatch):
+    """A note that is too long to be read again would hide where modules came from."""
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    monkeypatch.setattr(origin, "LARGEST", 900)
+    with pytest.raises(IntegrityError, match="its origin cannot be noted"):
+        restore(store, own, theirs)
+    assert not any(path.is_file() for path in own.rglob("*"))
+
+
+def test_a_note_of_a_record_with_large_signatures_is_read_again(store, another, own):
+    """Longer than any other note: whoever can write to a remote can put that much beside a record there."""
+    large = structs.replace(ANYBODY, envelopes=({"payload": "A" * LARGEST_NOTE},))
+    theirs = publish(store, make_record(1, ("a",)), beside=large)
+    assert store.origins.of(theirs) == large
+    restore(store, own, theirs)
+    assert staying.records(another.layout, own) == {theirs.digest: (theirs, large)}
+
+
+def test_modules_that_another_run_withdrew_while_they_were_restored_are_noted_again(store, own, tmp_path):
+    """The other run does not trust them, and this one goes on: the next one is to know what it finds."""
+    theirs = publish(store, make_record(1, ("a", "b")), beside=ANYBODY)
+
+    class Restoring(StandIn):
+        def restore(self, module, files, cache_dir):
+            if module is theirs.modules[-1]:
+                wary = Store(store.layout.home, Journal(None, "test"), asked=lambda *_: Refused("revoked"))
+                assert wary.refusal.withdraw(cache_dir)
+            return super().restore(module, files, cache_dir)
+
+    with cache_dir(store, Restoring(), theirs, key=theirs.key, base=tmp_path / "cache_dirs", shared=own):
+        pass
+    assert staying.records(store.layout, own) == {theirs.digest: (theirs, ANYBODY)}
+    assert [path.stem for path in own.glob(".notes*/*.json")] == [theirs.digest]

@@ -6,8 +6,12 @@ import pytest
 
 from cachekit.errors import IntegrityError, UntrustedError
 from cachekit.events import Journal
+from cachekit.remotes import layout
 from cachekit.store import Store, access
 from cachekit.store.origin import UNKNOWN, Beside, Origin
+from cachekit.trust.envelope import Envelope, Signature, encode
+from cachekit.trust.statement import PAYLOAD_TYPE
+from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
 from cachekit.verbs.records import told_of_strangers
 from cachekit.verbs.trust_records import sign
@@ -17,7 +21,8 @@ from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.standins import Watched, make_record, overwrite, publish
 from tests.support.users import ANOTHER, ONE, as_user, known
 from tests.trust.attack_cases import Loader
-from tests.trust.flow_cases import ALICE, alice, place, planned, trust, user  # noqa: F401
+from tests.trust.flow_cases import ALICE, BOB, EVE, alice, place, planned, put, trust, user  # noqa: F401
+from tests.trust.trust_cases import key
 
 pytestmark = pytest.mark.feature("T2")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -39,6 +44,16 @@ def made(home):
 def pushed(watched, record):
     (one,) = push_records(watched.session, [record], public=False, replaces=False, dry_run=False)
     return one
+
+
+def test_a_key_that_signed_nothing_is_no_signer_although_somebody_says_so(alice, user, place):
+    false = Envelope(b"x", PAYLOAD_TYPE, (Signature(key(EVE).fingerprint, b"y"),))
+    put(place, layout.signatures_path(alice.record.place), encode([false]))
+    bob = user("bob", trust(key=BOB, everything=True), may="r")
+    pull_recipe(bob.session, bob.prepare())
+    knows = user("bob", trust(key=BOB, said={bob.session.remotes.readable[0].name: "all"}))
+    (done,) = sign(knows.session, [alice.record.key])
+    assert done.signers == (key(BOB).fingerprint,)
 
 
 # Whose the record's file is

@@ -29,7 +29,7 @@ from msgspec import Struct
 from cachekit import private
 from cachekit.compilers.neuron import facts
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.files import digest_of, note, noted, opened, pieces, written
+from cachekit.files import digest_of, noted, opened, pieces, replace, written
 from cachekit.health import of_others
 from cachekit.private import NotPrivateError, private_folder
 from cachekit.store.record import File, Module
@@ -110,16 +110,18 @@ def misplaced(path: str) -> str:
         path = place + path.removeprefix(f"{said}/")
     below = path.removeprefix(place).split("/")
     plain = path.isprintable() and len(path) <= facts.KERNEL_LONGEST and not any(p[:1] in {"", "."} for p in below)
+    plain = plain and not below[0].startswith(facts.NATIVE_DIRECTORY_PREFIX)  # TorchNeuron's, whose graphs carry none
     if path.startswith(place) and plain and all(len(part.encode()) <= facts.KERNEL_PART for part in below):
         return ""
     return f"the graph names the kernel {path[:200]!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"
 
 
 class _Placed(Struct, frozen=True):
-    """A kernel that was put into NKI's folder, and the module that it is for."""
+    """A kernel that was put into NKI's folder, the module that it is for, and the root where that belongs."""
 
     path: str
     module: str
+    root: str
 
 
 def put(module: Module, files: Sequence[Path], root: Path) -> str:
@@ -128,7 +130,7 @@ def put(module: Module, files: Sequence[Path], root: Path) -> str:
     Args:
         module: The module, which is to be put into a root.
         files: Its files, in the order of `module.files`.
-        root: That root; what was put where is noted in it.
+        root: That root. What was put where is noted in NKI's folder, which all roots share.
 
     Raises:
         IntegrityError: The bytes of one are not those of the module.
@@ -142,9 +144,13 @@ def put(module: Module, files: Sequence[Path], root: Path) -> str:
             return reason
         if name not in held:
             return f"the graph names the kernel {path}, which did not come with it"
+        if held[name][0].size > facts.KERNEL_LARGEST:  # a graph into which it is compiled would not carry it
+            return f"the kernel {path} has more than {facts.KERNEL_LARGEST:,} bytes"
     for path, name in kernels.items():
-        note(_notes(root) / name, msgspec.json.encode(_Placed(path, module.name)))
         try:
+            private_folder(folder())
+            placed = _Placed(path, module.name, os.path.realpath(root))
+            replace(private_folder(_notes()) / name, msgspec.json.encode(placed))
             _put(*held[name], Path(path))
         except NotPrivateError as error:
             return f"the kernel {path} cannot be put where the graph looks: {error.standing.why}"
@@ -156,6 +162,8 @@ def put(module: Module, files: Sequence[Path], root: Path) -> str:
 def sweep(root: Path, withdrawn: Collection[str] = ()) -> None:
     """Remove the kernels whose modules are gone from a root: they may be somebody's who is not trusted any more.
 
+    So go those that came into another root: nothing in this one tells whose they are, and NKI makes them again.
+
     Args:
         root: The root.
         withdrawn: Modules that were taken out of it now; another one may only be on its way into it.
@@ -163,19 +171,24 @@ def sweep(root: Path, withdrawn: Collection[str] = ()) -> None:
     Raises:
         OSError: One cannot be removed.
     """
-    for path in _notes(root).glob("kernel-*"):
+    for path in _notes().glob("kernel-*"):
         placed = noted(path, _Placed)
-        if placed is None or misplaced(placed.path) or (root / placed.module / path.name).exists():
+        if placed is None or misplaced(placed.path):
+            continue
+        here = placed.root == os.path.realpath(root)
+        if here and (root / placed.module / path.name).exists():
             continue
         with suppress(FileNotFoundError):  # another run was quicker
-            if placed.module in withdrawn or time.time() - path.stat().st_mtime > facts.LOCK_SETTLED:
+            gone = not here or placed.module in withdrawn
+            if gone or time.time() - path.stat().st_mtime > facts.LOCK_SETTLED:
                 with suppress(IsADirectoryError, NotADirectoryError):  # not what was put there
                     Path(placed.path).unlink(missing_ok=True)
                 path.unlink()
 
 
-def _notes(root: Path) -> Path:
-    return root / facts.OUR_FOLDER / "kernels"
+def _notes() -> Path:
+    """Where it is noted which kernels were put into NKI's folder: in that, under a name that no graph can say."""
+    return folder() / facts.OUR_FOLDER
 
 
 def _put(file: File, source: Path, target: Path) -> None:

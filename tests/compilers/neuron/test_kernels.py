@@ -21,14 +21,18 @@ from cachekit.compilers.neuron.host import NeuronHost
 from cachekit.compilers.neuron.native_compiler import NeuronNative
 from cachekit.compilers.port import Run
 from cachekit.errors import IntegrityError, UsageError
+from cachekit.events import Journal
 from cachekit.recipe import load, load_text
-from cachekit.store.origin import reuses
+from cachekit.store import Store, staying
+from cachekit.store.origin import Beside, Origin, reuses
 from cachekit.store.record import File, Module
+from cachekit.store.refusal import Refused
 from tests.compilers.neuron.neuron_kernels import graph
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.compilers.neuron.neuron_trees import files_of, make, root, taken, tree, workspace  # noqa: F401 - fixtures
 from tests.support.doctor_cases import the_problem
 from tests.support.places import real_dir
+from tests.support.standins import make_record
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
 ANOTHER = 65_534
@@ -64,6 +68,11 @@ def kernel(path: Path, content: bytes = BYTES) -> Path:
     for one, mode in ((path, 0o666), (path.parent, 0o777), (path.parent.parent, 0o777)):
         one.chmod(mode)
     return path
+
+
+def kernels(place: Path) -> dict[str, bytes]:
+    """What lies in NKI's folder, without the notes of what was put there."""
+    return {name: content for name, content in tree(place).items() if not name.startswith(f"{facts.OUR_FOLDER}/")}
 
 
 def module_with(folder: Path, workspace: Path, *paths: str):
@@ -124,7 +133,7 @@ def test_a_kernel_travels_with_its_module_and_is_put_where_the_graph_looks(tmp_p
     assert restore(module, files, root).outcome == "restored"
     assert at.read_bytes() == BYTES
     assert [stat.S_IMODE(one.stat().st_mode) for one in (place, at.parent, at)] == [0o700, 0o700, 0o600]
-    assert tree(place).keys() == {"71adab98/attention.colz"}
+    assert kernels(place).keys() == {"71adab98/attention.colz"}
     # Whoever takes the module from there has the kernel too, and the same module, also without NKI's folder.
     at.unlink()
     assert taken(root, workspace).harvest.modules[0] == module
@@ -166,7 +175,7 @@ def test_a_kernel_whose_place_is_taken_leaves_the_module_out(tmp_path, root, wor
     before = tree(place)
     left = restore(module, files, root)
     assert left.left.startswith(f"the kernel {at} cannot be put where the graph looks: ")
-    for note in (root / facts.OUR_FOLDER).rglob("kernel-*"):
+    for note in (place / facts.OUR_FOLDER).iterdir():
         os.utime(note, (0, 0))
     neuron().make_way(root, lambda _: None)
     assert tree(place) == before
@@ -191,6 +200,7 @@ HOSTILE = [
     "/etc/cron.d/job", "{place}/../stolen", "{place}/a/../../stolen", "{place}/./k", "{place}//k", "{place}/a/",
     "{place}", "{place}/.ssh/k", "{place}/a\n/k", "{place}-beside/k", "a/k", "", "{place}/" + "a/" * 600 + "k", "~/k",
     "{place}/a\x00", "{place}/" + "a" * 300 + "/k", "{place}/a/" + "k" * 256,
+    "{place}/torchneuron-2.28.7631.0/a/k",
 ]  # fmt: skip
 
 
@@ -246,7 +256,7 @@ def test_a_kernel_whose_bytes_are_not_the_records_is_an_error(tmp_path, root, wo
             path.write_bytes(b"another " * 999)
     with pytest.raises(IntegrityError, match="the kernel"):
         restore(module, files, root)
-    assert not tree(place)
+    assert not kernels(place)
     assert not list(root.glob("neuronxcc-*/*"))
 
 
@@ -259,13 +269,13 @@ def test_a_kernel_goes_with_the_module_that_it_came_with(tmp_path, root, workspa
     kernel(place / "71adab98" / "mine.colz")
     restore(module, files, root)
     for age, there in ((0, True), (999, True), (0, True), (999, False)):
-        (note,) = (root / facts.OUR_FOLDER).rglob("kernel-*")
+        (note,) = (place / facts.OUR_FOLDER).iterdir()
         os.utime(note, (time.time() - age, time.time() - age))
         neuron().make_way(root, lambda _: None)
         assert at.exists() == there
         if age:
             shutil.rmtree(root / module.name, ignore_errors=True)
-    assert tree(place).keys() == {"71adab98/mine.colz"}
+    assert kernels(place).keys() == {"71adab98/mine.colz"}
     assert not tree(root)
 
 
@@ -274,6 +284,45 @@ def test_a_kernel_of_a_module_that_was_just_withdrawn_goes_at_once(tmp_path, roo
     restore(module, files, root)
     shutil.rmtree(root / module.name)
     neuron().make_way(root, lambda _: None, [module.name])
+    assert not at.exists()
+
+
+def test_a_kernel_of_a_module_that_was_left_out_goes_with_the_withdrawn_record(tmp_path, root, workspace, place):
+    """So it does where a module does not fit this machine: the run compiles anew, at once, and NKI finds the kernel."""
+    module, files, at = carried(tmp_path, workspace, place)
+    (carries,) = (file for file in module.files if file.path.startswith("kernel-"))
+    module, files = remade(module, files, tmp_path / "spare", str(at), str(at / "below"))
+    below = structs.replace(carries, path=nki.carried_as(str(at / "below")))
+    files = [*files, files[[file.path for file in module.files].index(carries.path)]]
+    module = structs.replace(module, files=(*module.files, below))
+    shutil.rmtree(place)
+    assert "cannot be put" in restore(module, files, root).left
+    store = Store(tmp_path / "store", Journal(None, "test"), asked=lambda *_: Refused("revoked"))
+    record = structs.replace(make_record()[0], modules=(module,))
+    staying.note_there(root, record, Beside(Origin("/place", "all")))
+    gone = store.refusal.withdraw(root)
+    assert (at.exists(), gone) == (True, {module.name: ""})
+    neuron().make_way(root, lambda _: None, gone)
+    assert not kernels(place)
+
+
+def test_a_kernel_that_came_into_another_root_is_not_found_in_this_one(tmp_path, root, workspace, place):
+    """No note in this root tells where it came from; so it is with another salt of the settings."""
+    module, files, at = carried(tmp_path, workspace, place)
+    mine = kernel(place / "71adab98" / "mine.colz")
+    restore(module, files, tmp_path / "another")
+    neuron().make_way(tmp_path / "another", lambda _: None)
+    assert at.exists()
+    neuron().make_way(root, lambda _: None)
+    assert (at.exists(), mine.exists()) == (False, True)
+
+
+def test_a_kernel_that_no_graph_would_carry_on_is_not_put(tmp_path, root, workspace, place, monkeypatch):
+    """A graph into which it was compiled would not tell that it has it."""
+    module, files, at = carried(tmp_path, workspace, place)
+    at.unlink()
+    monkeypatch.setattr(facts, "KERNEL_LARGEST", len(BYTES) - 1)
+    assert restore(module, files, root).left == f"the kernel {at} has more than {len(BYTES) - 1:,} bytes"
     assert not at.exists()
 
 
