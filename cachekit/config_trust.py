@@ -159,6 +159,11 @@ def _bytes_of(line: str) -> bytes:
     return line.encode()  # which is refused as a key where it is read as one
 
 
+def is_own(name: str) -> bool:
+    """Whether the settings call a key of the user's own so: the present one, or one from before."""
+    return re.match(rf"{YOU}\b", name.strip(), re.IGNORECASE) is not None
+
+
 def check_project(table: Any, path: Path) -> None:
     """See that a project's file does not say who this user is: it may be a stranger's.
 
@@ -168,7 +173,7 @@ def check_project(table: Any, path: Path) -> None:
         UsageError: It does.
     """
     for name in _signers(table):
-        if re.match(rf"{YOU}\b", name.strip(), re.IGNORECASE):
+        if is_own(name):
             shown = redact.address(name)
             raise UsageError(
                 f"{path}: no signer of a project is called {shown}",

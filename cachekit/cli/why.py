@@ -219,7 +219,7 @@ def of_log(answer: LogWhy) -> list[str]:
     if answer.lost_seconds:
         most = "at most " if answer.lost_at_most else ""
         lines.append(f"  time lost to compiling and waiting: {most}{out.duration(answer.lost_seconds)}")
-    if answer.compiled or answer.extracted:
+    if answer.of != "export" and (answer.compiled or answer.extracted):
         lines += out.labelled("", "next: cachekit run -- COMMAND keeps what compiles, and the next run finds it", 2)
     return lines
 

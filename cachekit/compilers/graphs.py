@@ -130,7 +130,7 @@ class LoggedCompile(Struct, frozen=True):
     """A graph that the run compiled.
 
     Attributes:
-        module: The compiler's name for it; empty where the log does not say.
+        module: The compiler's name for it, or that of the part of a model; empty where the log does not say.
         seconds: What it took; None where the log does not tell.
         at_most: The log tells only between which lines it happened, so that `seconds` hold more than the compile.
         failed_before: The class of an earlier try's failure, as a `LoggedFailure` has it; empty where there was none.
@@ -168,8 +168,8 @@ class Logged(Struct, frozen=True, kw_only=True):
     """What a log tells.
 
     Attributes:
-        of: `run` for the output of a training, a serving process or a pre-compile; `compiler` for the compiler's own
-            log, which knows of no cache.
+        of: `run` for the output of a training, a serving process or a pre-compile; `export` for that of a model's
+            export, and `compiler` for the compiler's own log, which know of no cache.
         compilers: The folders of the compiler cache, or the versions, that were named.
         found: Graphs that were in the cache.
         extracted: Graphs that were written down to be compiled later.
@@ -186,7 +186,7 @@ class Logged(Struct, frozen=True, kw_only=True):
             several runs, which are added up here.
     """
 
-    of: Literal["run", "compiler"]
+    of: Literal["run", "compiler", "export"]
     compilers: tuple[str, ...] = ()
     found: int = 0
     extracted: int = 0

@@ -221,8 +221,10 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     if origin.how != "signed":
         found = [(key.fingerprint, statement) for _, key, statement in holding(record, envelopes)]
         keys = tuple(dict.fromkeys(key for key, _ in found))
+        told = {(one.key, one.record) for one in origin.reused}  # and why they were taken
         said = (one for _, statement in found for one in statement.predicate.reused)
-        reused = dict.fromkeys((*origin.reused, *_reused(origin.remote, origin.how, said)))
+        unasked = (one for one in said if (one.key, one.record) not in told)
+        reused = dict.fromkeys((*origin.reused, *_reused(origin.remote, unasked, origin.how)))
         origin = structs.replace(origin, signers=keys, reused=tuple(reused))
     return Beside(origin, tuple(to_document(envelopes)["envelopes"]))
 
@@ -267,11 +269,15 @@ def beside_found(store: Store, record: Record, origin: Origin, tree: Path | None
 
 def origin_of(remote: str, verdict: Judgement) -> Origin:
     """The origin of a record that was taken from a remote."""
-    return Origin(remote, verdict.how, verdict.keys, _reused(remote, "stated", verdict.reused))
+    return Origin(remote, verdict.how, verdict.keys, _reused(remote, verdict.reused))
 
 
-def _reused(remote: str, how: How, reused: Iterable[StatedReuse]) -> tuple[ReusedOrigin, ...]:
-    return tuple(ReusedOrigin(one.key, one.record, remote, how, one.signers, one.created) for one in reused)
+def _reused(remote: str, reused: Iterable[StatedReuse], how: How | None = None) -> tuple[ReusedOrigin, ...]:
+    """What a record of a remote reuses, as a statement says; taken as the record was, where that is given."""
+    return tuple(
+        ReusedOrigin(one.key, one.record, remote, one.taken if how is None else how, one.signers, one.created)
+        for one in reused
+    )
 
 
 def refusal(place: str, why: str, hint: str) -> UntrustedError:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.errors import AuthError, IntegrityError, RemoteError
 from cachekit.remotes import document, layout, parts
@@ -177,7 +177,7 @@ class Remote:
         Raises:
             RemoteError, AuthError: See `demands`.
         """
-        return self.trust.table.revokes or bool(self.demands())
+        return self.trust.table.revokes or bool(self.trust.table.key or self.demands())
 
     def owned(self) -> Origin:
         """The origin of bare files there, which no signature names.
@@ -223,14 +223,17 @@ class Remote:
         if not demands:  # a signature would vouch for the bytes, whoever put them there
             with self.call() as storage:
                 storage.check([path for sha256, (_, path) in shared.paths.items() if sha256 not in shared.inline])
-        if not demands and not self.trust.table.revokes:
-            return Found(self, shared, revision, self.owned())
+        # Where no signature is asked for, this user's own still says what the record reuses.
+        owned = None if demands or self.trust.table.revokes else self.owned()
+        if owned and (owned.how == "all" or not self.trust.table.key):
+            return Found(self, shared, revision, owned)
         record = shared.record
         envelopes = self.signatures(record.place, revision)
-        mode = "signed" if demands else self.trust.mode(self.name)
-        verdict = self.trust.policy.judge(record, envelopes, mode=mode)
-        reason = verdict.reason or (not past and self._replayed(record, verdict.created)) or ""
-        if reason:
+        verdict = self.trust.policy.judge(record, envelopes, mode="signed" if demands else self.trust.mode(self.name))
+        if owned and verdict.trusted:
+            reused = tuple(one for one in origin_of(self.name, verdict).reused if one.how == "signed")
+            return Found(self, shared, revision, structs.replace(owned, reused=reused), envelopes)
+        if reason := verdict.reason or (not past and self._replayed(record, verdict.created)) or "":
             raise untrusted(self.name, record, reason, "" if verdict.revoked else demands)
         return Found(self, shared, revision, origin_of(self.name, verdict), envelopes)
 

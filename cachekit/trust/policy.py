@@ -13,10 +13,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit import redact
-from cachekit.config_trust import YOU, Mode, TrustTable
+from cachekit.config_trust import YOU, Mode, TrustTable, is_own
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import Record
@@ -33,12 +33,13 @@ _SKEW = timedelta(days=1)  # how wrong a signer's clock may be
 
 
 class KnownSigner(Struct, frozen=True):
-    """Somebody whose records are used: a name, a key, and from when until when."""
+    """Somebody whose records are used: a name, a key, from when until when; and whether that is this user."""
 
     name: str
     key: PublicKey
     valid_after: datetime | None = None
     valid_before: datetime | None = None
+    own: bool = False
 
 
 class Judgement(Struct, frozen=True):
@@ -47,7 +48,8 @@ class Judgement(Struct, frozen=True):
     Attributes:
         how: `signed`, `owner` or `all`; empty where the record is not trusted.
         created: When the newest statement was made that counts, by the fingerprint of its key, in one form that sorts.
-        reused: What the newest of all says the record reuses.
+        reused: What the newest of all says the record reuses: the newest of this user's own, if there is one. What
+            others say of that is `stated`.
         reason: Why the record is not trusted: words that go on after "it is" or "there, but".
         revoked: Whether that is because the settings revoke something.
     """
@@ -72,12 +74,23 @@ class Judgement(Struct, frozen=True):
 
 
 class _Checked(Struct, frozen=True):
-    """What came of one signature: whose it is and what it says, or why it does not count."""
+    """What came of one signature: whose it is and what it says, or why it does not count.
+
+    Attributes:
+        key: The fingerprint of its key.
+        statement: What it is over; None where it does not count.
+        reason: Why it does not.
+        revoked: Because the settings revoke something.
+        own: This user signed.
+        lost: This user signed, and what the record reuses was taken for a signature by somebody who is not believed.
+    """
 
     key: str = ""
     statement: Statement | None = None
     reason: str = ""
     revoked: bool = False
+    own: bool = False
+    lost: bool = False
 
 
 class Policy(Struct, frozen=True):
@@ -112,7 +125,8 @@ class Policy(Struct, frozen=True):
             record: The record, as it is presented.
             envelopes: What lies beside it.
             mode: `signed` needs a signature; `owner` none, as only this user, or an organisation of this user, can
-                write there; `all` none, and one by a revoked key counts against the record only where no other counts.
+                write there, and what this user's own statement says of the record's origin holds there as in the
+                store; `all` none, and one by a revoked key counts against the record only where no other counts.
             now: The time; the clock's by default.
         """
         now = now or datetime.now(timezone.utc)
@@ -131,12 +145,16 @@ class Policy(Struct, frozen=True):
             for one, statement in good:
                 said = moment(statement.predicate.created).isoformat(timespec="milliseconds")
                 created[one.key] = max(created.get(one.key, ""), said)
-            newest = max((statement.predicate for _, statement in good), key=lambda one: moment(one.created))
-            return Judgement("signed", created, newest.reused)
-        if mode == "owner" and withdrawn is None:
+            newest, latest = max(good, key=lambda pair: (pair[0].own, moment(pair[1].predicate.created)))
+            reused = latest.predicate.reused
+            if not newest.own:  # it rests on that signer alone
+                reused = tuple(structs.replace(one, how="stated") for one in reused)
+            return Judgement("signed", created, reused)
+        lost = next((one for one in checked if one.lost), None)
+        if mode == "owner" and not (withdrawn or lost):
             return Judgement("owner")
         # The reason that says most: what is revoked, then what a known signer's signature lacks.
-        told = withdrawn or next((one for one in checked if one.reason != NOBODY), None)
+        told = withdrawn or lost or next((one for one in checked if one.reason != NOBODY), None)
         reason = told.reason if told else f"{NOBODY} ({_some(checked)})" if checked else UNSIGNED
         return Judgement(reason=reason, revoked=withdrawn is not None)
 
@@ -180,10 +198,20 @@ class Policy(Struct, frozen=True):
                 return f"made by reuse of {one.key[:12]}, which is revoked"
         return ""
 
+    def _lost_reuse(self, reused: Iterable[StatedReuse], now: datetime) -> str:
+        """What this user took for a signature by somebody whom the settings do not name any more; empty: nothing."""
+        for one in reused:
+            if one.taken == "signed" and not self.believes(one.signers, now):
+                keys = ", ".join(one.signers[:2])
+                return f"made by reuse of {one.key[:12]}, no longer signed by anybody you trust ({keys})"
+        return ""
+
     def _check(self, record: Record, envelope: Envelope, now: datetime, spent: Counter[str]) -> _Checked:
         """What the best signature of an envelope comes to."""
         found = [self._check_one(record, envelope, signature.sig, now, spent) for signature in envelope.signatures]
-        order = sorted(found, key=lambda one: (one.statement is None, not one.revoked, one.reason == NOBODY))
+        order = sorted(
+            found, key=lambda one: (one.statement is None, not one.revoked, not one.lost, one.reason == NOBODY)
+        )
         return order[0] if order else _Checked(reason=UNSIGNED)
 
     def _check_one(
@@ -233,7 +261,11 @@ class Policy(Struct, frozen=True):
             return _Checked(reason=f"signed by {name}, but as a different record")
         if reason := self._revoked_reuse(statement.predicate.reused, now):
             return _Checked(reason=reason, revoked=True)
-        return _Checked(print_, statement)
+        own = any(one.own for one in known)
+        # A teammate answers for what that one took; of what this user took, the settings are asked again.
+        if own and (reason := self._lost_reuse(statement.predicate.reused, now)):
+            return _Checked(reason=f"signed by {name}, and {reason}", lost=True)
+        return _Checked(print_, statement, own=own)
 
 
 def policy_of(table: TrustTable, origin: str = "") -> Policy:
@@ -249,7 +281,8 @@ def policy_of(table: TrustTable, origin: str = "") -> Policy:
     signers = []
     for name, one in table.signers.items():
         try:
-            signers.append(KnownSigner(name, public_key(one.key), one.valid_after, one.valid_before))
+            key = public_key(one.key)
+            signers.append(KnownSigner(name, key, one.valid_after, one.valid_before, own=is_own(name)))
         except ValueError as error:
             raise UsageError(
                 f"[trust.signers.{redact.address(name)}]: its key cannot be used",
@@ -259,8 +292,9 @@ def policy_of(table: TrustTable, origin: str = "") -> Policy:
     if table.key:
         with suppress(UsageError):  # a key that is not there says so when it is to sign
             own = key_of(table.key)
+            signers = [structs.replace(one, own=one.own or one.key == own) for one in signers]
             if all(one.key != own for one in signers):
-                signers.append(KnownSigner(YOU, own))
+                signers.append(KnownSigner(YOU, own, own=True))
     return Policy(tuple(signers), table)
 
 

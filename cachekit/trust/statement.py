@@ -11,17 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from cachekit import redact
 from cachekit.errors import UsageError
 from cachekit.key.canonical import canonical_json
 from cachekit.process import user_name
 from cachekit.redact.names import secrets_of
-from cachekit.store.origin import HERE, Origin, ReusedOrigin
+from cachekit.store.origin import HERE, How, Origin, ReusedOrigin
 from cachekit.store.record import MOST_VALUES, DamagedRecordError, Digest, Record, parse, paths_of, values_of
 from cachekit.text import parse_time
 from cachekit.trust import sshsig
@@ -63,14 +63,30 @@ class Builder(Struct, frozen=True):
 
 
 class StatedReuse(Struct, frozen=True):
-    """A record that was reused: its key, its document's digest, fingerprints of the keys that signed it, and when it
-    was made; empty where an older cachekit did not say.
+    """A record that was reused.
+
+    Attributes:
+        key: Of that record.
+        record: Its document's digest.
+        signers: Fingerprints of the keys that signed it.
+        created: When it was made; empty where an older cachekit did not say.
+        how: Why the signer took it, where that was not for its signatures: `owner`, `all` or `stated`; see `How`. Not
+            said of what the signer made, which nobody signed, and of what was taken for a signature; nor by an older
+            cachekit.
     """
 
     key: Digest
     record: Digest
     signers: tuple[str, ...] = ()
     created: str = ""
+    how: str | UnsetType = UNSET
+
+    @property
+    def taken(self) -> How:
+        """Why it was taken; what its signer made rests on that signer, as what others stated does."""
+        if self.how in {"owner", "all", "stated"}:
+            return cast("How", self.how)
+        return "signed" if self.signers else "stated"
 
 
 class Predicate(Struct, frozen=True):
@@ -274,7 +290,8 @@ def holding(
 
 
 def _reused(one: ReusedOrigin) -> StatedReuse:
-    return StatedReuse(one.key, one.record, one.signers, one.created)
+    how = UNSET if one.how in {"here", "signed"} else one.how
+    return StatedReuse(one.key, one.record, one.signers, one.created, how)
 
 
 # Who makes a record

@@ -211,7 +211,7 @@ def _train(proof: Proof, seen: Evidence) -> None:
     seen.good("train")
     there, bundle = "second", str(proof.folder / "all.tar")
     changes = {
-        "working-directory": {"work": there},
+        "working-directory": {"work": f"{there}/deeper"},
         "home": {"home": there},
         "cache-dir": {"cache": there},
         "user": {"user": there},

@@ -5,7 +5,6 @@ import pytest
 from cachekit.compilers.cachedir import note_origin
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
-from cachekit.remotes.signing import Signing
 from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.store.record import file_path
 from cachekit.trust.envelope import decode, encode
@@ -210,46 +209,6 @@ def test_what_reuses_a_record_that_came_unsigned_stays_here_once_its_remote_asks
         reused = ReusedOrigin("a" * 64, "b" * 64, "team", "owner", signers)
         asked = trust(BOB, said={"team": "signed"})
         assert bool(asked.unpublishable(record, Beside(Origin(reused=(reused,))))) is withheld
-
-
-@pytest.mark.feature("T2")
-@pytest.mark.parametrize("batch", [8, 16])
-def test_what_reuses_a_record_needs_its_signer_as_long_as_the_record_does(alice, user, place, batch):
-    """It grew from that record, or began with it as the nearest; the settings name the signer no more."""
-    bob = user("bob", trust(ALICE, key=BOB), may="r", compiler=StandIn(extra=1))
-    wanted = recipe(batch)
-    train(bob.session, bob.prepare(wanted), output_dir=place.parent / "output")
-    made = bob.lookup(bob.prepare(wanted))
-    beside = bob.store.origins.of(made)
-    assert (alice.record.digest, "signed") in {(one.record, one.how) for one in beside.origin.reused}
-    for said, usable in ((trust(ALICE, key=BOB), True), (trust(key=BOB), False)):
-        again = user("bob", said, may="")
-        found = planned(again, wanted)
-        assert found.hit is usable
-        assert bool(said.unpublishable(made, beside)) is not usable
-        assert Signing(said).concerns(beside) is usable
-    (why,) = found.untrusted
-    assert f"made by reuse of {alice.record.key[:12]} from {place}, no longer signed by anybody you trust" in why
-    assert not list(again.store.layout.quarantine.glob("*")), "it stays where it is"
-    assert planned(user("bob", trust(everything=True), may=""), wanted).hit
-
-
-@pytest.mark.feature("T2")
-def test_what_a_signer_says_of_others_rests_on_that_signer(alice, user, place):
-    bob = user("bob", trust(ALICE, key=BOB))
-    warm(bob.session, bob.prepare(recipe(16)))
-    said = trust(BOB, key=EVE)
-    carol = user("carol", said, may="r", compiler=StandIn(extra=1))
-    train(carol.session, carol.prepare(recipe(16)), output_dir=place.parent / "output")
-    made = carol.lookup(carol.prepare(recipe(16)))
-    beside = carol.store.origins.of(made)
-    assert {(one.key, one.how) for one in beside.origin.reused} == {
-        (made.key, "signed"), (alice.record.key, "stated")
-    }  # fmt: skip
-    assert planned(carol, recipe(16)).hit
-    assert not said.unpublishable(made, beside)
-    assert Signing(said).concerns(beside)
-    assert planned(user("carol", trust(BOB, only="signed"), may=""), recipe(16)).hit
 
 
 class Meanwhile(StandIn):

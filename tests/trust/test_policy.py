@@ -94,6 +94,46 @@ def test_the_users_own_key_is_believed(tmp_path):
     assert refused(policy(signers={}, key=str(tmp_path / "none")), [envelope()]) == f"{NOBODY} ({ALICE})"
 
 
+def test_ones_own_statement_is_told_before_a_later_one_of_somebody_else(tmp_path):
+    """Why each record was taken stands in one's own; of another's, what it reuses is what that signer says."""
+    own = policy(signers={"alice": {"key": line(0)}, "bob": {"key": line(1)}}, key=str(key_file(tmp_path)))
+    mine, later = envelope(origin=REUSING, created="2026-11-22T00:00:00Z"), envelope(1, origin=REUSING)
+    for envelopes, taken in (([mine, later], "signed"), ([later], "stated")):
+        assert [one.taken for one in judged(own, envelopes).reused] == [taken]
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize("mode", ["signed", "owner"])
+@pytest.mark.parametrize(
+    ("how", "asked"), [("signed", True), ("owner", False), ("all", False), ("stated", False), ("other", True)]
+)
+def test_what_this_user_took_for_a_signature_is_asked_again(tmp_path, mode, how, asked):
+    """Also where the statement does not say why, as one by an older cachekit, or says what this one does not know."""
+    (one,) = REUSING.reused
+    made = envelope(origin=Origin(reused=(structs.replace(one, how=how),)))
+    mine, named = {"key": str(key_file(tmp_path))}, {"bob": {"key": line(1)}}
+    for said in (policy(signers={}, **mine), policy(signers={"you-1": {"key": line(0)}}), policy(**mine)):
+        assert judged(said, [made], mode=mode).trusted is not asked
+    assert judged(policy(signers=named, **mine), [made], mode=mode).how == "signed"
+    assert judged(policy(signers=named | {"alice": {"key": line(0)}}), [made], mode=mode).how == "signed"
+    assert judged(policy(), [made], mode=mode).how == "signed", "a teammate answers for what that one took"
+    assert judged(policy(signers={}, **mine), [made], mode="all").how == "all"
+
+
+@pytest.mark.feature("T2")
+def test_what_this_user_took_for_a_signature_that_is_over_is_told(tmp_path):
+    over = {"bob": {"key": line(1), "valid_before": "2026-11-01"}}
+    told = refused(policy(signers=over, key=str(key_file(tmp_path))), [envelope(origin=REUSING)])
+    why = f"made by reuse of {digest('k')[:12]}, no longer signed by anybody you trust ({BOB})"
+    assert told == f"signed by you, and {why}"
+
+
+@pytest.mark.feature("T2")
+def test_another_signature_over_the_record_is_enough(tmp_path):
+    own = policy(signers={"carol": {"key": line(2)}}, key=str(key_file(tmp_path)))
+    assert judged(own, [envelope(origin=REUSING), envelope(2)], mode="owner").keys == (key(2).fingerprint,)
+
+
 # Each way to be wrong
 
 

@@ -65,6 +65,16 @@ def test_it_is_read_back_and_is_about_that_record_only():
         assert not is_about(found, other)
 
 
+@pytest.mark.parametrize("how", ["here", "signed", "owner", "all", "stated"])
+def test_it_says_why_a_record_was_taken_where_that_was_not_for_its_signatures(how):
+    (one,) = REUSING.reused
+    raw = statement_of(record(), Origin(reused=(structs.replace(one, how=how),)), ME, TODAY)
+    (said,) = json.loads(raw)["predicate"]["reused"]
+    assert said.get("how") == (None if how in {"here", "signed"} else how)
+    (found,) = read_statement(raw).predicate.reused
+    assert found.taken == ("signed" if how == "here" else how)
+
+
 @pytest.mark.parametrize("change", ["name", "file", "more", "less"])
 def test_its_files_are_compared_both_ways_whatever_digest_it_names(change):
     one = record(modules=(NEURON,))

@@ -163,9 +163,10 @@ def devices(config: Config) -> Iterator[Finding]:
     if found is None or not found.count:
         if nodes:
             said = f"{'neuron-ls lists no device' if found else 'there is no neuron-ls'}, and {nodes[0]} is there"
+            where = "" if found else facts.REPOSITORY
             run = "" if found else install.on_system(facts.TOOLS)
             mend = "see what `neuron-ls` prints" if found else ""
-            yield Finding("problem", "; ".join(filter(None, (said, partly))), mend, run)
+            yield Finding("problem", "; ".join(filter(None, (said, partly, where))), mend, run)
         else:
             driven = "Neuron's driver is loaded, and has no device" if presence.driver() else "no Neuron device"
             yield Finding("ok", f"{driven}: this machine can compile, and not train")

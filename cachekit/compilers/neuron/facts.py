@@ -38,6 +38,7 @@ SYSTEMS = {
     "debian": "debian", "ubuntu": "debian", "amzn": "fedora", "fedora": "fedora", "rhel": "fedora", "centos": "fedora",
 }  # fmt: skip
 SETUP_PAGE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/index.html"
+REPOSITORY = f"the package is in AWS's own repository: {SETUP_PAGE}"  # for apt or yum [SDK: setup]
 NATIVE_FIRST = "2.10"  # of torch-neuronx: 2.9 is the last on PyTorch/XLA [SDK: release notes of 2.28]
 XLA_FRAMEWORK = "torch-xla"
 XLA_PACKAGES = ("libneuronxla", XLA_FRAMEWORK)  # of the toolchain what only XLA needs
@@ -83,6 +84,7 @@ REPORTED: tuple[Pair, ...] = (
         ("nki", "0.6", ""), ("neuronx-cc", "2", "2.27"),
         "neuronx-cc 2.25 refused the kernels of nki 0.6 (NCC_INLA001, 2026-09), which is of 2.27: empty NKI's folder",
     ),
+    (("transformers", "", "5"), ("torch-neuronx", NATIVE_FIRST, ""), "its Trainer knows this device from 5 on"),
 )  # fmt: skip
 DRIVER_AGAIN = "sudo modprobe -r neuron && sudo modprobe neuron"
 # A container gets them so, from a shell of the machine that has them.
@@ -418,7 +420,13 @@ LOG_WORDS = {
     "summary-failed": re.compile(r"Total failed compilations: (?P<failed>\d+)"),
     "summary-short": re.compile(r"Compilation summary: (?P<failed>\d+)/(?P<total>\d+) failed, (?P<success>\d+) succ"),
     # NxD's model builder, which vLLM and NxD Inference use [neuronx-distributed: trace/model_builder.py]
-    "whole": re.compile(r"Finished Compilation for all HLOs in (?P<seconds>[\d.]{1,20}) seconds"),
+    # The first graph that it compiles is not among "all".
+    "whole": re.compile(
+        r"Finished Compilation for all HLOs in (?P<seconds>[\d.]{1,20}) seconds|"
+        r"Done compilation for the priority HLO in (?P<priority>[\d.]{1,20}) seconds"),
+    # optimum-neuron's export of the parts of a model, tracing included [ON: exporters/neuron/convert.py]
+    "exporting": re.compile(r"\*{5} Compiling (?P<text>\S{1,200}) \*{5}"),
+    "exported": re.compile(r"\[Compilation Time\] (?P<seconds>[\d.]{1,20}) seconds"),
     "child-rank": re.compile(r"^\s*rank\s*: (?P<rank>\d{1,6}) \(local_rank: \d+\)"),  # torchrun's report of a failure
     "child-exit": re.compile(r"exitcode\s*: (?P<code>-?\d{1,10}) \(pid: (?P<pid>\d{1,10})\)"),
 }  # fmt: skip

@@ -80,7 +80,7 @@ def without_nodes() -> install.Fault | None:
         )
     return install.Fault(
         f"this is {name}, and Neuron's driver is not loaded",
-        "without it there is no /dev/neuron*, and nothing runs on the devices",
+        f"without it there is no /dev/neuron*, and nothing runs on the devices; {facts.REPOSITORY}",
         install.on_system(facts.DRIVER),
     )
 

@@ -9,7 +9,7 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -63,7 +63,7 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
         compiler: Whose packages: somebody named it, or has some of them here. By default any that has the chip.
     """
     if (chosen := _chosen(target, compiler)) is None:
-        return _unknown(target, compiler)
+        return _unknown(target, compiler, way)
     one, install, _ = chosen
     if install is None or _unfit(install):
         return apart(target, compiler)
@@ -78,7 +78,7 @@ def way(target: str, over: Sequence[str] = (), compiler: str = "") -> Way:
 def apart(target: str, compiler: str = "") -> Way:
     """The line for an environment next to this one: AWS's image has it, or it is made. cachekit comes into it, too."""
     if (chosen := _chosen(target, compiler)) is None:
-        return _unknown(target, compiler)
+        return _unknown(target, compiler, apart)
     one, install, image = chosen
     if install is None:
         run = f". {shlex.quote(image)}/bin/activate && pip install {_ours(one)}"
@@ -112,10 +112,10 @@ def on_system(package: str) -> str:
     return PAGE
 
 
-def _unknown(target: str, compiler: str) -> Way:
+def _unknown(target: str, compiler: str, instead: Callable[[str], Way]) -> Way:
     if compiler and _chosen(target):
         theirs = {name for one in zoo.toolchains().values() if one.compiler == compiler for name in one.targets}
-        other = way(target)
+        other = instead(target)
         why = (
             f"{compiler} has no {target}, only {', '.join(sorted(theirs))}: take --compiler neuron, with these packages"
         )

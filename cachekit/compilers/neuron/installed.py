@@ -44,18 +44,27 @@ def half_installed() -> list[str]:
 
 @cache
 def _told() -> dict[str, str]:
+    names = (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE)
+    return {name: version for name in names if (version := _version(name)) is not None}
+
+
+def _version(name: str) -> str | None:
+    """A package's version in the first folder that has it; empty where it is there by half, None where it is nowhere.
+
+    An upgrade that was cut off leaves metadata that pip passes over: the next install puts its own beside it.
+    """
     from importlib import metadata  # which loads an e-mail parser: a plan for another machine asks for no package here
 
-    found = {}
-    for name in (*facts.TOOLCHAIN_PACKAGES, *facts.TRAINING_PACKAGES, facts.LORA_PACKAGE, facts.LITE_PACKAGE):
-        try:
-            # Without the file METADATA importlib gives None, or a KeyError.
-            found[name] = metadata.version(name) or ""
-        except metadata.PackageNotFoundError:
-            continue
-        except (KeyError, OSError, ValueError):
-            found[name] = ""
-    return found
+    folder, version = "", None
+    for one in metadata.distributions(name=name):
+        if version is not None and folder != str(one.locate_file("")):
+            break
+        folder = str(one.locate_file(""))
+        # Without the file METADATA importlib gives None, or a KeyError.
+        with suppress(KeyError, OSError, ValueError):
+            version = version or one.version
+        version = version or ""
+    return version
 
 
 def placeholders(found: Mapping[str, str]) -> list[str]:
@@ -147,11 +156,11 @@ def likely() -> Sequence[str]:
 
 def fault(required: Sequence[str] = ()) -> install.Fault | None:
     """What is wrong with the packages of a compiler that somebody named, or by default of the likely one; else None."""
-    named = {REQUIRED: "neuron", NATIVE: "neuron-native"}.get(tuple(required), "")
+    compiler = {REQUIRED: "neuron", NATIVE: "neuron-native"}.get(tuple(required)) or stack()
     return (
-        _twice()
-        or _lacking(required or likely(), named or stack())
-        or _together(versions(), facts.NOT_TOGETHER, "cannot be used")
+        _twice(compiler)
+        or _lacking(required or likely(), compiler)
+        or _together(versions(), facts.NOT_TOGETHER, "cannot be used", compiler)
         or _of_another_torch(versions())
         or _of_another_chip(versions())
     )
@@ -219,13 +228,13 @@ def _fault(message: str, cause: str, way: install.Way) -> install.Fault:
     return install.Fault(message, f"{cause}; {way.why}" if way.why else cause, way.run, mends)
 
 
-def _twice() -> install.Fault | None:
+def _twice(compiler: str) -> install.Fault | None:
     """A package of which one folder has two versions: pip was cut off, or told to ignore what is installed."""
     for name, found in installed_twice().items():
         return _fault(
             f"{name} is installed twice: {', '.join(found)}",
             "which files are whose nobody can tell",
-            install.apart(chip.here()),
+            install.apart(chip.here(), compiler),
         )
     return None
 
@@ -247,14 +256,18 @@ def installed_twice() -> dict[str, list[str]]:
     return found
 
 
-def _together(found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str) -> install.Fault | None:
-    """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together."""
+def _together(
+    found: Mapping[str, str], rows: Sequence[facts.Pair], verdict: str, compiler: str = ""
+) -> install.Fault | None:
+    """Packages of which each is sound, and of which somebody knows that they are of two stacks, or fail together.
+
+    Those of two stacks are mended by an environment for one compiler's.
+    """
     for one, other, why in rows:
         if all(_within(found.get(name, ""), first, before) for name, first, before in (one, other)):
             said = " with ".join(f"{name} {found[name]}" for name, *_ in (one, other))
-            return _fault(
-                f"{said} {verdict}", why, install.apart(chip.here()) if why == facts.TWO_STACKS else _mended(found)
-            )
+            apart = why == facts.TWO_STACKS
+            return _fault(f"{said} {verdict}", why, install.apart(chip.here(), compiler) if apart else _mended(found))
     return None
 
 
@@ -303,18 +316,18 @@ def _mended(found: Mapping[str, str]) -> install.Way:
     """The line that puts beside this torch-neuronx all that its release has, and leaves what fits already."""
     minor, native = _minor(found[facts.FRAMEWORK_PACKAGE]), is_native(found)
     words = [f"{name}=={minor}.*" for name in _other_torches(found)]
-    if not native:  # A later compiler is TorchNeuron's own business: its table names one that is enough.
-        release_of = zoo.toolchain(paired[-1]).packages if (paired := _paired(found)) else {}
-        theirs = {name: public(version) for name, version in release_of.items()}
-        words += [
-            f"{name}=={theirs[name]}"
-            for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
-            if name in theirs and theirs[name] != public(found.get(name, ""))
-        ]
-        after = {**found, **theirs}
-        for (name, first, before), (beside, *bounds), _ in facts.REPORTED:
-            if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *bounds):
-                words.append(f"{name}<{first}")
+    # A later compiler is TorchNeuron's own business: its table names one that is enough.
+    paired = [] if native else _paired(found)
+    theirs = {name: public(version) for name, version in zoo.toolchain(paired[-1]).packages.items()} if paired else {}
+    words += [
+        f"{name}=={theirs[name]}"
+        for name in (facts.XLA_PACKAGE, facts.COMPILER_PACKAGE)
+        if name in theirs and theirs[name] != public(found.get(name, ""))
+    ]
+    after = {**found, **theirs}
+    for (name, first, before), (beside, *bounds), _ in facts.REPORTED:
+        if name not in theirs and _within(after.get(name, ""), first, before) and _within(after[beside], *bounds):
+            words.append(f"{name}>={before}" if before else f"{name}<{first}")
     compiler = "neuron-native" if native else "neuron"
     lines = [one.install for one in zoo.toolchains().values() if one.compiler == compiler and one.install]
     return install.Way(install.packages_line(words, lines[-1].indexes if lines else (facts.PACKAGE_INDEX,)))

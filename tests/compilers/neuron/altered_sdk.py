@@ -63,7 +63,7 @@ def _key(part: str, *wanted: str, only: tuple[str, ...] = ()) -> Alteration:
 ALTERATIONS = {
     # What names of graphs depend on
     "key: cache dir": _key("os.environ['NEURON_COMPILE_CACHE_URL']", "elsewhere", "cache-dir"),
-    "key: working directory": _key("os.getcwd()", "elsewhere", "working-directory"),
+    "key: working directory": _key("os.getcwd().count('/')", "elsewhere", "working-directory"),
     "key: home": _key("os.environ['HOME']", "elsewhere", "user"),
     "key: environment path": _key("os.path.realpath(sys.prefix)", "elsewhere", "virtual-environment"),
     "key: rank": _key("os.environ.get('RANK')", "again", "rank"),

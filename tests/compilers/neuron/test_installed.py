@@ -51,6 +51,22 @@ def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tm
         installed._told.cache_clear()
 
 
+def test_what_cut_off_upgrades_left_beside_a_whole_package_counts_for_nothing(tmp_path, monkeypatch):
+    """pip passes such folders over when it installs the next version; a file system lists them in any order."""
+    for number in range(20):
+        left = tmp_path / f"neuronx_cc-2.{number}.dist-info"
+        left.mkdir()
+        (left / "METADATA").write_text("Name: neuronx-cc\nVersion: 2.10\n" if number == 10 else "")
+    monkeypatch.syspath_prepend(tmp_path)
+    installed.versions.cache_clear()
+    installed._told.cache_clear()
+    try:
+        assert (installed.versions()["neuronx-cc"], "neuronx-cc" in installed.half_installed()) == ("2.10", False)
+    finally:
+        installed.versions.cache_clear()
+        installed._told.cache_clear()
+
+
 @pytest.mark.feature("N2", "F6")
 @pytest.mark.parametrize("package, module", [("torch-xla", "torch_xla"), ("torch", "torch")])
 def test_what_torch_neuronx_stands_on_is_missed_where_only_its_name_is_left(
@@ -75,6 +91,9 @@ def test_what_torch_neuronx_stands_on_is_missed_where_only_its_name_is_left(
     )
 
 
+APART = "-m venv ~/neuron && ~/neuron/bin/pip install --extra-index-url "
+XLA_APART = f"{APART}https://pip.repos.neuron.amazonaws.com neuronx-cc=="
+NATIVE_APART = f"{APART}https://download.pytorch.org/whl/cpu"
 TWO = {
     "TorchNeuron with PyPI's placeholder of NKI": (
         NATIVE | {"nki": "0.0.1"},
@@ -94,22 +113,22 @@ TWO = {
     "TorchNeuron beside XLA": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "torch-xla": "2.9.0"},
         "torch-neuronx 2.14.3.0 with torch-xla 2.9.0 cannot be used; these are of two stacks",
-        "-m venv ~/neuron",
+        NATIVE_APART,
     ),
     "TorchNeuron beside XLA's plugin": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libneuronxla": "2.2.17544.0"},
         "torch-neuronx 2.14.3.0 with libneuronxla 2.2.17544.0 cannot be used; these are of two stacks",
-        "-m venv ~/neuron",
+        NATIVE_APART,
     ),
     "TorchNeuron beside the package for serving": (
         {"neuronx-cc": "2.28.7631.0", "torch-neuronx": "2.14.3.0", "libtorch-neuronx-lite": "2.12.0.1.0.1284"},
         "with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used; these are of two stacks",
-        "-m venv ~/neuron",
+        NATIVE_APART,
     ),
     "XLA beside the package for serving": (
         WHOLE | {"libtorch-neuronx-lite": "2.12.0.1.0.1284"},
         "torch-neuronx 2.9.0.2.15.32035 with libtorch-neuronx-lite 2.12.0.1.0.1284 cannot be used",
-        "-m venv ~/neuron",
+        XLA_APART,
     ),
     "a release for other chips": (
         {
@@ -208,9 +227,14 @@ def test_an_image_with_the_stack_is_named_also_to_who_asks_for_the_stack(machine
     assert the_problem("neuron-packages", compiler=compiler)["said"] == f"{raised.value.message}; {raised.value.cause}"
 
 
-def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "versions, line",
+    [(("2.9.0.2.14.27725", "2.9.0.2.15.32035"), XLA_APART), (("2.13.3.0", "2.14.3.0"), NATIVE_APART)],
+)
+def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monkeypatch, versions, line):
     """Whichever of the two the metadata tells first."""
-    for name, version in (("torch_neuronx", "2.9.0.2.15.32035"), ("torch_neuronx", "2.14.3.0"), ("neuronx_cc", "2.28")):
+    (tmp_path / "product_name").write_text("trn2.48xlarge")
+    for name, version in (*(("torch_neuronx", version) for version in versions), ("neuronx_cc", "2.28")):
         folder = tmp_path / "site" / f"{name}-{version}.dist-info"
         folder.mkdir(parents=True)
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
@@ -222,8 +246,8 @@ def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monke
         (machine / "neuron0").touch()
         with pytest.raises(CompilerUnavailableError, match=MESSAGE) as raised:
             select("auto")
-        assert raised.value.cause.startswith("torch-neuronx is installed twice: 2.9.0.2.15.32035, 2.14.3.0; ")
-        assert "-m venv ~/neuron" in raised.value.hint
+        assert raised.value.cause.startswith(f"torch-neuronx is installed twice: {', '.join(versions)}; ")
+        assert line in raised.value.hint
         assert the_problem("neuron-packages")["said"] == f"{raised.value.message}; {raised.value.cause}"
         assert fine("installed-once"), "one line mends it, and pip's own would take the wrong index"
     finally:
@@ -395,6 +419,19 @@ def test_packages_that_somebody_saw_fail_together_are_used_with_a_warning(recipe
     assert told[0] in found["said"]
     assert found["run"].endswith(told[1])
     assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
+
+
+@pytest.mark.usefixtures("whole", "machine")
+def test_torchneuron_beside_a_transformers_that_does_not_know_it_is_told_before_a_worker_says_so(
+    recipe, command, monkeypatch
+):
+    monkeypatch.setenv(facts.TARGET_OVERRIDE, "trn2")
+    monkeypatch.setattr(installed, "versions", lambda: NATIVE | {"transformers": "4.57.6"})
+    found = the_problem("neuron-packages")
+    assert found["run"].endswith("neuron.amazonaws.com 'transformers>=5'")
+    assert answer(command, "plan", recipe, code=0)["lacks"]["release"] == found["said"]
+    monkeypatch.setattr(installed, "versions", lambda: NATIVE | {"transformers": "5.0.0"})
+    assert fine("neuron-packages")
 
 
 @pytest.mark.parametrize(

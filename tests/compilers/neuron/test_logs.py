@@ -273,7 +273,7 @@ def test_a_log_is_told_as_a_whole():
     assert found.waits == {module(3): 22 * 60}
     # The wait holds the compile, which went on at the same time; the failed one was told of a minute after a line.
     assert found.lost_seconds == 22 * 60 + 60
-    assert [(one.seconds, one.at_most) for one in found.failed] == [(None, False), (60.0, True)]
+    assert [(one.seconds, one.at_most) for one in found.failed] == [(None, False), (60.0, False)]
 
 
 def test_a_failed_compile_has_its_seconds():
@@ -287,6 +287,11 @@ def test_a_failed_compile_has_its_seconds():
     assert told(begun + failed).lost_seconds == 22 * 60 + 3
     (untimed,) = told(failed).failed
     assert untimed.seconds is None
+    gave_up = (
+        f"2026-07-29 17:22:04.000000:  7  [ERROR]: Compilation failed for /w/model.{module(1)}.neff after 0 retries."
+    )
+    (one,) = told(begun + failed + gave_up).failed
+    assert (one.seconds, one.at_most) == (22 * 60 + 3, False), "a second line about the same failure adds nothing"
 
 
 def test_ranks_that_report_one_failure_lost_its_time_once():
@@ -419,8 +424,42 @@ def test_extracted_graphs_wait_for_a_compile_unless_npc_has_been_there():
 
 
 def test_what_nxd_says_of_all_graphs_is_the_time_where_lines_have_none():
-    line = "(EngineCore_DP0 pid=272) INFO:Neuron:Finished Compilation for all HLOs in 418.0 seconds\n"
-    assert told(line).lost_seconds == 418.0
+    """It compiles one graph first, which is not among all: a public log of NxD Inference has these two figures."""
+    first = "INFO:Neuron:Done compilation for the priority HLO in 45.15 seconds\n"
+    others = "(EngineCore_DP0 pid=272) INFO:Neuron:Finished Compilation for all HLOs in 49.70 seconds\n"
+    assert [told(text).lost_seconds for text in (first, others, first + others)] == [45.15, 49.7, 94.85]
+
+
+PASS = "....\nCompiler status PASS\n"
+
+
+def test_the_export_of_a_model_is_told_by_its_parts():
+    """As optimum-neuron writes it, whose export keeps its graphs elsewhere than in the compiler's cache."""
+    part = f"***** Compiling {{}} *****\n{PASS}[Compilation Time] {{}} seconds.\n"
+    text = part.format("encoder", 101.86) + part.format("decoder", 55.2) + "[Total compilation Time] 157.06 seconds.\n"
+    found = told(f"{text}Model cached in: {NCC}/MODULE_6151d82caf2d3b2f7a6f.\n")
+    assert [(one.module, one.seconds, one.at_most) for one in found.compiled] == [
+        ("encoder", 101.86, True),
+        ("decoder", 55.2, True),
+    ]
+    assert (found.of, found.lost_seconds, found.lost_at_most) == ("export", pytest.approx(157.06), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "compiled", "unfinished"),
+    [
+        (PASS, [""], 0),
+        (f"{PASS}hello\n{PASS}", ["", ""], 0),
+        ("{one}{two}" + PASS, [""], 1),
+        ("{one}" + PASS, [module(1)], 0),
+        ("{one}" + PASS + "{ended}", [module(1)], 0),
+        ("{one}{ended}{two}", [module(1)], 1),
+    ],
+)
+def test_a_compile_that_ends_well_counts_whether_or_not_its_graph_is_named(text, compiled, unfinished):
+    lines = {"one": calls(0, 5, 1), "two": calls(1, 6, 2), "ended": ends(2, 5, 1)}
+    found = told(text.format(**{name: f"{line}\n" for name, line in lines.items()}))
+    assert ([one.module for one in found.compiled], found.unfinished) == (compiled, unfinished)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "hello\n", '{"loss": 1.2}\n', "\x00\xff" * 100])
@@ -503,6 +542,10 @@ OF_NOBODY = {
         {1: "host-oom", 2: "device-oom"},
     ),
     "the only failure, which another process tells": ([f"[rank3]: {OOM}", f"[rank0]: {fails(1, 5, 1)}"], {1: "device-oom"}),
+    "the only failure, which only npc's report tells": (
+        [PASS, OOM, f'{{"{NCC}/{module(2)}/model.neff": {{"status": true}}, "{NCC}/{module(1)}/model.neff": {{"status": false}}}}'],
+        {1: "device-oom"},
+    ),
     "after a hit, in a log that ends": ([HIT := at(0, 5, f"Using a cached neff at {NCC}/{module(9)}/model.neff"), OOM], {0: "device-oom"}),
     "a compile that was tried again": ([calls(0, 5, 1), F137, calls(1, 5, 1), ends(2, 5, 1)], {}),
     "the same without a line before it": ([f"[rank0]: {F137}", f"[rank0]: {ends(2, 5, 1)}"], {}),

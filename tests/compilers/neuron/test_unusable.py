@@ -155,6 +155,7 @@ def test_a_machine_of_aws_without_driver_and_packages_is_no_machine_for_inductor
     assert the_problem("neuron-packages")["said"] == f"{error['message']}; {error['cause']}"
     found = the_problem("neuron-devices")
     assert f" {name}, and Neuron's driver is not loaded" in found["said"]
+    assert found["said"].endswith(facts.REPOSITORY)
     assert "aws-neuronx-dkms && sudo modprobe neuron" in found["run"]
 
 
@@ -211,6 +212,7 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     assert (found.target, found.cores) == ("trn1", 4)
     problem = the_problem("neuron-devices")
     assert problem["said"].startswith("there is no neuron-ls, and ")
+    assert problem["said"].endswith(facts.REPOSITORY)
     assert "aws-neuronx-tools" in problem["run"]
 
 

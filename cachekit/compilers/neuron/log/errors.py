@@ -54,12 +54,18 @@ class Errors:
         del self._said[:-_MOST]
         return False
 
+    def failed(self, module: str) -> bool:
+        """Take a failure without any words; gives whether the module had failed before."""
+        before = module in self._failed
+        self._failed.setdefault(module, False)
+        return before
+
     def of(self, failure: Event, *, repeated: bool = False) -> str:
-        """The errors that belong to a failure: it is told at this moment; `repeated`: it may have been told before."""
+        """The errors that belong to a failure, which is told at this moment; `repeated`: it was told before, too."""
         module, own = failure.module, classify(failure.text)
         taken = [one for one in self._said if one.modules == {module}]
         others = [one for one in self._said if one not in taken and self._may_be(one, failure)]
-        if repeated and module in self._failed:
+        if repeated:
             others = []
         elif _is_known(own):
             others = [one for one in others if _cause(classify(one.event.text)) == _cause(own)]

@@ -69,7 +69,9 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
             `worker-started`, `worker-done`: a compile worker of `neuron_parallel_compile`. `remaining`: the root's
             entries by state, those of earlier runs too. `report`: what it says of one module at its end (`success`,
             `retries`, `seconds`). `summary`: its counts of this run (`total`, `success`, `failed`, not always all).
-            `whole`: how long NxD's model builder took for all graphs of a model together.
+            `whole`: how long NxD's model builder took for the graph that it compiles first (`priority`), or for all
+            others of a model together (`seconds`).
+            `exported`: optimum-neuron exported a part of a model, `text`; `seconds` hold the tracing too.
             `not-found`: optimum-neuron's Hub cache, `text`, has no such file.
             `child-exit`: torchrun reports a worker that failed with `code`; a negative one is a signal.
         at: The log's own time, which has no time zone; None where the line has none.
@@ -144,13 +146,19 @@ class Timing:
         """Some compile ended well."""
         self._passes[event.rank] = self._passes.get(event.rank, 0) + 1
 
-    def failed(self, event: Event) -> Event:
-        """The compile of a module ended badly; gives the event with its seconds, as far as the log tells them."""
+    def failed(self, event: Event, *, again: bool = False) -> Event:
+        """The compile of a module ended badly; gives the event with its seconds, as far as the log tells them.
+
+        Args:
+            event: What says so.
+            again: Another line has said so before.
+        """
         begun, known = self._take(event.process, event.module)
-        begun = begun if known else self._last.get(event.process)
+        begun = begun if known else None if again else self._last.get(event.process)
         if begun is None or event.at is None or event.at < begun:
             return event
-        took = {"seconds": (event.at - begun).total_seconds(), "at_most": int(not known)}
+        bound = not known and event.process not in self._workers
+        took = {"seconds": (event.at - begun).total_seconds(), "at_most": int(bound)}
         return replace(event, numbers={**event.numbers, **took})
 
     def completed(self, event: Event) -> Event:

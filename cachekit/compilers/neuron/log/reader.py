@@ -47,6 +47,7 @@ class LogReader:
         self._quoted = ""  # the same, where the failure is an old one
         self._teller = Event(kind="")  # whose line had the last header
         self._errors = Errors()  # of failures whose lines are yet to come
+        self._exporting = ""  # the part of a model that optimum-neuron compiles
         self._report: dict[str, str] = {}  # an entry of npc's JSON report, as far as it was read
         self._child: int | None = None  # the rank that torchrun's report is about
 
@@ -128,7 +129,10 @@ class LogReader:
 
     def _words(self, text: str, source: Event) -> Iterator[Event]:
         """The events in a text of one source, in their order."""
-        yield from self._report_entries(text, source)
+        for entry in self._report_entries(text, source):
+            if not entry.numbers["success"]:
+                self._errors.failed(entry.module)
+            yield entry
         # The same few graphs are found again and again, in logs of any length.
         found = _found(text) if len(text) > _SHORT else _found_before(text)
         for name, said, event in found:
@@ -156,9 +160,10 @@ class LogReader:
                 event = replace(event, module=self._failing)
                 if event.module and event.module == self._quoted:
                     return replace(event, kind="quoted")
-                if before := self._errors.of(event, repeated=name == "gave-up"):
+                again = self._errors.failed(event.module) and name == "gave-up"
+                if before := self._errors.of(event, repeated=again):
                     event = replace(event, text=f"{before}\n{event.text}".strip()[:_TEXT])
-                return self._timing.failed(event)
+                return self._timing.failed(event, again=again)
             case "command":
                 event = replace(event, module=module_in(said["text"] or ""))
                 self._timing.started(event)
@@ -166,6 +171,11 @@ class LogReader:
                 return self._timing.completed(event)
             case "status" if event.text == "PASS":
                 self._timing.passed(event)
+            case "exporting":
+                self._exporting = event.text
+                return None
+            case "exported":
+                return replace(event, text=self._exporting)
             case "worker-started":
                 self._timing.worker(event)
             case "child-rank":

@@ -40,7 +40,12 @@ class Log(Struct):
     # What that took, by module and process, where the log tells, and whether it is an upper bound. Ranks that wait for
     # one compile all report its failure.
     failed_seconds: dict[str, dict[str, tuple[float, bool]]] = {}
-    whole_seconds: float = 0.0  # what all compiles of a model took together, as NxD's model builder says it
+    # What the first compile of a model took (`priority`), and all others together (`seconds`), as NxD's model builder
+    # says it.
+    whole: dict[str, float] = {}
+    exported: list[tuple[str, float]] = []  # the parts of a model that optimum-neuron exported, with their seconds
+    passes: int = 0  # how often a compiler said that it ended well; it names no module
+    ends: int = 0  # how often that was said of a module, or of a part that was exported
     # The modules that each process (`rank 0`, `pid 10142`) found, compiled or extracted.
     by_process: dict[str, set[str]] = {}
     # Exit codes of failed workers as torchrun reports them, by rank (by process where it names none).
@@ -72,7 +77,13 @@ class Log(Struct):
                 self._count(self.hits, event)
             case "extracted":
                 self._count(self.extracted, event)
+            case "status" if event.text == "PASS":
+                self.passes += 1
+            case "exported":
+                self.exported.append((event.text, event.numbers["seconds"]))
+                self.ends += 1
             case "compiled":
+                self.ends += 1
                 self._compiled(event, event.text)
                 self._used(event)
             case "report" if event.numbers["success"]:
@@ -94,7 +105,8 @@ class Log(Struct):
             case "error" if not module:
                 self.alone.append(event.text)
             case "whole":  # once for each model, and by each of its processes
-                self.whole_seconds = max(self.whole_seconds, event.numbers["seconds"])
+                for name, seconds in event.numbers.items():
+                    self.whole[name] = max(seconds, self.whole.get(name, 0.0))
             case "summary":  # older versions spread it over three lines
                 self.summary |= event.numbers
             case "remaining":
@@ -111,6 +123,11 @@ class Log(Struct):
         """Every module that the run itself reported as needed, in the order in which the run came to them."""
         needed = {*self.extracted, *self.hits, *self.compiled}
         return [module for module in self.mentioned if module in needed]
+
+    @property
+    def unnamed(self) -> int:
+        """How many compiles ended well of which no line tells the module."""
+        return max(0, self.passes - max(self.ends, len(self.compiled)))
 
     @property
     def unfinished(self) -> set[str]:
@@ -192,8 +209,8 @@ def _of_run(log: BinaryIO, run: Log) -> Logged | None:
     for event in reader.close():
         run.add(event)
         spans.add(event)
-    known = (run.modules, run.waits, run.remembered, run.failed, run.summary, run.entries, run.exits, run.unfinished)
-    if not any(known) and not run.whole_seconds:
+    cached = (run.modules, run.waits, run.remembered, run.failed, run.summary, run.entries, run.unfinished)
+    if not any((*cached, run.exits, run.whole, run.exported, run.unnamed)):
         return None
     later = set(run.extracted) - set(run.compiled)
     found = set(run.hits) - set(run.compiled)
@@ -206,9 +223,11 @@ def _of_run(log: BinaryIO, run: Log) -> Logged | None:
         )
         for name, (took, basis) in run.compiled.items()
     ]
+    compiled += [LoggedCompile(part, took, at_most=True) for part, took in run.exported]
+    compiled += [LoggedCompile("")] * run.unnamed
     lost, at_most = _lost(run, spans)
     return Logged(
-        of="run",
+        of="export" if run.exported and not any(cached) else "run",
         compilers=tuple(sorted(run.compilers)),
         found=len(found),
         extracted=len(later),
@@ -222,7 +241,7 @@ def _of_run(log: BinaryIO, run: Log) -> Logged | None:
         lost_seconds=lost,
         lost_at_most=at_most,
         workers={name: int(code) for name, code in run.exits.items()},
-        unfinished=len(run.unfinished),
+        unfinished=max(0, len(run.unfinished) - run.unnamed),
         groups=reader.groups(),
         counted=tuple(_counted(run, several=reader.groups() > 1)),
     )
@@ -260,8 +279,9 @@ def _lost(run: Log, spans: _Spans) -> tuple[float | None, bool]:
     took |= {name: (seconds, basis in _BOUNDS) for name, (seconds, basis) in run.compiled.items()}
     untimed = [seconds for name, (seconds, _) in took.items() if seconds and name not in spans.modules]
     seconds = spans.seconds()
-    if seconds is None and run.whole_seconds:
-        return run.whole_seconds, False
+    if seconds is None and (run.whole or run.exported):
+        exported = sum(took for _, took in run.exported)
+        return round(sum(run.whole.values()) + exported, 3), bool(exported)
     at_most = any(bound for _, bound in took.values()) or len(untimed) + (seconds is not None) > 1
     return round((seconds or 0.0) + sum(untimed), 3) or None, at_most
 
