@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from cachekit.data import images, labels, rows, saved_rows
+from cachekit.data import images, labels, rows, saved_rows, text_file
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks, zoo
 from cachekit.recipe.ingredients import Shapes
@@ -46,19 +46,21 @@ def labels_of(recipe: Recipe) -> list[str]:
     if found and found.form == "saved" and (names := saved_rows.classes(found.splits["train"], column)):
         return list(names)
     path = _text_file(found, "its labels", "add data.labels: [...] in the order of their numbers, or data.num_labels")
-    values = [row[column] for row in read(recipe, path, {column: "label_column"})]
+    values = rows.column(path, column, "label_column", **_form(recipe))
     if "label_column" in tasks.nested(recipe):  # one for each word
-        if values and not any(values):
+        several = list(values)
+        if several and not any(several):
             raise DataError(
                 f"{path} has no labels: every list in {column!r} is empty",
                 hint="if another column is meant, name it with data.label_column",
             )
-        values = [value for row in values for value in row]
+        values = (value for row in several for value in row)
     elif recipe.task == "multi-label-classification":
         numbered = enumerate(values, start=1)
-        values = [one for number, row in numbered for one in labels.label_list(row, f"{path}, row {number}")]
-        if not values:
+        all_of_them = [one for number, row in numbered for one in labels.label_list(row, f"{path}, row {number}")]
+        if not all_of_them:
             raise DataError(f"{path} has no labels", hint="check data.label_column")
+        values = iter(all_of_them)
     return labels.label_names(values, str(path), of_texts=recipe.task == "text-classification")
 
 
@@ -136,15 +138,17 @@ def local(recipe: Recipe) -> LocalRows | None:
 
 def read(recipe: Recipe, path: Path, columns: Mapping[str, str]) -> Iterator[rows.Row]:
     """The rows of a text file, as the recipe says that it is written; see `rows.read`."""
-    return rows.read(
-        path,
-        columns,
-        nested=tasks.nested(recipe),
-        free=tasks.fields(recipe).free,
-        delimiter=recipe.data.delimiter,
-        encoding=recipe.data.encoding,
-        plain_text=tasks.fields(recipe).plain_text,
-    )
+    return rows.read(path, columns, **_form(recipe), plain_text=tasks.fields(recipe).plain_text)
+
+
+def _form(recipe: Recipe) -> dict[str, Any]:
+    """How the recipe says that its rows are written; see `rows.read`."""
+    return {
+        "nested": tasks.nested(recipe),
+        "free": tasks.fields(recipe).free,
+        "delimiter": recipe.data.delimiter,
+        "encoding": recipe.data.encoding,
+    }
 
 
 def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
@@ -174,8 +178,10 @@ def check_data(recipe: Recipe, *, absent_ok: bool = False) -> None:
         field = "data.path" if data.path else f"data.{split}_file"
         if not path.exists():
             raise DataError(f"{field} {path} does not exist", hint=f"check {field}")
-        if path.suffix.lower() != ".parquet" and next(read(recipe, path, columns), None) is None:
-            raise DataError(f"{path} has no rows", hint=f"check {field}")
+        if path.suffix.lower() != ".parquet":
+            if next(read(recipe, path, columns), None) is None:
+                raise DataError(f"{path} has no rows", hint=f"check {field}")
+            text_file.check(path, data.encoding)
 
 
 def _check_read(recipe: Recipe, found: Mapping[str, Path]) -> None:

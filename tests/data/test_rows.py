@@ -108,6 +108,14 @@ def test_only_newlines_end_a_line_of_delimited_text(put, inner):
     ]
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+@pytest.mark.parametrize("text", ["NaN", r'"half a pair: \ud83d"', "1e999", "123456789012345678901234567890", "-0.0"])
+def test_what_python_writes_as_json_is_read_as_python_reads_it(put, name, text):
+    row = f'{{"text": {text}, "label": 1}}'
+    (found,) = read(put(name, row if name == "a.jsonl" else f"[{row}]"))
+    assert repr(found) == repr(json.loads(row))
+
+
 @pytest.mark.parametrize("inner", [char for char in INNER if char >= " "])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_only_newlines_end_a_line_of_json(put, name, inner):

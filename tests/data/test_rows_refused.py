@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import labels, rows
+from cachekit.data import labels, rows, shapes
 from cachekit.errors import DataError
+from cachekit.recipe import load_text
 from tests.data.rows_files import COLUMNS, named, put, read, refused  # noqa: F401 - fixtures
 
 # What is refused
@@ -208,3 +209,16 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path, kind):
     with pytest.raises(DataError, match="cannot be read") as caught:
         rows.read(path, named(["text"]))
     assert caught.value.cause == "it is not a regular file"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_byte_that_is_no_text_is_found_wherever_it_is_before_a_worker_starts(put, suffix):
+    """Rows are read as they are taken, and of a large file a plan takes the first ones."""
+    first, row = ("text,label\n", "the sea,1\n") if suffix == "csv" else ("", '{"text": "the sea", "label": 1}\n')
+    path = put(f"train.{suffix}", (first + row * 50_000).encode() + b"caf\xe9,1\n")
+    recipe = load_text(
+        "name: mine\ntask: text-classification\nmodel: {id: bert-base-uncased}\n"
+        f"data: {{train_file: {path}, labels: [a, b]}}"
+    )
+    with pytest.raises(DataError, match=f"line {50_002 if suffix == 'csv' else 50_001}: not utf-8"):
+        shapes.check_data(recipe)
