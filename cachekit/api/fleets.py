@@ -94,7 +94,9 @@ class Fleets(Runs):
         recache: bool = False,
         dry_run: bool = False,
     ) -> FleetState | FleetPlan:
-        """Run a recipe's fine-tune on a machine of an engine, and wait for its end. `cachekit train --on`.
+        """Run a recipe's fine-tune on an engine, and wait for its end. `cachekit train --on`.
+
+        It runs on one machine, or on as many as `nnodes` or the recipe says.
 
         Args:
             engine: See `Fleets`.
@@ -114,15 +116,11 @@ class Fleets(Runs):
         """
         naming.check_contradiction(require_warm=require_warm, recache=recache)
         one = self._variant(recipe)
-        if (nodes := one.load().parallel.nodes) > 1:
-            raise UsageError(
-                f"an engine runs a training on one machine, and this one is for {nodes}",
-                hint="--nnodes 1; or start `cachekit train` on each machine yourself",
-            )
         said = {"--output-dir": output_dir, "--checkpoint-dir": checkpoint_dir, "--resume": resume}
         return self._on(
             engine, "train", _entries([structs.replace(one, tiny=False)], ()), said, tiny=one.tiny, jobs=1, spot=spot,
             max_dollars=max_dollars, price=price, require_warm=require_warm, recache=recache, dry_run=dry_run,
+            nodes=one.load().parallel.nodes,
         )  # fmt: skip
 
     def _on(
@@ -141,6 +139,7 @@ class Fleets(Runs):
         require_warm: bool,
         recache: bool,
         dry_run: bool,
+        nodes: int = 1,
     ) -> FleetState | FleetPlan:
         from cachekit.executors import registry
         from cachekit.executors.port import FleetUnit
@@ -148,11 +147,16 @@ class Fleets(Runs):
 
         if self.offline:
             raise UsageError("machines of an engine cannot be offline", hint="leave out --offline")
+        if self.node_rank or self.master_addr:
+            raise UsageError(
+                "an engine tells each machine its own place", hint="leave out --node-rank and --master-addr"
+            )
         name, _, queue = engine.partition(":")
         found, config = registry.engine(name), self._config()
         if spot and not found.spot:
             raise UsageError(f"{name} does not rent Spot machines", hint="leave out --spot")
-        options = {**found.check(queue, config, verb), "spot": spot}
+        options = {**found.check(queue, config, verb), "spot": spot, "nodes": nodes}
+        first = found.together(nodes, options) if nodes > 1 else ()
         if not options.get("places"):
             fleet.check_shared(config, found, name)
         machine = found.machine(queue)
@@ -163,7 +167,7 @@ class Fleets(Runs):
         paid = prices(price).of(machine or self.instance or "")
         seconds, lacks = None, ""
         try:
-            seconds = fleet.limit(forecast, paid, found, name, max_dollars)
+            seconds = fleet.limit(forecast, paid, found, name, max_dollars, nodes=nodes)
         except UsageError as refusal:
             if not dry_run:
                 raise
@@ -181,14 +185,15 @@ class Fleets(Runs):
                 said = {**said, "--output-dir": found.places.model, "--checkpoint-dir": found.places.checkpoints}
             entries, files = carried(config, entries, found.places, options, tiny=tiny, writes=not require_warm)
         flags = [flag for flag, given in (("--require-warm", require_warm), ("--recache", recache)) if given]
-        begins = start.COMMAND if found.places is None else ()
+        begins = (*first, *(start.COMMAND if found.places is None else ()))
         own: dict[str, object] = {} if found.places is not None else {"--home": self.home, "--cache": self.cache}
         own |= {
             "--compiler": self.compiler,
             "--wait": self.wait,
             "--trust": self.trust,
             "--for": compile_for or None,
-            "--nnodes": self.nnodes,
+            "--nnodes": nodes if nodes > 1 else self.nnodes,
+            "--master-port": self.master_port if nodes > 1 else None,
             **said,
         }
         units = [FleetUnit(one.name, (*begins, *self._command(verb, one, own, tiny=tiny), *flags)) for one in entries]

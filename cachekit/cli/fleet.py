@@ -150,7 +150,8 @@ def plan(answer: FleetPlan) -> list[str]:
     rows = answer.forecast.plans
     same = sum(row.same_as is not None for row in rows)
     lines = [
-        f"{out.count(len(rows), 'command')} on {_engine(answer)}, {answer.machines} at once",
+        f"{out.count(len(rows), 'command')} on {_engine(answer)}, {answer.machines} at once"
+        + (f", on {answer.nodes} machines each" if answer.nodes > 1 else ""),
         f"  {totals.hit} will be found, {totals.miss - same} compile"
         + (f", {same} find what another one compiles" if same else ""),
     ]
@@ -160,7 +161,8 @@ def plan(answer: FleetPlan) -> list[str]:
         lines += out.labelled("  compiling takes ", (known if answer.seconds else "unknown time") + unknown)
     if answer.price is not None:
         # The machine that compiles may be another one than the one that is compiled for.
-        low, high = (seconds * answer.price.per_hour / 3600 for seconds in totals.seconds_range)
+        per_hour = answer.price.per_hour * answer.nodes
+        low, high = (seconds * per_hour / 3600 for seconds in totals.seconds_range)
         lines += out.labelled(
             "  costs ",
             f"{dollars(low)} to {dollars(high)} for compiling, at {dollars(answer.price.per_hour)} an hour of a machine"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
-from cachekit.errors import MissError
+from cachekit.errors import MissError, UsageError
 from cachekit.key.cost import Growth
 from cachekit.recipe import Recipe
 from cachekit.recipe.ingredients import Fingerprint
@@ -157,6 +157,20 @@ class Node(Struct, frozen=True):
     address: str = ""
     port: int = 29500
 
+    def check(self, recipe: Recipe) -> None:
+        """See that this machine knows its place among those that run a recipe together.
+
+        Raises:
+            UsageError: It does not.
+        """
+        nodes = recipe.parallel.nodes
+        if nodes > 1 and not (self.address and self.rank < nodes):
+            raise UsageError(
+                f"the recipe trains on {nodes} nodes, and this one does not know its place",
+                cause=f"its rank is {self.rank}, the first node's address {self.address or 'unknown'}",
+                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
+            )
+
 
 class Run(Struct, frozen=True):
     """One run, of the training worker or of a user's own command.
@@ -264,6 +278,10 @@ class Compiler(Protocol):
     """How its compile seconds grow with what shapes a job."""
     splits_paths: bool = False
     """It puts paths into command lines without quotes: its cache dir lies where no path has a space."""
+    node: Node = Node()
+    """This machine's place, where several train together."""
+    trial_needs_all: bool = False
+    """Graphs name all workers, so that a trial run needs all machines of a training; else each can make it alone."""
     marks_finished: bool = False
     """What is finished can be told from what is not while a run goes on; else files are whole only after its end."""
 

@@ -39,6 +39,11 @@ class Prepared(Struct, frozen=True):
     place: Place
 
     @property
+    def tries_together(self) -> bool:
+        """A trial run of it is one run with those of the other machines that train together."""
+        return self.recipe.parallel.nodes > 1 and self.compiler.trial_needs_all
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The classes' names, in the order of their numbers."""
         return self.shapes.labels

@@ -55,6 +55,12 @@ class _Local:
             raise UsageError("this machine has no queues", hint="--on local")
         return {}
 
+    def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
+        raise UsageError(
+            f"this is one machine, and the training is for {nodes}",
+            hint="--nnodes 1; or the same command on each machine, with --node-rank and --master-addr",
+        )
+
     def machine(self, queue: str) -> str:
         return ""
 

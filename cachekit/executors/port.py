@@ -120,6 +120,13 @@ class Engine(Protocol):
             UsageError: A setting that it needs is missing.
         """
 
+    def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """What stands before a command that is to run on so many machines at once; `options` are what `check` returned.
+
+        Raises:
+            UsageError: A command runs on one machine only.
+        """
+
     def machine(self, queue: str) -> str:
         """The type of a queue's machines, as the registry calls it; empty where the queue does not say."""
 

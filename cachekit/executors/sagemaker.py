@@ -154,6 +154,10 @@ class _SageMaker:
         _check_bucket(region, table.output)
         return {"region": region, "verb": verb, "table": config.sagemaker, **isolated(config, table, verb)}
 
+    def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Nothing: each machine of a job runs the job's command, and is told its place (`compilers.nodes`)."""
+        return ()
+
     def machine(self, queue: str) -> str:
         if not queue.startswith("ml."):
             raise UsageError(

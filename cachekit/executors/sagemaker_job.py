@@ -100,7 +100,7 @@ def training_job(fleet: Fleet, number: int) -> dict[str, Any]:
         ],
         "OutputDataConfig": {"S3OutputPath": prefix(fleet)},
         "ResourceConfig": {
-            "InstanceType": fleet.queue, "InstanceCount": 1, "VolumeSizeInGB": table.volume_gb,
+            "InstanceType": fleet.queue, "InstanceCount": options.get("nodes", 1), "VolumeSizeInGB": table.volume_gb,
             **({"KeepAlivePeriodInSeconds": table.keep_alive} if table.keep_alive else {}),
         },
         "StoppingCondition": {"MaxRuntimeInSeconds": longest},

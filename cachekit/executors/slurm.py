@@ -1,4 +1,4 @@
-"""Slurm as an engine: one array job a fleet, a whole machine a command.
+"""Slurm as an engine: one array job a fleet, a whole machine a command, or several.
 
 Nothing of accounting is needed, which many clusters have switched off: `squeue` tells of jobs until a few minutes
 after they ended (`MinJobAge`), and the notes of the commands tell of them afterwards. What else a cluster asks for
@@ -89,6 +89,12 @@ class _Slurm:
             )
         return {"setup": config.slurm_setup}
 
+    def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """One command on each node, with all of its processors; what the first one answers is the answer."""
+        step = ("srun", f"--nodes={nodes}", "--ntasks-per-node=1", "--whole", "--cpu-bind=none")
+        script = f'{options["setup"]}\nexec "$@"'  # what the setup says may be another thing on each node
+        return (*step, "--output=0", "--error=all", "/bin/sh", "-c", script, "sh")
+
     def machine(self, queue: str) -> str:
         return ""
 
@@ -104,10 +110,12 @@ class _Slurm:
         }
         lines = [f"#SBATCH --{name}={shlex.quote(value)}" for name, value in options.items() if value]
         run = shlex.join([sys.executable, unit.__file__, fleet.folder])
+        nodes = fleet.options.get("nodes", 1)
+        job = (f"nodes={nodes}", f"ntasks={nodes}", "ntasks-per-node=1", "exclusive", "requeue", "open-mode=append")
         return "\n".join([
             "#!/bin/sh",
             *lines,
-            *(f"#SBATCH --{flag}" for flag in ("nodes=1", "ntasks=1", "exclusive", "requeue", "open-mode=append")),
+            *(f"#SBATCH --{flag}" for flag in job),
             *filter(None, [str(fleet.options.get("setup", ""))]),
             f'exec {run} "$SLURM_ARRAY_TASK_ID"',
             "",

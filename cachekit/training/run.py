@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,17 +14,21 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import CachekitError, CompileError, InterruptedRunError, TrainingError
-from cachekit.events import bypass
+from cachekit.errors import LONGEST_WAIT, CachekitError, CompileError, InterruptedRunError, TrainingError
+from cachekit.events import Journal, bypass
 from cachekit.recipe import ingredients, model_config
 from cachekit.store import Store
 from cachekit.store.notes import note_attempt
 from cachekit.training import Job, ProcessLauncher, Result
+from cachekit.training.meeting import Meeting, meeting
+from cachekit.training.member import Member
 
 # Events that come many times a second; shown, not written down.
 FREQUENT = {"step", "graphs", "at", "tick"}
 # What torchrun and its like tell their workers; ours is one worker.
 LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+SOONEST = 60.0  # seconds that machines wait for each other at least: they never begin at the same moment
 
 
 def run_job(
@@ -41,6 +46,7 @@ def run_job(
     strict: bool = False,
     figures: Mapping[str, float] | None = None,
     begun: Callable[[Watch], object] = lambda _: None,
+    wait: float = LONGEST_WAIT,
 ) -> tuple[Result, Observed]:
     """Run the worker to its end.
 
@@ -58,6 +64,7 @@ def run_job(
         strict: Stop at the first compile, where the compiler can be watched.
         figures: See `Job.figures`.
         begun: Is given what follows the run, as it begins.
+        wait: Seconds to wait for the other machines of a run on several.
 
     Returns:
         What the worker reported, with the compiler's own counts, and what the compiler did.
@@ -65,7 +72,9 @@ def run_job(
     Raises:
         MissError: Something compiled, under `strict`.
         CompileError: The trial left something uncompiled.
-        CachekitError: The worker failed.
+        WaitedTooLongError: Another machine of the run has not come.
+        UsageError: Another machine is to run something else.
+        CachekitError: The worker failed, or another machine did.
     """
     recipe, compiler = prepared.recipe, prepared.compiler
     folder = model_config.folder_of(recipe)
@@ -92,9 +101,13 @@ def run_job(
     watch = compiler.watch(Run(recipe, cache_dir.tree, mode, found, strict, cache_dir.restored))
     begun(watch)
 
+    others: Meeting | None = None
+
     def sink(event: dict[str, Any]) -> None:
         watch.event(event)
         name = str(event.pop("event", "unknown"))
+        if others is not None and name == "tick":
+            others.look()
         (store.journal.show if name in FREQUENT else store.journal.emit)(f"worker.{name}", **event)
 
     # Sets and dictionaries keyed by strings must iterate alike in every worker, or graphs could differ by seed.
@@ -110,7 +123,8 @@ def run_job(
     targets = [one for one in (output_dir, checkpoint_dir) if one]
     made = [place for one in targets for place in (one, *one.parents) if not place.exists()]
     try:
-        result = launcher.run(job, changes, log, sink, watch)
+        with _meeting(prepared, job, store.journal, wait) as others:
+            result = launcher.run(job, changes, log, sink, watch)
         if mode == "trial":
             try:
                 watch.complete(sink)
@@ -142,3 +156,31 @@ def run_job(
     if refused:
         bypass(store.journal, "compiler-bypass", f"{refused} graphs in the {mode} run")
     return result, seen
+
+
+@contextmanager
+def _meeting(prepared: Prepared, job: Job, journal: Journal, wait: float) -> Iterator[Meeting | None]:
+    """The other machines, where the run is one with theirs; None where it is this machine's alone."""
+    recipe, compiler, told = prepared.recipe, prepared.compiler, ""
+    if not (prepared.tries_together if job.mode == "trial" else recipe.parallel.nodes > 1):
+        yield None
+        return
+
+    def waiting(whom: str, waited: float) -> None:
+        nonlocal told
+        if whom != told:
+            told = whom
+            journal.emit("nodes.wait", holder=whom)
+        journal.show("lock.waiting", holder=whom, waited=waited)
+
+    me = Member(
+        rank=compiler.node.rank,
+        host=socket.gethostname(),
+        nodes=recipe.parallel.nodes,
+        mode=job.mode,
+        key=prepared.key,
+        hard=dict(prepared.ingredients.hard),
+        resume=Path(job.resume).name,
+    )
+    with meeting(me, compiler.node, max(wait, SOONEST), waiting) as others:
+        yield others

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -41,7 +41,8 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
         forecast: What each command will find and compile, and what that comes to.
         order: The commands' names in the order in which they would begin: the longest first, and after all others
             those that find what an earlier one compiles.
-        machines: How many work at once, at most.
+        machines: How many commands work at once, at most.
+        nodes: On how many machines each of them runs.
         seconds: From the first command's begin to the last one's end, as far as compiling goes; of commands whose time
             nobody knows (`forecast.totals.unknown_seconds`) nothing is in it.
         max_seconds: After which a command would be ended, so that all cost no more than was allowed; None for never.
@@ -58,6 +59,7 @@ class FleetPlan(Answer, frozen=True, kw_only=True, tag="cachekit/fleet-plan/1"):
     forecast: Forecast
     order: tuple[str, ...]
     machines: int
+    nodes: int = 1
     seconds: float
     max_seconds: float | None = None
     price: Price | None = None
@@ -201,8 +203,12 @@ def makespan(seconds: Sequence[float], machines: int) -> float:
     return max(busy)
 
 
-def limit(forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None) -> float | None:
+def limit(
+    forecast: Forecast, price: Price | None, engine: Engine, name: str, most: float | None, *, nodes: int = 1
+) -> float | None:
     """After how many seconds a command is ended, so that all of them cost no more than `most` dollars; None for never.
+
+    Each runs on so many `nodes`.
 
     Raises:
         UsageError: An engine's machines cost money, and nobody says how much may be spent, or what an hour costs; or
@@ -211,14 +217,14 @@ def limit(forecast: Forecast, price: Price | None, engine: Engine, name: str, mo
     if not engine.rents or (price is not None and not price.per_hour):
         return None
     if most is None:
-        high = price.cost(forecast.totals.seconds_range[1]) if price else 0.0
+        high = price.cost(forecast.totals.seconds_range[1]) * nodes if price else 0.0
         about = f"; compiling is expected to cost up to {dollars(high)}" if high else ""
         raise UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
     if price is None:
         raise UsageError(
             "nobody says what an hour of such a machine costs", hint="--price DOLLARS, for an hour; or --instance TYPE"
         )
-    each = most / price.per_hour * 3600 / len(forecast.plans)
+    each = most / price.per_hour * 3600 / len(forecast.plans) / nodes
     for row in forecast.plans:
         if row.expected is not None and row.expected.high > each:
             raise UsageError(
@@ -247,6 +253,7 @@ def planned(fleet: Fleet, engine: Engine, forecast: Forecast, price: Price | Non
         forecast=forecast,
         order=tuple(unit.name for unit in fleet.units),
         machines=machines,
+        nodes=fleet.options.get("nodes", 1),
         seconds=round(makespan(seconds, machines), 3) if seconds else 0.0,
         max_seconds=None if fleet.seconds is None else round(fleet.seconds, 3),
         price=price,
@@ -260,13 +267,28 @@ def submit(layout: Layout, draft: Fleet, engine: Engine, tell: Tell, *, keep: in
 
     Raises:
         EngineError: The engine refuses.
+        InterruptedRunError: As for `wait`.
     """
     fields = msgspec.structs.asdict(draft)
     fleets.retire(layout, keep)
     made = fleets.create(layout, **{name: fields[name] for name in fields if name not in {"id", "created", "folder"}})
-    engine.submit(made)
-    tell("fleet.submitted", fleet=made.id, engine=made.engine, commands=len(made.units))
+    with _going_on(made):  # the first commands may run before the last ones are submitted
+        engine.submit(made)
+        tell("fleet.submitted", fleet=made.id, engine=made.engine, commands=len(made.units))
     return made
+
+
+@contextmanager
+def _going_on(fleet: Fleet) -> Iterator[None]:
+    """Say how to find a fleet again whose commands somebody stops waiting for."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(
+            "stopped waiting; the commands go on",
+            cause=str(error) or "Ctrl-C",
+            hint=f"cachekit fleet wait {fleet.id}, or cachekit fleet cancel {fleet.id}",
+        ) from error
 
 
 def wait(fleet: Fleet, tell: Tell) -> FleetState:
@@ -280,10 +302,10 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
         EngineError: The engine did not answer for ten minutes.
         InterruptedRunError: Somebody asked this process to end; the commands go on.
     """
-    engine = registry.engine(fleet.engine)
     before: dict[int, str] = {}
-    pause, answered = POLL[0], time.monotonic()
-    try:
+    with _going_on(fleet):
+        engine = registry.engine(fleet.engine)
+        pause, answered = POLL[0], time.monotonic()
         while True:
             try:
                 found = state(fleet, engine)
@@ -302,12 +324,6 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
             if found is not None and found.ended:
                 return found
             time.sleep(pause)
-    except KeyboardInterrupt as error:
-        raise InterruptedRunError(
-            "stopped waiting; the commands go on",
-            cause=str(error) or "Ctrl-C",
-            hint=f"cachekit fleet wait {fleet.id}, or cachekit fleet cancel {fleet.id}",
-        ) from error
 
 
 def state(fleet: Fleet, engine: Engine | None = None) -> FleetState:

@@ -140,9 +140,9 @@ def warm(
                 meanwhile = session.store.lookup(place)
                 if meanwhile is not None and (not recache or meanwhile != planned.record):
                     return _done(session, WarmRun(planned, meanwhile, 0, time.monotonic() - start, waited), LOCAL)
-            # Who compiles nothing keeps nobody from it. Machines that train together also try together: one with the
-            # lease would wait for the others to join, and they for the lease.
-            alone = recache or require_warm or prepared.recipe.parallel.nodes > 1
+            # Who compiles nothing keeps nobody from it. Where a trial run needs all machines of a training, one with
+            # the lease would wait for the others to join, and they for the lease.
+            alone = recache or require_warm or prepared.tries_together
             with nullcontext(Lease["Found"]()) if alone else _lease(session, prepared) as mine:
                 if mine.found and (record := session.fetch(mine.found)):
                     done, remote = WarmRun(planned, record, 0, 0.0), mine.found.remote.name
@@ -192,8 +192,9 @@ def _compile(
     except CachekitError as error:
         if strict and isinstance(error, MissError | IntegrityError):
             raise miss_error(planned, error.cause or error.message) from error
-        # Nobody can say that it was not the reused record's doing, and without it the root is empty.
-        ours = isinstance(error, IntegrityError | TrainingError | CompileError)
+        # Nobody can say that it was not the reused record's doing, and without it the root is empty. Other machines of
+        # a common trial run would not try again.
+        ours = isinstance(error, IntegrityError | TrainingError | CompileError) and not prepared.tries_together
         if strict or near is None or shared is not None or not ours:
             raise
         reason = ": ".join(filter(None, [error.message, error.cause]))

@@ -97,6 +97,7 @@ class Cluster:
         for node, port in zip(NODES, ports, strict=True):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=1000\n"
         text += f"PartitionName=c Nodes={','.join(NODES)} Default=YES MaxTime=INFINITE State=UP\n"
+        (folder / "hosts").write_text("".join(f"127.0.0.1 {name}\n" for name in ("localhost", host, *NODES)))
         self.configuration = folder / "slurm.conf"
         self.configuration.write_text(text)
         self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
@@ -138,7 +139,7 @@ class Cluster:
 
     def start(self, node):
         """Start a node, or start it again."""
-        script = f"hostname {node}; exec slurmd -N {node} -D"
+        script = f"hostname {node}; mount --bind {self.folder}/hosts /etc/hosts; exec slurmd -N {node} -D"
         self._nodes[node] = subprocess.Popen(
             [*SPACE, "sh", "-c", script], env=self.environment, stderr=subprocess.DEVNULL
         )

@@ -7,6 +7,7 @@ import pytest
 
 from tests.executors.sagemaker_local import lacking, wrong
 from tests.executors.sagemaker_session import KIND, until
+from tests.support.processes import free_port
 
 pytest_plugins = ["tests.executors.sagemaker_session"]
 pytestmark = [pytest.mark.servers, pytest.mark.skipif(bool(lacking()), reason=lacking())]
@@ -36,6 +37,18 @@ def test_what_jobs_compile_is_found_from_here_and_by_a_training_there(user, tmp_
     model = user.service.model(job.name, tmp_path / "model")
     assert (model / "model.bin").read_bytes() == b"weights"
     assert json.loads((model / "cachekit-result.json").read_text())["compiled"] == 0
+
+
+@pytest.mark.feature("F2")
+def test_a_training_on_two_machines_is_one_job_that_runs_on_both(user):
+    """Each is told its place; one of them compiles, and the other waits for the record."""
+    where = ("--set", "parallel.nodes=2", "--master-port", str(free_port()))
+    (unit,) = user("train", "toy.yaml", *where, *ON, "--format", "json")[0]["units"]
+    assert (unit["state"], unit["compiled"]) == ("done", 0)
+    job = user.job()
+    assert job.request["ResourceConfig"]["InstanceCount"] == len(job.hosts) == 2
+    compiling = [host for host in job.hosts if any(line.startswith("compiling: ") for line in job.lines(host))]
+    assert len(compiling) == 1
 
 
 def test_a_job_that_fails_says_why_in_its_own_words(user):
@@ -169,7 +182,6 @@ def test_a_job_without_a_network_has_the_records_as_a_channel(user):
         ("", "", (), "--max-dollars"),
         ("", "", ("--max-dollars", "5"), "what an hour of such a machine costs"),
         ("", "", (*FREE, "--output-dir", "out"), "leave out --output-dir"),
-        ("", "", (*FREE, "--set", "parallel.nodes=2"), "on one machine"),
     ],
 )
 def test_nothing_is_submitted_that_could_not_be_used_or_paid(user, old, new, options, says):

@@ -3,7 +3,9 @@
 `make test-slurm` installs what it needs.
 """
 
+import json
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,9 +13,12 @@ import time
 
 import pytest
 
+from cachekit import start
 from cachekit.executors.fleet import every
 from cachekit.store.layout import Layout
 from tests.executors.slurm_cluster import NODES, Cluster, lacking
+from tests.support.processes import LONGEST, free_port
+from tests.support.real_machine import SMALL, Machine, assert_compiled_nothing
 
 pytest_plugins = ["tests.executors.fleet_session"]
 pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(lacking()), reason=lacking())]
@@ -203,3 +208,40 @@ def test_each_machine_of_a_step_is_told_its_place(cluster):
     twice = ("srun", "-N2", "--ntasks-per-node=2", sys.executable, "-c", code.replace("place(3", "place(2"))
     refused = subprocess.run(twice, env=cluster.environment, capture_output=True, text=True, check=False)
     assert "Slurm started 4 commands on 2 machines" in refused.stderr
+
+
+def _runs(slurm, mode):
+    """What the stand-in worker noted of its runs of a kind."""
+    noted = map(json.loads, slurm.log.read_text().splitlines())
+    return [(one["found"], one["compiled"]) for one in noted if one["mode"] == mode]
+
+
+@pytest.mark.feature("F2")
+def test_a_training_on_three_nodes_is_one_command_of_which_one_compiles(slurm):
+    """Slurm starts it on each node; two of them wait for what the third one compiles."""
+    words = ("train", "toy.yaml", "--on", "slurm", "--nnodes", "3", "--master-port", str(free_port()), *FREE)
+    assert "its own place" in slurm(*words, "--node-rank", "1", code=2)[1]
+    words += ("--format", "json")
+    planned = slurm(*words, "--dry-run")[0]
+    assert planned["nodes"] == 3
+    assert "#SBATCH --nodes=3\n" in planned["request"]
+    (unit,) = slurm(*words)[0]["units"]
+    assert (unit["state"], unit["machine"]) == ("done", "n[1-3]")
+    assert (_runs(slurm, "trial"), _runs(slurm, "train")) == ([(0, 3)], [(3, 0)] * 3)
+    assert len({path.name for path in (slurm.home.parent / "homes").iterdir()}) == 3, "each has a store of its own"
+
+
+@pytest.mark.feature("F1", "F2", "P1")
+def test_three_nodes_train_over_gloo_after_a_warm_and_none_compiles(cluster, tmp_path):
+    """The real Inductor: a trial run on one machine makes the graphs of a run on three."""
+    (tmp_path / "shared").mkdir(mode=0o700)
+    machine = Machine(tmp_path / "here", CACHEKIT_CACHE=f"local:rw,{tmp_path / 'shared'}:rw")
+    assert machine("warm", machine.recipe(SMALL), "--nnodes", "3")["compiled"] == 3
+    machine.log.unlink()
+    train = shlex.join([*start.COMMAND, "cachekit", "train", "tiny.yaml", "--nnodes", "3", "--master-port"])
+    own = f"CACHEKIT_HOME={tmp_path}/$SLURMD_NODENAME {train} {free_port()} --require-warm --format json"
+    step = ("srun", "-N3", "--ntasks-per-node=1", f"--output={tmp_path}/%t.json", f"--error={tmp_path}/%t.log")
+    environment = {**machine.environment, "SLURM_CONF": str(cluster.configuration)}
+    subprocess.run([*step, "sh", "-c", own], cwd=machine.work, env=environment, check=False, timeout=LONGEST)
+    for rank in range(3):
+        assert_compiled_nothing(machine, json.loads((tmp_path / f"{rank}.json").read_text()))

@@ -84,7 +84,7 @@ def test_no_recipe_of_the_zoo_has_one(name):
         tiny.in_small(["training.num_train_epochs=1"], partial(load, path))
 
 
-@pytest.mark.parametrize("field", ["zero_1=true", "tensor_parallel_size=2", "data_parallel_size=2", "nodes=2"])
+@pytest.mark.parametrize("field", ["zero_1=true", "tensor_parallel_size=2", "data_parallel_size=2"])
 def test_inductor_has_one_worker_and_says_so(field):
     recipe = load(zoo.recipe_path("bert"), [f"parallel.{field}"])
     with pytest.raises(RecipeError, match="Inductor trains with one worker") as refused:

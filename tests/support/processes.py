@@ -2,14 +2,16 @@
 
 import gc
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -102,6 +104,14 @@ def side_by_side(count, work):
         _, status = os.waitpid(pid, 0)
         answers.append(msgspec.json.decode(raw) if status == 0 else None)
     return answers
+
+
+def free_port():
+    """A port that is free now, below those that the kernel takes for connections of its own."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with suppress(OSError), socket.create_server(("", port)):
+            return port
 
 
 @contextmanager

@@ -38,6 +38,12 @@ training:
   save_total_limit: 3
   learning_rate: 1e-3
 """
+# The same with a model of a few thousand parameters besides its words.
+SMALL = RECIPE.replace(
+    "  config: {num_hidden_layers: 2}",
+    "  from_config: true\n"
+    "  config: {num_hidden_layers: 1, hidden_size: 32, intermediate_size: 32, num_attention_heads: 2}",
+)
 
 
 class Machine:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import structs
 
 from cachekit import config
-from cachekit.compilers import ComparedBuilds, Compiler, Harvest, Restored, Watch, registry
+from cachekit.compilers import ComparedBuilds, Compiler, Harvest, Node, Restored, Watch, registry
 from cachekit.compilers.cachedir import cache_dir
 from cachekit.compilers.port import not_warm
 from cachekit.compilers.prepare import prepare
@@ -60,6 +60,7 @@ class StandIn(Compiler):
         graphs: How many graphs a job has.
         extra: How many more the training has than the trial run reached.
         salt: Goes into the modules and into no ingredient: another compile gives other bytes.
+        node: See `Compiler.node`.
     """
 
     name = "standin"
@@ -68,7 +69,8 @@ class StandIn(Compiler):
     foreign = ("compiler.name", "target.", "toolchain.")
     growth = Growth(layers=3.0, tokens=0.0, width=0.0, source="")
 
-    def __init__(self, version=None, *, graphs=3, extra=0, salt=""):
+    def __init__(self, version=None, *, graphs=3, extra=0, salt="", node=None):
+        self.node = node or Node()
         self.version = version or os.environ.get("STANDIN_VERSION", "1.0")
         self._settings = {"graphs": graphs, "extra": extra, "salt": salt}
 

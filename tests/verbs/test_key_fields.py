@@ -62,6 +62,7 @@ CAUTIOUS = {
     "model.config.position_embedding_type": ("bert", ["model.config.position_embedding_type=relative_key"]),
     "model.config.tie_word_embeddings": ("bert", ["model.config.tie_word_embeddings=false"]),
     "environment": ("bert", ["environment.MY_OWN=1"]),
+    "parallel.nodes": ("bert", ["parallel.nodes=2"]),
     "training.lora.bias": ("tinyllama-lora", ["training.lora.bias=all"]),
 }
 # What changes nothing: recipes that say something else in all of these fields, and have the same key.
@@ -97,13 +98,12 @@ KEEP = {
     "images": ("vit", ["data.path=ROWS", "data.labels=[bars, cross, disc, square]", "data.image_column=picture",
                        "data.label_column=kind"]),
 }  # fmt: skip
-# Fields that Inductor, which trains with one worker, refuses.
+# Fields that Inductor, which trains with one worker on each machine, refuses.
 REFUSED = {
     "parallel.data_parallel_size": 2,
     "parallel.tensor_parallel_size": 2,
     "parallel.pipeline_parallel_size": 2,
     "parallel.zero_1": "true",
-    "parallel.nodes": 2,
 }
 # Which rows and weights of the Hub are meant; there is no Hub here, and they are read as those of a folder are.
 OF_THE_HUB = {

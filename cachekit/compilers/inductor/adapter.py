@@ -23,10 +23,9 @@ class InductorAdapter(Adapter):
         return True
 
     def open(self, node: Node | None = None) -> Compiler:
-        """The compiler on this machine; it has no nodes."""
         from cachekit.compilers.inductor.compiler import Inductor
 
-        return Inductor()
+        return Inductor(node)
 
     def checks(self) -> Sequence[Check]:
         """The C++ compiler."""

@@ -21,7 +21,7 @@ from msgspec import structs
 from cachekit import host, process
 from cachekit.compilers.inductor import facts, options
 from cachekit.compilers.inductor.facts import BF16_FLAGS, CXX
-from cachekit.compilers.port import ComparedBuilds, Run, Watch
+from cachekit.compilers.port import ComparedBuilds, Node, Run, Watch
 from cachekit.compilers.tree import TreeCompiler
 from cachekit.errors import CompilerUnavailableError, RecipeError
 from cachekit.host import cpu_features
@@ -52,6 +52,9 @@ class Inductor(TreeCompiler):
     guest = "cachekit.compilers.inductor.guest"
     splits_paths = True  # [torch/_inductor/cpp_builder.py, torch 2.13.0: measured]
 
+    def __init__(self, node: Node | None = None) -> None:
+        self.node = node or Node()
+
     def fingerprint(self, recipe: Recipe | None = None, *, bare: bool = False) -> Fingerprint:
         """From package metadata, /proc/cpuinfo and `c++ --version`: about 10 ms."""
         torch = host.package_version("torch")
@@ -79,12 +82,13 @@ class Inductor(TreeCompiler):
     def ingredients(self, recipe: Recipe) -> dict[str, Any]:
         """The options, the number of threads, and the watched variables of this process."""
         layout, defaults = structs.asdict(recipe.parallel), structs.asdict(Parallel())
+        del layout["nodes"]
         # True is 1, too
         split = {name: value for name, value in layout.items() if value is True or value not in {"auto", 1, False}}
         if split:
             said = " and ".join(f"parallel.{name} is {str(value).lower()}" for name, value in split.items())
             raise RecipeError(
-                f"{said}, but Inductor trains with one worker here",
+                f"{said}, but Inductor trains with one worker on each machine",
                 hint=" ".join(f"--set parallel.{name}={str(defaults[name]).lower()}" for name in split)
                 + ", or plan it for Neuron: --toolchain NAME of `cachekit zoo ls toolchains`",
             )
@@ -111,9 +115,12 @@ class Inductor(TreeCompiler):
 
         if run.kind == "command":
             return CommandWatch(run)
+        if run.kind == "train":
+            self.node.check(run.recipe)
         # A trial on another key's files: what the trial uses of them belongs into its own record.
         another = run.kind == "trial" and run.restored
-        return InductorWatch(run, self._threads(run.recipe), self.contents(run.cache_dir) if another else frozenset())
+        restored = self.contents(run.cache_dir) if another else frozenset[str]()
+        return InductorWatch(run, self._threads(run.recipe), restored, self.node)
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """All options but `threads`, which is a variable."""

@@ -40,8 +40,13 @@ class Runtime(port.Runtime):
             RecipeError: torch._inductor.config has no such option, or it is of another type.
             CompilerUnavailableError: This torch does not have the places that the portable kernels need.
         """
+        import torch._dynamo.config as dynamo
         import torch._inductor.config as inductor
         from torch._inductor import cpp_builder
+
+        # Else the graphs of machines that train together are cut at DDP's buckets: none of them is a trial's, and
+        # AOTAutograd's cache refuses two of five (measured: torch 2.13, three machines over gloo).
+        dynamo.optimize_ddp = False
 
         for name, value in settings.items():
             if name in TORCH_COMPILE or name in IRRELEVANT_OPTIONS:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from cachekit.compilers.inductor import facts
-from cachekit.compilers.port import UNTOLD, Observed, Run, Sink, Watch, not_warm
+from cachekit.compilers.port import UNTOLD, Node, Observed, Run, Sink, Watch, not_warm
 from cachekit.compilers.tree import AccessTimes
 from cachekit.store.layout import temporary_folder
 
@@ -26,11 +26,12 @@ class InductorWatch(Watch):
         run: The run.
         threads: How many the worker has.
         restored: The finished files in the compiler cache dir, if it matters which of them the run reads.
+        node: This machine's place, where several train together.
     """
 
-    def __init__(self, run: Run, threads: int, restored: frozenset[str]) -> None:
+    def __init__(self, run: Run, threads: int, restored: frozenset[str], node: Node) -> None:
         counts = {facts.THREADS: str(threads), facts.MKL_THREADS: str(threads)}
-        super().__init__({**facts.FORCED, **_places(run), **counts})
+        super().__init__({**facts.FORCED, **_places(run), **counts, **_ranks(run, node)})
         self._run, self._restored = run, restored
         self._reads: AccessTimes | None = None
 
@@ -50,6 +51,15 @@ class InductorWatch(Watch):
     def event(self, event: Mapping[str, Any]) -> None:
         if self._run.strict and event.get("event") == "graphs" and event.get("compiled"):
             raise not_warm(f"a graph began to compile in: {event.get('phase') or 'start'}")
+
+
+def _ranks(run: Run, node: Node) -> dict[str, str | None]:
+    """What torchrun would tell the one worker of this machine. A trial's graphs name no other one: it runs alone."""
+    nodes = run.recipe.parallel.nodes
+    if nodes == 1 or run.kind != "train":
+        return {}
+    numbers = {"RANK": node.rank, "LOCAL_RANK": 0, "WORLD_SIZE": nodes, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": node.port}
+    return {"MASTER_ADDR": node.address, **{name: str(one) for name, one in numbers.items()}}
 
 
 def _places(run: Run) -> dict[str, str | None]:

@@ -70,6 +70,7 @@ class OnNeuron(Compiler):
     """
 
     name: str
+    trial_needs_all = True  # collectives name all workers
     required: tuple[str, ...] = installed.REQUIRED
     without_device = facts.XLA_WITHOUT_DEVICE  # what is in doubt on a machine that has none
     # A graph is cut into tiles, each of them instructions that are scheduled: wider layers and more tokens are more of
@@ -78,7 +79,7 @@ class OnNeuron(Compiler):
 
     def __init__(self, machine: host.NeuronHost | None = None, node: Node | None = None) -> None:
         self._machine = machine
-        self._node = node or Node()
+        self.node = node or Node()
 
     @property
     def machine(self) -> host.NeuronHost:
@@ -134,19 +135,6 @@ class OnNeuron(Compiler):
         if problem:
             raise UsageError(f"{facts.CC_FLAGS} cannot be read", cause=problem, hint="check its quotes")
         return words
-
-    def check_node(self, recipe: Recipe) -> None:
-        """See that this host knows its place among several.
-
-        Raises:
-            UsageError: It does not.
-        """
-        if recipe.parallel.nodes > 1 and not (self._node.address and self._node.rank < recipe.parallel.nodes):
-            raise UsageError(
-                f"the recipe trains on {recipe.parallel.nodes} nodes, and this one does not know its place",
-                cause=f"its rank is {self._node.rank}, the first node's address {self._node.address or 'unknown'}",
-                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
-            )
 
     def _check(self, path: Path, said: Claimed) -> str | None:
         """Why a NEFF is not to be used on this machine: it is damaged, is another module's, or is for another chip."""
@@ -248,10 +236,10 @@ class Neuron(OnNeuron):
         """A command is found on the user's own PATH, which stays, as do the cores that it names."""
         recipe = run.recipe
         if run.kind != "command":
-            self.check_node(recipe)
+            self.node.check(recipe)
         # They reach no graph, so this shell's are heard whatever the recipe says.
         own = [*recipe.compiler.flags, *self._shell_words()]
-        watch = NeuronWatch(run, self.machine, self.flags(recipe), self._node, check=self._check, own=own)
+        watch = NeuronWatch(run, self.machine, self.flags(recipe), self.node, check=self._check, own=own)
         if run.kind == "command":
             theirs = {"PATH", facts.VISIBLE_CORES}
             watch.environment = {name: value for name, value in watch.environment.items() if name not in theirs}

@@ -127,8 +127,8 @@ class NeuronNative(TreeCompiler, OnNeuron):
         """A trial is a few steps on the device: TorchNeuron compiles what it meets."""
         if run.kind == "command":
             return NativeWatch(self, run, self._environment(run))
-        self.check_node(run.recipe)
-        command = RunCommand(run, self.machine, self._node)
+        self.node.check(run.recipe)
+        command = RunCommand(run, self.machine, self.node)
         theirs = {
             name: value
             for name, value in command.environment(()).items()

@@ -65,6 +65,10 @@ def main():
                     neuron_cc_wrapper.load(copy, made)
         except CompilationError as error:
             result["failure"] = {"code": "training-failed", "message": "training failed", "cause": str(error)[:200]}
+        if job["mode"] == "train" and "until" in plan:
+            Path(plan["after"]).touch()
+            while not Path(plan["until"]).exists():
+                time.sleep(0.02)
         if plan.get("die") == int(rank):
             os.kill(os.getpid(), signal.SIGKILL)
         target = Path(job["result"] + suffix)

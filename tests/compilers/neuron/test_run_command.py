@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
-import socket
 import sys
 
 import pytest
@@ -17,8 +15,6 @@ from cachekit.compilers.port import Node, Run
 from cachekit.errors import RecipeError, UsageError
 from cachekit.process import SUBREAPER
 from tests.compilers.neuron.neuron_compile_cases import ALONE, host, recipe, watch  # noqa: F401 - fixtures
-from tests.compilers.neuron.neuron_machine import LIMIT, Machine
-from tests.compilers.neuron.one_neuron import neuron_alone
 
 
 def test_flag_and_variable_name_the_same_root(host, tmp_path):
@@ -84,30 +80,6 @@ def test_several_nodes_meet_at_the_first(host, tmp_path):
     seen = watch(tmp_path, text, node=Node(1, "10.0.0.1", 41000))
     assert {"--nnodes=2", "--node_rank=1", "--master_addr=10.0.0.1", "--master_port=41000"} <= set(seen.prefix)
     assert seen.environment["FI_PROVIDER"] == "efa"
-
-
-@pytest.mark.feature("C2")
-def test_machines_that_train_together_warm_together_and_none_waits_for_anothers_lease(tmp_path):
-    """The one with the lease would wait for the other to join the trial run, and the other for the lease."""
-    shared = tmp_path / "shared"
-    shared.mkdir(mode=0o700)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    nodes = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(port))
-    with neuron_alone():
-        machines = [Machine(tmp_path / str(number)) for number in range(2)]
-        for machine in machines:
-            machine.graphs(1, 2)
-            machine.environment["CACHEKIT_CACHE"] = f"local:rw,{shared}:rw"
-        words = [("tiny.yaml", *nodes, "--node-rank", str(number)) for number in range(2)]
-        runs = [machine.start("warm", *own) for machine, own in zip(machines, words, strict=True)]
-        said = [run.communicate(timeout=LIMIT) for run in runs]
-        assert [run.returncode for run in runs] == [0, 0], said
-        assert [json.loads(out)["compiled"] for out, _ in said] == [2, 2]
-        runs = [machine.start("train", *own, "--require-warm") for machine, own in zip(machines, words, strict=True)]
-        said = [run.communicate(timeout=LIMIT) for run in runs]
-        assert [run.returncode for run in runs] == [0, 0], said
-        assert [json.loads(out)["compiled"] for out, _ in said] == [0, 0]
 
 
 @pytest.mark.parametrize("kind", ["trial", "train", "command"])

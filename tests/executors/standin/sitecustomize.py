@@ -13,6 +13,6 @@ if "cachekit" in sys.orig_argv:  # python -m cachekit
     launcher, select = training.ProcessLauncher, compilers.select
     for module in [one for name, one in sys.modules.items() if name.startswith("cachekit.")]:
         if getattr(module, "select", None) is select:
-            module.select = lambda *names, **others: StandIn()
+            module.select = lambda *names, **others: StandIn(node=others.get("node"))
         if getattr(module, "ProcessLauncher", None) is launcher:
             module.ProcessLauncher = lambda: launcher(WORKER)

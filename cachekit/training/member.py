@@ -1,0 +1,80 @@
+"""A machine of a training on several, as it tells the others of itself, and whether they can train together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from cachekit.errors import CachekitError, UsageError
+from cachekit.key.canonical import ABSENT, difference
+
+SHOWN = 3  # differences
+
+
+class Member(Struct, frozen=True):
+    """A machine, as it tells of itself.
+
+    Attributes:
+        rank: Its number.
+        host: Its name.
+        nodes: How many train together.
+        mode: What it is about to run: `trial` or `train`.
+        key: Of the record that it runs with.
+        hard: What the key is made of.
+        resume: The name of the checkpoint from which it would go on; empty where it starts over.
+    """
+
+    rank: int
+    host: str
+    nodes: int
+    mode: str
+    key: str
+    hard: dict[str, Any]
+    resume: str = ""
+
+    def __str__(self) -> str:
+        return f"node {self.rank} ({self.host})"
+
+
+def judged(members: Sequence[Member]) -> CachekitError | None:
+    """Why these machines cannot train together; None where they can. Processors may differ, as torch bears that."""
+    first = members[0]
+    for one in members[1:]:
+        if one.nodes != first.nodes:
+            return UsageError(
+                f"{one} was started for {one.nodes} machines, and {first} for {first.nodes}",
+                hint="the same --nnodes on all machines",
+            )
+        changes = [each for each in difference(first.hard, one.hard) if not each.name.startswith("target.")]
+        if changes:
+            what = "toolchain" if all(each.name.startswith("toolchain.") for each in changes) else "recipe or toolchain"
+            said = [f"{each.name} is {_shown(each.new)} there and {_shown(each.old)} here" for each in changes[:SHOWN]]
+            more = f", and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+            return UsageError(
+                f"{one} has another {what} than {first}",
+                cause="; ".join(said).replace(" here", f" on node {first.rank}") + more,
+                hint="the same recipe, and the same versions, on all machines",
+            )
+        if one.mode != first.mode:
+            cold, warm = (one, first) if one.mode == "trial" else (first, one)
+            return UsageError(
+                f"{cold} has no record of this key, and {warm} has one",
+                cause="a trial run needs all machines of the training, so either all of them make it or none",
+                hint=f"`cachekit push` on {warm.host} to a remote that all of them read; or --recache on all of them",
+            )
+        if one.resume != first.resume:
+            said = [
+                f"{each} {f'goes on from {each.resume}' if each.resume else 'starts over'}" for each in (one, first)
+            ]
+            return UsageError(
+                f"{said[0]}, and {said[1]}",
+                cause="only node 0 writes checkpoints, and each machine reads its own --checkpoint-dir",
+                hint="--checkpoint-dir in a folder that all machines share; or copy the checkpoint to all of them",
+            )
+    return None
+
+
+def _shown(value: object) -> str:
+    return "absent" if value is ABSENT else str(value)

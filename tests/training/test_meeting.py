@@ -1,0 +1,285 @@
+"""Machines that train together, each a process: who is missing, is another, fails or dies is named by all others."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import traceback
+
+import msgspec
+import pytest
+
+from cachekit.compilers import Node
+from cachekit.errors import CachekitError, TrainingError
+from cachekit.training.meeting import meeting
+from cachekit.training.member import Member
+from tests.support.processes import free_port
+
+HARD = {
+    "task": "text-classification",
+    "toolchain.torch": "2.13.0",
+    "toolchain.python": "cpython 3.12",
+    "target.cpu": "a",
+}
+LATE = 120.0  # seconds that they wait for each other
+
+
+def machine(me, port, wait, orders, say):
+    """A machine of a training without work.
+
+    It says `waits for …`, `met`, and at the end `ended well` or its error's JSON. A line of its orders ends its run:
+    `end`, or what the run fails with.
+    """
+    told = []
+
+    def waiting(whom, _):
+        if told[-1:] != [whom]:
+            told.append(whom)
+            say(f"waits for {whom}")
+
+    try:
+        with meeting(me, Node(me.rank, "127.0.0.1", port), wait, waiting) as others:
+            say("met")
+            while not select.select([orders], [], [], 0.02)[0]:
+                others.look()
+            if (line := orders.readline().strip()) != "end":
+                raise TrainingError(line)
+    except CachekitError as error:
+        say(msgspec.json.encode(error.document).decode())
+    else:
+        say("ended well")
+
+
+class Machine:
+    """That in a process of its own, a fork of this one; what it says is in `told`."""
+
+    def __init__(self, *how):
+        orders, self._orders = os.pipe()
+        told, says = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            gc.disable()  # it would touch, and so copy, all of pytest's memory
+            try:
+                os.close(self._orders)
+                with os.fdopen(orders) as stream:
+                    machine(*how, stream, lambda line: os.write(says, f"{line}\n".encode()))
+            except BaseException:  # noqa: BLE001 - a child never returns into pytest
+                os.write(says, traceback.format_exc().encode())
+            finally:
+                os._exit(0)
+        os.close(orders)
+        os.close(says)
+        self.told = os.fdopen(told)
+
+    def until(self, words):
+        """Read what it says up to a line that begins like this."""
+        said = []
+        for line in self.told:
+            said.append(line)
+            if line.startswith(words):
+                return line
+        raise AssertionError(f"it never said {words}: {said}")
+
+    def error(self):
+        """What it ended with."""
+        return json.loads(self.until("{"))
+
+    def end(self, word="end"):
+        """End its run, well or with an error of these words."""
+        os.write(self._orders, f"{word}\n".encode())
+
+    def kill(self):
+        """It is gone at once."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self):
+        """Leave nothing of it behind."""
+        self.kill()
+        os.waitpid(self.pid, 0)
+        os.close(self._orders)
+        self.told.close()
+
+
+class Machines:
+    """Machines on one port."""
+
+    def __init__(self):
+        self.port, self.running = free_port(), []
+
+    def begin(self, rank, wait=LATE, **fields):
+        """Start a machine with a host name of its own; see `Member`."""
+        told = {"host": f"n{rank}", "nodes": 3, "mode": "train", "key": "abc", "hard": HARD, **fields}
+        self.running.append(Machine(Member(rank=rank, **told), self.port, wait))
+        return self.running[-1]
+
+    def three(self, **fields):
+        """Three of them; `fields` are those of the last one."""
+        return [self.begin(0), self.begin(1), self.begin(2, **fields)]
+
+    def met(self):
+        """Three of them that have met."""
+        found = self.three()
+        for one in found:
+            one.until("met")
+        return found
+
+
+@pytest.fixture
+def machines():
+    found = Machines()
+    yield found
+    for one in found.running:
+        one.close()
+
+
+@pytest.mark.feature("F2")
+def test_machines_that_have_met_end_well_in_any_order(machines):
+    first, second, third = machines.met()
+    for run in (first, third, second):
+        run.end()
+        run.until("ended well")
+
+
+@pytest.mark.feature("F2")
+def test_one_that_comes_late_is_waited_for_by_its_number(machines):
+    first, second = machines.begin(0), machines.begin(1)
+    assert first.until("waits for node 2\n")
+    second.until("waits for the other machines")
+    third = machines.begin(2)
+    for run in (first, second, third):
+        run.until("met")
+
+
+@pytest.mark.feature("F2")
+def test_one_that_does_not_come_is_named_by_all_that_are_there(machines):
+    second = machines.begin(1)
+    second.until("waits for node 0 at")
+    for told in (machines.begin(0, wait=5.0).error(), second.error()):
+        assert (told["code"], told["message"]) == ("waited-too-long", "node 2 of 3 did not come within 5.0 s")
+        assert told["cause"] == "here are: node 0 (n0), node 1 (n1)"
+
+
+@pytest.mark.feature("F2")
+@pytest.mark.parametrize("other", ["nobody", "another program"])
+def test_a_first_machine_that_is_not_there_is_named(machines, other):
+    """Torch's store of an earlier run may still answer at that port; it says nothing of its own accord."""
+    with contextlib.ExitStack() as stack:
+        if other == "another program":
+            server = stack.enter_context(socket.create_server(("127.0.0.1", machines.port)))
+        run = machines.begin(2, wait=0.0)
+        if other == "another program":
+            stack.enter_context(server.accept()[0]).sendall(b"HTTP/1.1 400\r\n")
+        told = run.error()
+    assert told["message"] == f"node 0 did not answer at 127.0.0.1:{machines.port} within 0.0 s"
+    assert told["cause"] == ("something else answers at that port" if other != "nobody" else "Connection refused")
+
+
+@pytest.mark.feature("F2")
+@pytest.mark.parametrize("dies", [0, 2])
+def test_one_that_dies_is_named_by_all_others(machines, dies):
+    runs = machines.met()
+    runs[dies].kill()
+    for run in (run for run in runs if run is not runs[dies]):
+        told = run.error()
+        name = "node 2 (n2)" if dies else "node 0 (127.0.0.1)"
+        assert (told["code"], told["message"]) == ("training-failed", f"{name} went away")
+        assert "--resume auto" in told["hint"]
+
+
+@pytest.mark.feature("F2")
+def test_one_that_dies_before_all_are_there_may_come_again(machines):
+    first, third = machines.begin(0), machines.begin(2)
+    first.until("waits for node 1\n")
+    third.kill()
+    first.until("waits for node 1 and node 2")
+    runs = [first, machines.begin(1), machines.begin(2)]
+    for run in runs:
+        run.until("met")
+
+
+@pytest.mark.feature("F2")
+@pytest.mark.parametrize("fails", [0, 2])
+def test_one_that_fails_is_named_by_all_others_with_what_it_said(machines, fails):
+    runs = machines.met()
+    runs[fails].end("out of memory")
+    assert runs[fails].error()["message"] == "out of memory"
+    for run in (run for run in runs if run is not runs[fails]):
+        told = run.error()
+        assert (told["message"], told["cause"]) == (f"node {fails} (n{fails}) failed", "out of memory")
+
+
+@pytest.mark.feature("F2")
+def test_a_failure_that_another_one_caused_is_told_as_the_other_one(machines):
+    """Torch says of a machine that died that a connection was closed, and not whose."""
+    first, second, third = machines.met()
+    second.end("[gloo] Connection closed by peer [10.0.0.3]:31337")
+    third.kill()
+    for run in (first, second):
+        assert run.error()["message"] == "node 2 (n2) went away"
+
+
+@pytest.mark.feature("F2")
+def test_one_with_another_toolchain_is_named_by_all(machines):
+    for run in machines.three(key="abd", hard={**HARD, "toolchain.torch": "2.12.0"}):
+        told = run.error()
+        assert (told["code"], told["message"]) == ("usage", "node 2 (n2) has another toolchain than node 0 (n0)")
+        assert told["cause"] == "toolchain.torch is 2.12.0 there and 2.13.0 on node 0"
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"hard": {**HARD, "task": "causal-lm"}}, "node 2 (n2) has another recipe or toolchain than node 0 (n0)"),
+        ({"nodes": 4}, "node 2 (n2) was started for 4 machines, and node 0 (n0) for 3"),
+        ({"mode": "trial"}, "node 2 (n2) has no record of this key, and node 0 (n0) has one"),
+        ({"resume": "checkpoint-6"}, "node 2 (n2) goes on from checkpoint-6, and node 0 (n0) starts over"),
+    ],
+)
+def test_one_that_is_about_to_run_something_else_is_named_before_the_run(machines, fields, message):
+    assert [run.error()["message"] for run in machines.three(**fields)] == [message] * 3
+
+
+def test_processors_may_differ(machines):
+    for run in machines.three(key="abd", hard={**HARD, "target.cpu": "b"}):
+        run.until("met")
+
+
+@pytest.mark.parametrize(
+    "rank, message", [(0, "n9 and n0 both say that they are node 0"), (7, "node 7 (n9) is none of 3 machines")]
+)
+def test_a_number_that_cannot_be_is_refused_and_the_others_go_on_waiting(machines, rank, message):
+    """Only whoever connects says a number; the first machine itself does not."""
+    first = machines.begin(0)
+    first.until("waits for node 1 and node 2")
+    with socket.create_connection(("127.0.0.1", machines.port)) as link, link.makefile("rwb") as stream:
+        assert stream.readline() == b'{"cachekit":"meeting/1"}\n'
+        one = Member(rank=rank, host="n9", nodes=3, mode="train", key="abc", hard=HARD)
+        stream.write(msgspec.json.encode(one) + b"\n")
+        stream.flush()
+        assert json.loads(stream.readline())["error"]["message"].startswith(message)
+    for run in (first, machines.begin(1), machines.begin(2)):
+        run.until("met")
+
+
+def test_strangers_at_the_port_change_nothing(machines):
+    first = machines.begin(0)
+    first.until("waits for node 1 and node 2")
+    with contextlib.ExitStack() as stack:
+        for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"[" * 5000, b'{"rank": "one"}\n', b"\0" * (2 << 20)):
+            link = stack.enter_context(socket.create_connection(("127.0.0.1", machines.port)))
+            with contextlib.suppress(OSError):  # it may have been put off already
+                link.sendall(words)
+        for run in (first, machines.begin(1), machines.begin(2)):
+            run.until("met")
+
+
+def test_a_port_that_is_taken_is_told(machines):
+    with socket.create_server(("", machines.port)):
+        told = machines.begin(0).error()
+    assert told["message"] == f"port {machines.port} of this machine cannot be used"
+    assert told["hint"] == "another --master-port"
