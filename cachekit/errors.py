@@ -37,6 +37,7 @@ from cachekit import redact
 from cachekit.text import duration, one_line
 
 LONGEST_WAIT = 3600.0  # seconds; who is asked to wait longer, for ten days say, looks again after an hour
+LATER = "try again later"
 # What helps where a package for training is missing.
 INSTALL = 'pip install "cachekit-neuron[train]" (on a machine without GPU, install torch\'s CPU build first)'
 
@@ -89,9 +90,14 @@ class CachekitError(Exception):
         text = [f"error[{self.code}]: {self.message}"]
         if self.cause:
             text.append(f"  cause: {self.cause}")
-        if self.hint:
-            text.append(f"  hint: {self.hint}")
+        if self.advice:
+            text.append(f"  hint: {self.advice}")
         return [one_line(line) for line in text]
+
+    @property
+    def advice(self) -> str:
+        """What helps: the hint, or what helps with most errors of this kind."""
+        return self.hint
 
     @property
     def said(self) -> str:
@@ -101,7 +107,7 @@ class CachekitError(Exception):
     @property
     def document(self) -> ErrorDocument:
         """The same facts for programs."""
-        return ErrorDocument(self.code, self.message, self.cause, self.hint, self.exit_code)
+        return ErrorDocument(self.code, self.message, self.cause, self.advice, self.exit_code)
 
 
 class UsageError(CachekitError):
@@ -210,6 +216,11 @@ class RemoteError(CachekitError):
     ) -> None:
         super().__init__(message, cause=cause, hint=hint)
         self.wait, self.lasting = min(max(0.0, wait), LONGEST_WAIT), lasting
+
+    @property
+    def advice(self) -> str:
+        """The hint; else whether to try again."""
+        return self.hint or ("check the remote's address, and what stands between (a proxy)" if self.lasting else LATER)
 
     @property
     def asks(self) -> str:

@@ -198,10 +198,9 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
 
 
 def unanswered(silent: Unanswered) -> str:
-    """Why nobody knows what a remote has, or that what it has is damaged."""
-    return (
-        silent.reason if silent.code == IntegrityError.code else f"{silent.remote} could not be asked: {silent.reason}"
-    )
+    """Why nobody knows what a remote has, or that what it has is damaged; and what helps."""
+    begin = "" if silent.code == IntegrityError.code else f"{silent.remote} could not be asked: "
+    return begin + silent.reason + (f"; {silent.hint}" if silent.hint else "")
 
 
 def _layout(answer: Planned) -> list[str]:

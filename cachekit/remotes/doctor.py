@@ -44,7 +44,7 @@ def remotes(config: Config) -> Iterator[Finding]:
                     stranger = storage.stranger() or ("" if link.trust else storage.untold)
         except CachekitError as error:
             said = "; ".join(filter(None, (error.message, error.cause)))
-            trouble = Finding("problem", said, error.hint)
+            trouble = Finding("problem", said, error.advice)
         asks = link.readable and (stranger or link.trust == "signed")
         if trouble is None and asks and not (config.trust.signers or config.trust.key):
             said = f"nothing there is used, as the settings name no signer: {stranger or 'trust = signed'}"
@@ -65,7 +65,7 @@ def written(config: Config) -> dict[str, Finding | None]:
         try:
             told = (storage.trouble(writable=True), storage.login(writable=True))
         except CachekitError as error:
-            told = (Finding("problem", error.said, error.hint), None)
+            told = (Finding("problem", error.said, error.advice), None)
         found[link.name] = next((one for one in told if one is not None and one.state == "problem"), None)
     return found
 

@@ -195,7 +195,8 @@ def _push(
         told = trouble is not None and trouble.said == reason.said
         _note_failure(store, remote, keys, reason, told=told, dry_run=dry_run)
         if isinstance(reason, RemoteError) and not dry_run:
-            reason.hint = reason.hint or "the records are kept; later: cachekit push --pending"
+            kept = "" if "--pending" in reason.hint else "the records are kept; later: cachekit push --pending"
+            reason.hint = "; ".join(filter(None, [reason.hint, kept]))
         return Pushed(remote=remote.name, refused=refused, error=reason, seconds=round(time.monotonic() - start, 3))
     files = tuple(SentFile(file.path, file.size) for file in done.draft.new)
     pushed = Pushed(

@@ -95,6 +95,21 @@ def test_a_failure_is_told_once(member, hub):
         assert answer.err.count("it asks to wait an hour or more") == 1
 
 
+@pytest.mark.feature("R4")
+@pytest.mark.parametrize("fault", ["409", "429-window", "500"])
+def test_an_error_says_what_helps(member, hub, repo, fault):
+    member.variables |= {"CACHEKIT_PATIENCE_SECONDS": "0", "CACHEKIT_PUSH_SECONDS": "1"}
+    for arguments in (["pull", "tiny.yaml"], ["hub", "ls"], ["hub", "use", repo.name], ["push"]):
+        if arguments == ["push"]:
+            member("warm", "tiny.yaml", "--offline")
+        hub.fault(fault, "*", times=None, seconds=1)
+        failed = member(*arguments, code=7)
+        hub.faults.clear()
+        _, _, cause, hint = the_error(Answer(7, "", failed.err[failed.err.index("error[") :]))
+        assert fault[:3] in cause
+        assert ("cachekit push --pending" if arguments == ["push"] else "try again later") in hint
+
+
 def test_a_full_disk_in_a_push(member, repo):
     """The client keeps what it sends in HF_HOME; of what could not be sent at least the name is noted."""
     member("warm", "tiny.yaml", "--offline")

@@ -4,7 +4,6 @@ import errno
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.port import ABSENT, Commit, Limits, Write
 from tests.remotes.folder_session import listed, own, read
 from tests.remotes.storage_processes import put, title, upload, write
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
 from tests.support.places import ROOT
 
 pytest_plugins = ["tests.remotes.folder_session"]
@@ -47,8 +47,11 @@ class TestTrouble:
         with pytest.raises(RemoteError):
             read(storage, "a")
 
-    def test_one_that_may_not_be_written_to(self, storage, shared, tmp_path):
+    def test_one_that_may_not_be_written_to(self, public, tmp_path):
         """In a process without root's rights."""
+        shared = public / "shared"
+        shared.mkdir()
+        storage = FolderStorage(shared)
         put(storage, {"a": b"a"})
         write(storage, "x.json", b"x", ABSENT)
         code = """
@@ -76,10 +79,6 @@ for attempt in (lambda: put(remote, {"b": b"b"}), lambda: write(remote, "x.json"
 """
         for path in [shared, *shared.rglob("*")]:
             path.chmod(0o555 if path.is_dir() else 0o444)
-        above = shared
-        while (above := above.parent) != above.parent:
-            if above.is_relative_to(tempfile.gettempdir()):  # pytest's own are closed to others
-                above.chmod(above.stat().st_mode | 0o011)
         ended = subprocess.run(
             [sys.executable, "-c", code, shared, tmp_path],
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
