@@ -55,6 +55,14 @@ from cachekit import redact
         "+ train --hf-token '{}' --lr 1",
         "Command '['train', '--hf-token', '{}', '--verbose']' returned non-zero exit status 1",
         '["train","--hf-token","{}"]',
+        "hf_token ='{}'",
+        "hf_token= '{}'",
+        "hf_token = f'{}'",
+        'hf_token="""{}"""',
+        "'--hf-token' '{}'",
+        '{{"said": "{{\\\\"hf_token\\\\": \\\\"{}\\\\"}}"}}',
+        "environ([('HF_TOKEN', '{}'), ('SHLVL', '1')])",
+        'monkeypatch.setenv("HF_TOKEN", "{}")',
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):
@@ -77,6 +85,8 @@ def test_a_named_value_is_hidden_as_texts_have_it(text):
         'hf_token=Some("{}")',
         "hf_token=SecretStr(value='{}')",
         'hf_token=Some(Token {{ inner: "{}" }})',
+        '{{"hf_token": {{"S": "{}"}}}}',
+        "hf_token: {{'value': '{}'}}",
         'token=vault.get("{}")',
     ],
 )
@@ -151,6 +161,7 @@ def test_a_line_of_names_alone_costs_no_more_than_its_length():
         'print("hf_token:", value1234)',
         "if token == tokens[0] or (token := self.next(12)): pass",
         "'pad_token': AddedToken('[PAD]'), 'token': tensor([1, 2])",
+        "('HF_TOKEN', 'WANDB_API_KEY') ('token', 'label') {'api_key': {'type': 'string'}} HF_TOKEN= python train2.py",
         'bos_token: ["<s>"] special_tokens: ["Hello", "World123"] input_keys=["label_1"]',
     ],
 )

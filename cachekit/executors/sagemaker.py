@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cachekit import files, private
+from cachekit import files, private, redact
 from cachekit.config import Config
 from cachekit.config_sagemaker import SageMakerTable
-from cachekit.errors import EngineError, UsageError
+from cachekit.errors import EngineError, SecretError, UsageError
 from cachekit.executors import fleet as fleets
 from cachekit.executors.port import ENDED, Fleet, Seen, State
 from cachekit.executors.sagemaker_job import PLACES, isolated, job_name, prefix, training_job
@@ -130,6 +130,11 @@ class _SageMaker:
                 raise UsageError(
                     f"SageMaker needs sagemaker.{name}: {what}", hint=f"[sagemaker] {name} = … in cachekit.toml"
                 )
+        if secret := next((name for name, one in table.environment.items() if redact.holds(f"{name}={one}")), ""):
+            raise SecretError(
+                f"sagemaker.environment would carry a secret to SageMaker, which shows it to others: {secret}",
+                hint="put it into the image, or let the job's role read it from AWS Secrets Manager",
+            )
         if "HF_HUB_OFFLINE" in table.environment and not table.isolated:
             raise UsageError(
                 "sagemaker.environment has HF_HUB_OFFLINE, and a job would ask no remote",

@@ -203,11 +203,12 @@ def _unescaped(found: re.Match[str]) -> str:
 # `name: "value"`, `name : value`, `name: !!str value`, `name: str = "value"`, `name = value`, `environ['NAME'] =
 # 'value'`, `name%3Dvalue`, `name:value`, `name:"value"`, `-Dname=value`, `<name>value</name>`; perhaps with a header's
 # word: `Authorization: token X`. A quote may have a prefix, as Python's and the shell's have: `b"value"`, `$'value'`.
-_QUOTE = r"(?:[BbRrUu]{1,2}|\$)?\\?[\"']"
+_QUOTE = r"(?:[BbFfRrUu]{1,2}|\$)?\\{0,3}(?:\"\"\"|'''|[\"'])"
 _NAMED = (
     r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
-    rf"(\+?=(?:{_QUOTE})?|[\"']=[\"']?|[ \t]{{1,20}}(?:[:=+?]?=|=>)[ \t]{{1,20}}(?:{_QUOTE})?"
-    rf"|[\"']\][ \t]{{0,20}}=[ \t]{{0,20}}(?:{_QUOTE})?|%3[Dd]|\\?[\"']\s*:\s*(?:{_QUOTE}|(?=[\w.]{{0,40}}[\[(]))"
+    rf"([ \t]{{0,20}}\+?=[ \t]{{0,20}}{_QUOTE}|\+?=|[\"']=[\"']?"
+    rf"|[ \t]{{1,20}}(?:[:=+?]?=|=>)[ \t]{{1,20}}(?:{_QUOTE})?|[\"']\][ \t]{{0,20}}=[ \t]{{0,20}}(?:{_QUOTE})?|%3[Dd]"
+    rf"|\\{{0,3}}[\"']\s*:\s*(?:{_QUOTE}|(?=[\w.]{{0,40}}[\[({{]))"
     rf"|[ \t]{{0,20}}:[ \t]+(?:!\S{{1,60}}[ \t]+"
     rf"|(?:[\w&.|\[\], ]{{1,60}}|[\"'][\w&.|\[\], ]{{1,60}}[\"'][ \t]?)=[ \t]{{0,20}}(?={_QUOTE}))?"
     rf"(?:{_QUOTE})?"
@@ -216,11 +217,12 @@ _NAMED = (
 )
 # What may stand between that and a value in quotes: a list, a call, `["value", …`, `Some(Token { inner: "value" …`; and
 # what stands between two values of a list.
-_WRAPPED = rf"(?:[\w.:&]{{0,60}}[ \t]?[\[({{]\s{{0,40}}(?:\w{{1,40}}[:=][ \t]?)?){{1,3}}{_QUOTE}"
-_NEXT = rf"\\?[\"'][ \t]*,\s{{0,40}}{_QUOTE}"
+_WRAPPED = rf"(?:[\w.:&]{{0,60}}[ \t]?[\[({{]\s{{0,40}}(?:[\"']?\w{{1,40}}[\"']?[:=][ \t]?)?){{1,3}}{_QUOTE}"
+_NEXT = rf"\\?[\"'](?:[ \t]*,\s{{0,40}}|[ \t]{{1,20}}){_QUOTE}"
 # `--name value`, inside of one text, and `'--name', 'value'`, as Python shows a command's words. What stands before the
 # first character is looked at after that: so `re` jumps from one to the next.
 _OPTION = rf"-(?<![\w-]-)-?([A-Za-z][\w.-]{{0,99}})([ \t]+(?:{_QUOTE})?|{_NEXT})()"
+_PAIR = rf"\({_QUOTE}([A-Za-z_][\w.-]{{0,99}})({_NEXT})()"  # `("NAME", "value")`, as in `os.environ.items()`
 _TWO_WORDS = r"\A([A-Za-z][\w.-]{0,99})([ \t]+)()(?=\S*\d)(?=\S{8,}\Z)"  # all of a text: `--set "api_key X"`
 _CODE_OF_PYTHON = r".*[(\[{].*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"  # what follows `token = `, where that is no value
 _TYPE = r"[A-Za-z]\w*\[\w*"  # `token: Optional[str]`
@@ -239,6 +241,7 @@ def without_named(text: str, hidden: str) -> str:
         if len(text.split(None, 2)) == 2:  # noqa: PLR2004 - `re` would look for the beginning all through a long text
             text = "".join(_without(text, _TWO_WORDS, hidden))
         text = "".join(_without(text, _OPTION, hidden)) if "-" in text else text
+        text = "".join(_without(text, _PAIR, hidden)) if "(" in text else text
     return text
 
 

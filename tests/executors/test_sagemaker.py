@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("boto3", reason="boto3 is not installed (the extra `aws`)")
 
 from cachekit import config
-from cachekit.errors import EngineError, UnknownNameError, UsageError
+from cachekit.errors import EngineError, SecretError, UnknownNameError, UsageError
 from cachekit.executors.port import Fleet, FleetUnit
 from cachekit.executors.sagemaker import ENGINE
 from cachekit.executors.sagemaker_job import training_job
@@ -146,6 +146,7 @@ def test_what_can_run_is_told_of_its_region(aws):
         ({"output": "s3://there/jobs"}, UsageError, "bucket there is in eu-west-1"),
         ({"output": "s3://nowhere/jobs"}, EngineError, "bucket nowhere failed"),
         ({"environment": {"HF_HUB_OFFLINE": "1"}}, UsageError, "would ask no remote"),
+        ({"environment": {"WANDB_API_KEY": "hunter2xLongA1"}}, SecretError, "carry a secret to SageMaker"),
         ({"isolated": True, "verb": "warm"}, UsageError, "cannot push"),
         ({"isolated": True, "cache": ("local:rw", "hf://team/cache")}, UsageError, "cannot reach hf://team/cache"),
     ],

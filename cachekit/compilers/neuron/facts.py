@@ -162,7 +162,6 @@ DEFAULT_ROOT = "/var/tmp/neuron-compile-cache"  # noqa: S108 - AWS's choice [SDK
 CACHE_DIR_FLAG = "--cache_dir"  # wins over the variable [SDK: neuron-caching]
 NO_CACHE_FLAG = "--no_cache"
 COMPILER_DIRECTORY_PREFIX = "neuronxcc-"
-NATIVE_DIRECTORY_PREFIX = "torchneuron-"  # of a version's folder in TorchNeuron's caches; ours
 # The characters of a Python version, and no others: such names go into records, URLs and terminals.
 COMPILER_DIRECTORY = re.compile(r"neuronxcc-(?P<version>[0-9][0-9A-Za-z.+_-]{0,99})")
 # PJRT graphs have an unsigned decimal, NxD and optimum-neuron 20 hex digits, exported models no flags [FILES, LOG].

@@ -23,7 +23,7 @@ from cachekit.store import archive
 from cachekit.store.archive import UnsafeArchiveError
 from cachekit.store.record import Module
 
-PREFIX = facts.NATIVE_DIRECTORY_PREFIX
+PREFIX = "torchneuron-"
 # An archive may hold thousands of graphs, so a tiny one may not become as much as a file of its own may.
 LIMITS = NeffLimits(inflated_base=256 << 10)
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]*")

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from cachekit import private
-from cachekit.compilers.neuron import facts
+from cachekit.compilers.neuron import facts, native
 from cachekit.errors import IntegrityError, UsageError
 from cachekit.files import digest_of, noted, opened, pieces, replace, written
 from cachekit.health import of_others
@@ -110,7 +110,7 @@ def misplaced(path: str) -> str:
         path = place + path.removeprefix(f"{said}/")
     below = path.removeprefix(place).split("/")
     plain = path.isprintable() and len(path) <= facts.KERNEL_LONGEST and not any(p[:1] in {"", "."} for p in below)
-    plain = plain and not below[0].startswith(facts.NATIVE_DIRECTORY_PREFIX)  # TorchNeuron's, whose graphs carry none
+    plain = plain and not below[0].startswith(native.PREFIX)  # TorchNeuron's, whose graphs carry none
     if path.startswith(place) and plain and all(len(part.encode()) <= facts.KERNEL_PART for part in below):
         return ""
     return f"the graph names the kernel {path[:200]!r}, which is not a file in {place} ({facts.NKI_COMPILE_CACHE})"

@@ -67,6 +67,7 @@ class NeuronWatch(Watch):
         self._told = (0, 0, 0)
         self._last_words = clock()
         self._done = False
+        self._sees = False  # the compilers of the run are looked for
         self._busy: set[float] = set()
         self._listed = False
         self._locked: set[str] = set()
@@ -183,7 +184,7 @@ class NeuronWatch(Watch):
 
     def look(self, pid: int) -> Sequence[Mapping[str, Any]]:
         """The log tells of a compile at its end only, and of a lock once a minute."""
-        now = self._clock()
+        now, self._sees = self._clock(), True
         self._compiles_begun()
         if not self._trial and now - self._looked >= LOOK:
             self._looked = now
@@ -258,8 +259,14 @@ class NeuronWatch(Watch):
         )
 
     def _needed(self, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
-        """Every module that the trial reported; where the log says nothing, every one that is new."""
+        """Every module that the run reported.
+
+        Where the log says nothing, those that the run was seen to compile: what else is new may be another project's.
+        Where nobody looks for its compilers, or a trial leaves them for later, every one that is new.
+        """
         reported = set(self._log.modules)
+        if not reported and self._sees and not self._trial:
+            reported = {"", *self._compiled_in, *self._begun}
         if reported:
             return [entry for entry in entries if entry.name in reported]
         return [entry for entry in entries if self._before.get(entry.module) != entry.state]

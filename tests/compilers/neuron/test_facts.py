@@ -29,6 +29,7 @@ ALLOWED = {
     ("compilers/registry.py", "neuronxcc-"),  # asked at every start, as the next
     ("compilers/neuron/adapter.py", "neuronxcc-"),
     ("cli/options.py", "--verbose"),  # an option of cachekit's own
+    ("executors/slurm.py", "--output"),  # an option of srun
 }
 OWN = {"--target", "--output"}  # options that cachekit's own verbs have as well
 

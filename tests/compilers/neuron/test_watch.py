@@ -12,6 +12,7 @@ import pytest
 
 from cachekit import process
 from cachekit.compilers.neuron import fit, locks, processes
+from cachekit.compilers.neuron import watch as watches
 from cachekit.compilers.neuron.entries import scan
 from cachekit.compilers.neuron.watch import NeuronWatch
 from cachekit.compilers.port import Node, Run
@@ -19,6 +20,7 @@ from cachekit.disk import FileSystem
 from cachekit.errors import MissError
 from cachekit.process import below
 from tests.compilers.neuron.neuron_compile_cases import ALONE, extract, host, recipe, watch  # noqa: F401 - fixtures
+from tests.compilers.neuron.neuron_trees import make
 from tests.support.processes import until
 
 # --- locks of a run's own workers -----------------------------------------------------------------------------------
@@ -147,6 +149,21 @@ def test_a_compile_belongs_to_what_the_worker_told_before_it_although_that_is_re
         seen.output(line.encode())
         seen.event({"event": "at", "phase": "saving"})
     assert seen.observed().surprises == ("evaluation",)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_of_what_is_new_a_run_without_a_log_takes_what_it_was_seen_to_compile(tmp_path, monkeypatch, looks):
+    """The root is the host's: another project compiles there, too. Inside of a user's process nobody looks."""
+    mine, another = (MODULE, "MODULE_7+f7f529f3")
+    seen = watch(tmp_path)
+    for name in (mine, another):
+        make(tmp_path / "root", compiler="neuronxcc-2.26.6360.0", name=name)
+    monkeypatch.setattr(watches, "compiles_below", lambda _: [("neuronx-cc", "compile", f"/tmp/model.{mine}.pb")])
+    if looks:
+        monkeypatch.setattr(watches, "LOOK", 0)
+        seen.look(os.getpid())
+    found = {module.partition("/")[2] for module in seen.observed().modules}
+    assert found == ({mine} if looks else {mine, another})
 
 
 START = "Worker {}/None starting dynamic scheduling for 3 HLOs"
