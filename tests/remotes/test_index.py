@@ -345,7 +345,7 @@ def test_what_is_written_is_what_was_known(wanted):
 
 
 def test_many_that_push_at_once_lose_nothing(tmp_path, wanted, memory):
-    """Threads here; processes with homes of their own in `test_index_campaign`."""
+    """Threads here; processes with homes of their own in `test_sharing_campaign`."""
     made = others(wanted, 12)
 
     def work(number):
