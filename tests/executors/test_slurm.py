@@ -162,6 +162,8 @@ def test_a_budget_is_kept_by_a_limit_of_time(slurm):
     per_hour = planned["price"]["per_hour"]
     assert planned["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 2, abs=0.001)
     assert "#SBATCH --time=67" in planned["request"] or "#SBATCH --time=" in planned["request"]
+    three = ("train", "toy.yaml", "--nnodes", "3", "--format", "json", "--on", "slurm", "--dry-run", *instance)
+    assert slurm(*three, "--max-dollars", "3")[0]["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 3, abs=0.001)
     assert slurm("fleet", "ls", "--format", "json")[0] == []
 
 
@@ -229,6 +231,25 @@ def test_a_training_on_three_nodes_is_one_command_of_which_one_compiles(slurm):
     assert (unit["state"], unit["machine"]) == ("done", "n[1-3]")
     assert (_runs(slurm, "trial"), _runs(slurm, "train")) == ([(0, 3)], [(3, 0)] * 3)
     assert len({path.name for path in (slurm.home.parent / "homes").iterdir()}) == 3, "each has a store of its own"
+
+
+@pytest.mark.feature("F2")
+def test_a_node_that_dies_before_three_of_them_train_costs_one_compile(slurm, cluster):
+    """Slurm puts the whole job back into its queue, and begins it again when there are three nodes."""
+    slurm.environment["STANDIN_DELAY"] = "8"
+    words = ("--nnodes", "3", "--master-port", str(free_port()))
+    run = slurm.begin("train", "toy.yaml", "--on", "slurm", *words, *FREE)
+    homes = slurm.home.parent / "homes"
+    _until(lambda: len(list(homes.glob("*/v1/journal"))) == len(NODES))
+    cluster.kill("n2")
+    _until(lambda: cluster.asked("sinfo", "--noheader", "--states=down", "--format=%D"))
+    cluster.start("n2")
+    out, err = run.communicate(timeout=PATIENCE * 2)
+    assert run.returncode == 0, out + err
+    assert _show(slurm)["counts"] == {"done": 1}
+    assert slurm.compiles <= 2
+    assert _runs(slurm, "train")[-3:] == [(3, 0)] * 3
+    _until(lambda: cluster.idle() == len(NODES))
 
 
 @pytest.mark.feature("F1", "F2", "P1")
