@@ -120,7 +120,15 @@ class Origins:
             OSError, ValueError, RecursionError: It cannot be read.
         """
         note = self._read(self._layout.origin(record.place))
-        return note.of.get(record.digest) if note else None
+        if note is None or record.digest in note.of:
+            return note.of[record.digest] if note else None
+        # Of one that was replaced more than once meanwhile, those tell that grew from it.
+        for origin in (beside.origin for beside in note.of.values()):
+            for one in origin.reused:
+                if one.record == record.digest:
+                    others = tuple(other for other in origin.reused if other != one)
+                    return Beside(Origin(one.remote, one.how, one.signers, others))
+        return None
 
     def elsewhere(self, place: Place) -> bool:
         """Whether a record's own file says that it came from elsewhere: by what it says, or who can have written it."""

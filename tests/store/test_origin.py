@@ -53,6 +53,19 @@ def test_what_is_added_to_it_here_reuses_it(store):
     assert store.origins.of(theirs) == FROM_TEAM, "until the new record lies there, the old one's must be told"
 
 
+def test_a_record_that_was_replaced_twice_still_tells_where_it_came_from(store):
+    """Whoever looked it up before is about to use it."""
+    theirs = publish(store, make_record(1, "a"), beside=FROM_TEAM)
+    mine = publish(store, make_record(2, "z"))
+    for names in ("ab", "abc"):
+        publish(store, make_record(1, names))
+        publish(store, make_record(2, names.replace("a", "z")))
+    found = store.origins.of(theirs).origin
+    assert (found.remote, found.how, found.signers) == ("hf://team/cache", "signed", ("SHA256:ann",))
+    found = store.origins.of(mine).origin
+    assert {found.how, *(one.how for one in found.reused)} == {"here"}
+
+
 def test_a_new_compile_in_its_place_owes_it_nothing(store):
     publish(store, make_record(1, ("a", "b")), beside=FROM_TEAM)
     assert store.origins.of(publish(store, make_record(1, ("c", "d")))) == MADE_HERE
