@@ -100,6 +100,7 @@ LINES: dict[str, Callable[[Event], str]] = {
 WARNINGS: dict[str, Callable[[Event], str]] = {
     "accelerator.idle": lambda e: str(e["reason"]),
     "data.doubt": lambda e: f"the data is odd: {e['doubt']}",
+    "nodes.unshared": lambda e: f"no shared cache can be written: each of {e['nodes']} machines compiles for itself",
     "spot.notice": lambda e: (
         f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"
     ),

@@ -110,6 +110,7 @@ def train(
     start = time.monotonic()
     check_data(prepared.recipe)
     check_package(prepared.recipe)
+    prepared.compiler.node.check(prepared.recipe)
     resume = checked(session, prepared, output_dir, resume, checkpoint_dir)
     reuse_bytes = 0 if recache else session.config.reuse_bytes
     planned = plan(prepared, session.store, session.remotes, anew=True, reuse_bytes=reuse_bytes)

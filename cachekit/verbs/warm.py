@@ -158,8 +158,10 @@ def warm(
 
 
 def _lease(session: Session, prepared: Prepared) -> AbstractContextManager[Lease[Found]]:
-    from cachekit.remotes.lease.fleet import fleet_lease
+    from cachekit.remotes.lease.fleet import fleet_lease, leases_on
 
+    if (nodes := prepared.recipe.parallel.nodes) > 1 and leases_on(session.remotes) is None:
+        session.journal.emit("nodes.unshared", nodes=nodes)
     return fleet_lease(
         session.remotes,
         session.journal,

@@ -8,10 +8,12 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli.train import human
-from cachekit.errors import MissError, TrainingError
+from cachekit.compilers import Node
+from cachekit.errors import MissError, TrainingError, UsageError
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
+from tests.remotes.memory_remote import MemoryRemote
 from tests.support.processes import side_by_side
 from tests.support.standins import StandIn, Watched, compiles, garbage_of, module_files, runs
 from tests.training.made_checkpoints import make
@@ -22,6 +24,12 @@ def kept(home):
     """The record that the store has now."""
     fresh = Watched(home)
     return fresh.lookup(fresh.prepare())
+
+
+def on_two(prepared):
+    """The same for two machines that train together."""
+    parallel = structs.replace(prepared.recipe.parallel, nodes=2)
+    return structs.replace(prepared, recipe=structs.replace(prepared.recipe, parallel=parallel))
 
 
 @pytest.mark.feature("F1")
@@ -38,6 +46,25 @@ def test_train_after_warm_compiles_nothing(home, output, log, warmed):
     assert done.saved_seconds == 30.0
     assert json.loads(json.dumps(done.as_dict())) == done.as_dict()
     assert human(done)[0].startswith("toy: trained 1 step  key")
+
+
+@pytest.mark.feature("F2")
+@pytest.mark.parametrize("node", [Node(), Node(2, "10.0.0.1")])
+def test_a_machine_that_does_not_know_its_place_among_several_compiles_nothing(home, output, log, node):
+    watched = Watched(home, compiler=StandIn(node=node))
+    with pytest.raises(UsageError, match="does not know its place"):
+        train(watched.session, on_two(watched.prepare()), output_dir=output)
+    assert runs(log) == []
+
+
+@pytest.mark.feature("F2")
+def test_one_of_several_machines_that_share_no_cache_says_that_each_compiles_for_itself(home, tmp_path):
+    watched = Watched(home)
+    warm(watched.session, on_two(watched.prepare()))
+    assert [event["nodes"] for event in watched.told("nodes.unshared")] == [2]
+    shared = Watched(tmp_path / "another home", shared=[(MemoryRemote(), "rw")])
+    warm(shared.session, on_two(shared.prepare()))
+    assert shared.told("nodes.unshared") == []
 
 
 @pytest.mark.usefixtures("warmed")
