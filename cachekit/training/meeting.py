@@ -30,7 +30,7 @@ from cachekit.errors import (
     from_code,
 )
 from cachekit.text import cause_of, duration
-from cachekit.training.member import Member, judged
+from cachekit.training.participant import Participant, judged
 
 BEGINS = b'{"cachekit":"meeting/1"}'  # what the first machine says first: torch's store, at the same port, says nothing
 POLL = 0.1  # seconds between two looks
@@ -111,9 +111,9 @@ class Meeting:
         told: Is told who is waited for.
     """
 
-    def __init__(self, me: Member, place: Node, told: Told) -> None:
+    def __init__(self, me: Participant, place: Node, told: Told) -> None:
         self.me, self.place, self._told = me, place, told
-        self.members = [me]
+        self.participants = [me]
         self._links: dict[int, _Link] = {}
         self._known: CachekitError | None = None  # what was found out about another one
         self._later: tuple[float, CachekitError] | None = None  # a failure that another one may have caused
@@ -125,7 +125,7 @@ class Meeting:
             WaitedTooLongError: Some have not come in time.
             UsageError: They are not to run the same; or the port is taken.
         """
-        began, come = time.monotonic(), dict[int, Member]()
+        began, come = time.monotonic(), dict[int, Participant]()
         coming: list[_Link] = []
         with _listening(self.place.port) as server:
             while len(come) < self.me.nodes - 1:
@@ -155,14 +155,14 @@ class Meeting:
                     self._told(" and ".join(missing), waited)
         for link in coming:
             link.peer.close()
-        self.members = [self.me, *(come[rank] for rank in sorted(come))]
-        if wrong := judged(self.members):
+        self.participants = [self.me, *(come[rank] for rank in sorted(come))]
+        if wrong := judged(self.participants):
             raise self._refused(wrong)
         self._tell_all(_Word(go=True))
 
-    def _admit(self, link: _Link, line: bytes, come: dict[int, Member]) -> None:
+    def _admit(self, link: _Link, line: bytes, come: dict[int, Participant]) -> None:
         try:
-            one = msgspec.json.decode(line, type=Member)
+            one = msgspec.json.decode(line, type=Participant)
         except msgspec.DecodeError:
             link.peer.close()  # no machine of ours
             return
@@ -289,7 +289,7 @@ class Meeting:
             link.tell(msgspec.json.encode(word))
 
     def _name(self, rank: int) -> str:
-        return next((str(one) for one in self.members if one.rank == rank), f"node {rank} ({self.place.address})")
+        return next((str(one) for one in self.participants if one.rank == rank), f"node {rank} ({self.place.address})")
 
     def _failed(self, rank: int, error: ErrorDocument) -> CachekitError:
         return from_code(
@@ -309,7 +309,7 @@ class Meeting:
 
 
 @contextmanager
-def meeting(me: Member, place: Node, wait: float, told: Told) -> Iterator[Meeting]:
+def meeting(me: Participant, place: Node, wait: float, told: Told) -> Iterator[Meeting]:
     """Meet the other machines of a run, and stay in touch with them; see `Meeting`.
 
     Args:

@@ -21,7 +21,7 @@ from cachekit.store import Store
 from cachekit.store.notes import note_attempt
 from cachekit.training import Job, ProcessLauncher, Result
 from cachekit.training.meeting import Meeting, meeting
-from cachekit.training.member import Member
+from cachekit.training.participant import Participant
 
 # Events that come many times a second; shown, not written down.
 FREQUENT = {"step", "graphs", "at", "tick"}
@@ -173,7 +173,7 @@ def _meeting(prepared: Prepared, job: Job, journal: Journal, wait: float) -> Ite
             journal.emit("nodes.wait", holder=whom)
         journal.show("lock.waiting", holder=whom, waited=waited)
 
-    me = Member(
+    me = Participant(
         rank=compiler.node.rank,
         host=socket.gethostname(),
         nodes=recipe.parallel.nodes,

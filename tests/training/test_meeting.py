@@ -17,7 +17,7 @@ import pytest
 from cachekit.compilers import Node
 from cachekit.errors import CachekitError, TrainingError
 from cachekit.training.meeting import meeting
-from cachekit.training.member import Member
+from cachekit.training.participant import Participant
 from tests.support.processes import free_port
 
 HARD = {
@@ -112,9 +112,9 @@ class Machines:
         self.port, self.running = free_port(), []
 
     def begin(self, rank, wait=LATE, **fields):
-        """Start a machine with a host name of its own; see `Member`."""
+        """Start a machine with a host name of its own; see `Participant`."""
         told = {"host": f"n{rank}", "nodes": 3, "mode": "train", "key": "abc", "hard": HARD, **fields}
-        self.running.append(Machine(Member(rank=rank, **told), self.port, wait))
+        self.running.append(Machine(Participant(rank=rank, **told), self.port, wait))
         return self.running[-1]
 
     def three(self, **fields):
@@ -258,7 +258,7 @@ def test_a_number_that_cannot_be_is_refused_and_the_others_go_on_waiting(machine
     first.until("waits for node 1 and node 2")
     with socket.create_connection(("127.0.0.1", machines.port)) as link, link.makefile("rwb") as stream:
         assert stream.readline() == b'{"cachekit":"meeting/1"}\n'
-        one = Member(rank=rank, host="n9", nodes=3, mode="train", key="abc", hard=HARD)
+        one = Participant(rank=rank, host="n9", nodes=3, mode="train", key="abc", hard=HARD)
         stream.write(msgspec.json.encode(one) + b"\n")
         stream.flush()
         assert json.loads(stream.readline())["error"]["message"].startswith(message)

@@ -13,7 +13,7 @@ from cachekit.key.canonical import ABSENT, difference
 SHOWN = 3  # differences
 
 
-class Member(Struct, frozen=True):
+class Participant(Struct, frozen=True):
     """A machine, as it tells of itself.
 
     Attributes:
@@ -38,10 +38,10 @@ class Member(Struct, frozen=True):
         return f"node {self.rank} ({self.host})"
 
 
-def judged(members: Sequence[Member]) -> CachekitError | None:
+def judged(participants: Sequence[Participant]) -> CachekitError | None:
     """Why these machines cannot train together; None where they can. Processors may differ, as torch bears that."""
-    first = members[0]
-    for one in members[1:]:
+    first = participants[0]
+    for one in participants[1:]:
         if one.nodes != first.nodes:
             return UsageError(
                 f"{one} was started for {one.nodes} machines, and {first} for {first.nodes}",
