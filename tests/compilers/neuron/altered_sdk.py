@@ -166,8 +166,14 @@ wrapper.call_neuron_compiler = inside
     ),
     # What is told
     "no line of a hit": _sdk(_LINE.format(old="Using a cached neff", new="Ready:"), "log-hit", only=("train",)),
+    # What a log does not name is kept where its compile was seen, so it lasts for some looks, as a real one does.
     "no line of a compile": _sdk(
-        _LINE.format(old="Compilation Successfully Completed", new="Done"), "log-compiled", "run"
+        _LINE.format(old="Compilation Successfully Completed", new="Done")
+        + "if sys.orig_argv[1:2] and sys.orig_argv[1].endswith('/neuronx-cc') and 'compile' in sys.orig_argv:\n"
+        + "    time.sleep(5)\n",
+        "log-compiled",
+        "run",
+        limit=120,
     ),
     "no line of an extraction": _sdk(
         _LINE.format(old="Extracting graphs", new="Tracing graphs")
