@@ -14,7 +14,7 @@ from msgspec import structs
 from cachekit.compilers import Observed, Run, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.prepare import Prepared
-from cachekit.errors import LONGEST_WAIT, CachekitError, CompileError, InterruptedRunError, TrainingError
+from cachekit.errors import CachekitError, CompileError, InterruptedRunError, TrainingError
 from cachekit.events import Journal, bypass
 from cachekit.recipe import ingredients, model_config
 from cachekit.store import Store
@@ -43,10 +43,10 @@ def run_job(
     checkpoint_dir: Path | None = None,
     resume: str = "",
     found: bool,
+    wait: float,
     strict: bool = False,
     figures: Mapping[str, float] | None = None,
     begun: Callable[[Watch], object] = lambda _: None,
-    wait: float = LONGEST_WAIT,
 ) -> tuple[Result, Observed]:
     """Run the worker to its end.
 
@@ -61,10 +61,10 @@ def run_job(
         checkpoint_dir: Likewise; see `Job.checkpoint_dir`.
         resume: See `Job.resume`.
         found: Everything was restored.
+        wait: Seconds to wait for the other machines of a run on several.
         strict: Stop at the first compile, where the compiler can be watched.
         figures: See `Job.figures`.
         begun: Is given what follows the run, as it begins.
-        wait: Seconds to wait for the other machines of a run on several.
 
     Returns:
         What the worker reported, with the compiler's own counts, and what the compiler did.

@@ -78,7 +78,16 @@ def check_build(session: Session, prepared: Prepared) -> CheckedBuild:
     made = maker_of(record)
     session.journal.emit("build.start", key=prepared.key, **asdict(made))
     with session.cache_dir(prepared, record) as old, session.cache_dir(prepared, None) as new:
-        _, seen = run_job(session.launcher(), prepared, new, "trial", store=session.store, log=session.log, found=False)
+        _, seen = run_job(
+            session.launcher(),
+            prepared,
+            new,
+            "trial",
+            store=session.store,
+            log=session.log,
+            found=False,
+            wait=session.config.wait_seconds,
+        )
         compared = prepared.compiler.compare(old.tree, new.tree)
     done = CheckedBuild(
         recipe=prepared.recipe.name,

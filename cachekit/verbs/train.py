@@ -157,6 +157,7 @@ def train(
                 checkpoint_dir=checkpoint_dir,
                 resume=resume,
                 found=True,
+                wait=session.config.wait_seconds,
                 strict=require_warm,
                 figures=_figures(warmed),
             )

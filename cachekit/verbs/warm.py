@@ -272,6 +272,7 @@ def _try(
                     store=session.store,
                     log=session.log,
                     found=strict,
+                    wait=session.config.wait_seconds,
                     strict=strict,
                     begun=watches.append,
                 )

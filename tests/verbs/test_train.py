@@ -9,12 +9,12 @@ from msgspec import structs
 
 from cachekit.cli.train import human
 from cachekit.compilers import Node
-from cachekit.errors import MissError, TrainingError, UsageError
+from cachekit.errors import MissError, TrainingError, UsageError, WaitedTooLongError
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.memory_remote import MemoryRemote
-from tests.support.processes import side_by_side
+from tests.support.processes import free_port, side_by_side
 from tests.support.standins import StandIn, Watched, compiles, garbage_of, module_files, runs
 from tests.training.made_checkpoints import make
 from tests.verbs.verb_cases import blob, home, log, output, spoil, warmed  # noqa: F401 - fixtures
@@ -65,6 +65,15 @@ def test_one_of_several_machines_that_share_no_cache_says_that_each_compiles_for
     shared = Watched(tmp_path / "another home", shared=[(MemoryRemote(), "rw")])
     warm(shared.session, on_two(shared.prepare()))
     assert shared.told("nodes.unshared") == []
+
+
+@pytest.mark.feature("F2")
+def test_one_of_several_machines_waits_for_the_others_as_long_as_it_was_told(home, output, monkeypatch):
+    monkeypatch.setattr("cachekit.training.run.SOONEST", 0.0)
+    alone = StandIn(node=Node(1, "127.0.0.1", free_port()))
+    watched = Watched(home, compiler=alone, wait=0.5)
+    with pytest.raises(WaitedTooLongError, match=r"node 0 did not answer at 127\.0\.0\.1:\d+ within 0\.5 s"):
+        train(watched.session, on_two(watched.prepare()), output_dir=output)
 
 
 @pytest.mark.usefixtures("warmed")
