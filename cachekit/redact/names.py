@@ -229,8 +229,8 @@ _TYPE = r"[A-Za-z]\w*\[\w*"  # `token: Optional[str]`
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|(?<=\w>)[^<]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 # By `name:value`, where the value has a digit.
 _TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
-# What may be a value drawn by lot, and how far before it the name of a secret is looked for, in characters and in words.
-# A plain word is one only right before it: "a token of Gemma3nAudioModel" is prose.
+# What may be a value drawn by lot, and how far before it the name of a secret is looked for: in characters, in words. A
+# plain word is one only right before it: "a token of Gemma3nAudioModel" is prose.
 _WORD, _NAME, _BEFORE, _WORDS_BEFORE = r"[\w+/~.-]{10,500}={0,2}", r"[A-Za-z_][\w.-]*", 80, 8
 _SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
 _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
