@@ -191,9 +191,7 @@ def test_another_machine_goes_on_from_what_one_had_compiled_that_is_ended(tmp_pa
 @pytest.mark.feature("C3", "F1")
 def test_another_machine_has_what_a_training_had_compiled_that_is_ended(tmp_path):
     remote = MemoryRemote()
-    ann, bob = (
-        Watched(tmp_path / name, compiler=StandIn(extra=2), shared=[(remote, "rw")]) for name in ("ann", "bob")
-    )
+    ann, bob = (Watched(tmp_path / name, compiler=StandIn(extra=2), shared=[(remote, "rw")]) for name in ("ann", "bob"))
     warm(ann.session, ann.prepare())
     ends_within(ann, 1)
     with pytest.raises(InterruptedRunError):

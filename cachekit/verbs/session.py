@@ -156,9 +156,7 @@ class Session(Struct, frozen=True):
         with watching(gone):
             yield
 
-    def keep(
-        self, keeping: Keeping, seen: Observed, *, fetched: bool, last: bool = False
-    ) -> tuple[Record | None, str]:
+    def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool, last: bool = False) -> tuple[Record | None, str]:
         """Keep what a run compiled, and push it; never fails that run, which has worked.
 
         Args:
