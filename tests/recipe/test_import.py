@@ -178,7 +178,7 @@ YAMLS: list[tuple[str, dict, list[str]]] = [
     (FLOW.format("wikicorpus", "someone/llama",
                  "beta1: 0.8, beta2: 0.95, num_keep_checkpoint: 2, global_batch_size: 1024"),
      {"training.adam_beta1": 0.8, "training.adam_beta2": 0.95, "training.save_total_limit": 2},
-     ["training.global_batch_size 1024: say training.gradient_accumulation_steps"]),
+     ["training.global_batch_size 1024: set training.gradient_accumulation_steps"]),
 ]  # fmt: skip
 
 

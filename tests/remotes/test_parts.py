@@ -143,7 +143,7 @@ def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_
     put(make(), layout.blob_path(name), damage)
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
     assert bob.session.remotes.find(made[0].place) is None
-    assert "a part of it is not" in bob.told("remote.damaged")[0]["reason"]
+    assert "one of its parts is" in bob.told("remote.damaged")[0]["reason"]
     pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
     assert carl.session.remotes.find(made[0].place).shared.record == made[0]

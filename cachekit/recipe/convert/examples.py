@@ -204,7 +204,7 @@ def _options_in(file: Path) -> dict[str, Any]:
             cause=str(error),
             hint="write names and values there, as JSON",
         ) from error
-    refuse_placeholders(document.items(), str(file), "put values in their places")
+    refuse_placeholders(document.items(), str(file), "replace the placeholders with values")
     return {str(name).replace("-", "_"): _word(value) for name, value in document.items() if value is not None}
 
 
@@ -279,7 +279,7 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         draft.default("training.bf16", "auto")
         draft.drop("--fp16", NO_FP16)
     if (folder := options.take("output_dir")) is not None:
-        draft.drop("--output_dir", "say it when training: cachekit train --output-dir; runs/NAME by default", folder)
+        draft.drop("--output_dir", "pass it to train: cachekit train --output-dir; runs/NAME by default", folder)
     _schedule(draft, options)
     lora = {field: plain(options.take(given)) for given, field in known.lora.items() if options.has(given)}
     if lora or options.flag("use_lora") or options.flag("use_peft"):
@@ -353,7 +353,7 @@ def _environment(draft: RecipeDraft, command: Command) -> None:
         if name in known.environment_ours:
             draft.drop(name, known.environment_ours[name], value)
         elif not name.startswith(known.environment):
-            draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
+            draft.drop(name, "a variable that is not known to affect the training; add it to environment", value)
         else:
             refuse_placeholders([(name, value)], f"the environment of {command.script}.py", PASTE)
             if name == "NEURON_CC_FLAGS":
