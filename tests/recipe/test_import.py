@@ -115,7 +115,7 @@ def test_what_must_be_added_is_said_first():
     assert "model.id" in todo
     assert "data.labels" in todo
     assert found.notes[0].todo
-    assert found.text.index("To be done") < found.text.index("name:")
+    assert found.text.index("To do before") < found.text.index("name:")
 
 
 NXDT = textwrap.dedent("""\

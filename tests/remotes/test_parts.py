@@ -229,6 +229,6 @@ def test_another_part_under_a_name_is_not_believed():
     storage = MemoryRemote()
     name = hashlib.sha256(b"x").hexdigest()
     put(storage, layout.blob_path(name), b"y")
-    for asked, words in ((name, "not what it should be"), ("0" * 64, "not there")):
+    for asked, words in ((name, "one of its parts is damaged"), ("0" * 64, "one of its parts is missing")):
         with pytest.raises(DamagedRecordError, match=words):
             partial(parts.fetching(storage, ""), asked)()
