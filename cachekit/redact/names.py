@@ -229,6 +229,9 @@ _TYPE = r"[A-Za-z]\w*\[\w*"  # `token: Optional[str]`
 _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|(?<=\w>)[^<]+|\$\{\w*\}|[^\s\"',;&)}\]`]+"
 # By `name:value`, where the value has a digit.
 _TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
+# What may be a value drawn by lot, and how far before it the name of a secret is looked for: in characters, in words. A
+# plain word is one only right before it: "a token of Gemma3nAudioModel" is prose.
+_WORD, _NAME, _BEFORE, _WORDS_BEFORE = r"[\w+/~.-]{10,500}={0,2}", r"[A-Za-z_][\w.-]*", 80, 8
 _SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
 _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 
@@ -242,7 +245,23 @@ def without_named(text: str, hidden: str) -> str:
             text = "".join(_without(text, _TWO_WORDS, hidden))
         text = "".join(_without(text, _OPTION, hidden)) if "-" in text else text
         text = "".join(_without(text, _PAIR, hidden)) if "(" in text else text
-    return text
+    return "".join(_without_drawn(text, hidden))
+
+
+def _without_drawn(text: str, hidden: str) -> Iterator[str]:
+    """A text without what looks drawn by lot and stands shortly behind the name of a secret, whatever is between them.
+
+    So no form has to be known: a type (`token: Annotated[str, ...] = "X"`), a call, a table, a sentence.
+    """
+    done = 0
+    for found in re.finditer(_WORD, text):
+        if _is_drawn(found[0]):
+            before = re.findall(_NAME, text[max(found.start() - _BEFORE, 0) : found.start()].rpartition("\n")[2])
+            near = before[-1:] + [name for name in before[-_WORDS_BEFORE:-1] if not name.isalpha()]
+            if any(surely_secret(name) for name in near):
+                yield text[done : found.start()] + hidden
+                done = found.end()
+    yield text[done:]
 
 
 def _without(text: str, form: str, hidden: str) -> Iterator[str]:
