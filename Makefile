@@ -155,9 +155,12 @@ test-xla: $(NEURON_VENV)/.installed
 test-jax: $(JAX_VENV)/.installed
 	$(JAX_VENV)/bin/python -m pytest -m jax tests/compilers/folders
 
+# Where a node dies, and where a command takes too long, takes two minutes more: make test-ray RAY=ray
+RAY = ray and not slow
+
 ## make test-ray   fleets on a real Ray cluster of three nodes on this machine
 test-ray: $(RAY_VENV)/.installed
-	$(RAY_VENV)/bin/python -m pytest -m "ray and not slow" tests/executors/test_ray.py
+	$(RAY_VENV)/bin/python -m pytest -m "$(RAY)" tests/executors/test_ray.py
 
 ## make test-slurm  fleets on a real Slurm of three nodes on this machine, as root; Debian's packages are installed
 test-slurm: $(VENV)/.installed

@@ -29,7 +29,7 @@ from cachekit.executors import fleet as fleets
 from cachekit.executors import unit
 from cachekit.executors.port import Fleet, Places, Seen
 
-PATIENCE = 60  # seconds for an answer of the cluster
+PATIENCE = 120  # seconds for an answer of the cluster
 POLL = 0.1  # seconds
 HERE = "run this on a node of the cluster (`ray status`), or export RAY_ADDRESS=HOST:6379"
 OF_THE_NODE = re.compile("RAY_|.*_VISIBLE_")  # variables with which Ray tells a worker of its node and accelerators

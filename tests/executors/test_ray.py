@@ -97,6 +97,7 @@ def test_commands_outlive_who_submitted_them_and_a_worker_that_dies(ray):
     assert ray.compiles <= 2 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.feature("F2")
 def test_a_node_that_dies_loses_nothing(ray, cluster):
     run = ray.begin("warm", "--matrix", ray.matrix([1, 2, 3]), "--on", "ray", "--jobs", "3", *FREE, STANDIN_DELAY="3")
