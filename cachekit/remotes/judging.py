@@ -125,6 +125,8 @@ class Trust(Struct, frozen=True):
             if not verdict.trusted:
                 return Refused(f"{verdict.reason}; {strange}", revoked=False)
         origin = beside(record).origin
+        if not (origin.how or self.everything):  # whoever removed the note may be whom it named
+            return Refused("from nobody knows where: the note of its origin is gone", revoked=False)
         if origin == HERE and not self.table.revokes:
             return None
         if self.table.revokes and (reason := self.policy.revoked(record, origin)):
