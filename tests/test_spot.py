@@ -188,6 +188,19 @@ def test_another_machine_goes_on_from_what_one_had_compiled_that_is_ended(tmp_pa
     assert (done.compiled, done.reused.graphs if done.reused else 0) == (3 - found, found)
 
 
+@pytest.mark.feature("C3", "F1")
+def test_another_machine_has_what_a_training_had_compiled_that_is_ended(tmp_path):
+    remote = MemoryRemote()
+    ann, bob = (Watched(tmp_path / name, compiler=StandIn(extra=2), shared=[(remote, "rw")]) for name in ("ann", "bob"))
+    warm(ann.session, ann.prepare())
+    ends_within(ann, 1)
+    with pytest.raises(InterruptedRunError):
+        train(ann.session, ann.prepare(), output_dir=tmp_path / "out")
+    assert ann.told("push.last")
+    done = train(bob.session, bob.prepare(), output_dir=tmp_path / "bobs")
+    assert (done.status, done.compiled, done.found) == ("hit", 1, 4)
+
+
 @pytest.mark.feature("R4")
 def test_what_could_not_be_pushed_before_is_pushed_when_a_training_will_be_killed(tmp_path, notice):
     remote = Cut(MemoryRemote())

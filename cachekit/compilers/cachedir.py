@@ -52,6 +52,11 @@ class CacheDir(Struct, frozen=True):
     written: frozenset[str] = frozenset()
     given: tuple[tuple[Record, Beside], ...] = ()
 
+    @property
+    def shared(self) -> bool:
+        """Whether it is the compiler's own folder on this host, where others put their modules meanwhile."""
+        return self.tree.parent != self.work.parent
+
 
 @contextmanager
 def cache_dir(

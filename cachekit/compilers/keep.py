@@ -188,13 +188,12 @@ class Keeping(Struct, frozen=True):
             bypass(self.store.journal, reason, str(error))
             return self.record, str(error)
 
-    def keep_unfinished(self, seconds: float, reported: frozenset[str] | None = None) -> Record | None:
+    def keep_unfinished(self, seconds: float, reported: frozenset[str]) -> Record | None:
         """Keep what a run has compiled that is being stopped, without its own report; never fails.
 
         Args:
             seconds: How long it compiled.
-            reported: The modules that it named so far, in a folder where others put theirs meanwhile; None where the
-                folder is the run's own.
+            reported: The modules that it named so far: in a folder that it shares, others are not its own.
 
         Returns:
             The record; None where nothing new is finished, or it cannot be kept.
@@ -203,7 +202,7 @@ class Keeping(Struct, frozen=True):
         try:
             # A graph may have many kernels; and what a worker counts need not be finished.
             new = compiler.contents(tree) - before
-            mine = None if reported is None else Observed(modules=new & reported)
+            mine = Observed(modules=new & reported) if self.cache_dir.shared else None
             kernels = compiler.binaries(mine.modules if mine else new)
             told = _counted(self.cache_dir.work / "events.jsonl")
             graphs = min(kernels, told.compiled or kernels)

@@ -214,6 +214,7 @@ class Storage(Protocol):
         batch: Paths that one request of `stat` takes; 1 where each costs one.
         lines: Ranges of one large file that are worth fetching at once: connections to a server far away.
         public: Anybody can read it, as far as `revision` found out.
+        private: Only those to whom it belongs can read it, as far as `revision` found out.
         staging: Where on this host its client keeps what it sends, for people; empty where that is nowhere.
         untold: Why nobody knows who may write there as long as the settings do not say so: `stranger` cannot find it
             out. Empty where that can, as far as `revision` found out.
@@ -226,6 +227,7 @@ class Storage(Protocol):
     batch: int = 1
     lines: int = 1
     public: bool = False
+    private: bool = False
     staging: str = ""
     untold: str = ""
     copies: Copies = Copies()

@@ -174,12 +174,20 @@ class Remote:
     def picks(self) -> bool:
         """Whether some records there may be told of and others not: those are told apart by reading each.
 
-        Each run asks: what was remembered of a remote that has been opened to others since would be told of them.
+        Each run asks: what was remembered of a remote that has been opened to others since would be told of them. A
+        private one shows itself only to whom it belongs, so what it has may be told of before anybody asks whose token
+        this is. That is asked before any of it is used.
 
         Raises:
             RemoteError, AuthError: See `demands`.
         """
-        return self.trust.table.revokes or bool(self.trust.table.key or self.demands())
+        if self.trust.table.revokes or self.trust.table.key:
+            return True
+        if self._demands is None and self.trust.mode(self.name) == "owner":
+            self.revision()
+            if self.storage.private:
+                return False
+        return bool(self.demands())
 
     def owned(self) -> Origin:
         """The origin of bare files there, which no signature names.

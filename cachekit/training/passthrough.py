@@ -26,6 +26,7 @@ from cachekit.text import cause_of
 from cachekit.training.launch import GRACE, end, merged
 
 PASSED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"))
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL = 0.2  # seconds between two looks at what the command does
 _FROM_KERNEL = 0x80  # SI_KERNEL of asm-generic/siginfo.h: a terminal sent it, to the whole group
 _BLOCK = 1 << 16
@@ -37,6 +38,9 @@ class Passthrough:
     Args:
         hear: Called with what the command prints, as it comes; None lets it print by itself.
         look: Called with its process id while it runs. Raising ends the command, and is raised on.
+
+    Attributes:
+        stopped: Somebody asked for the end of the run: whoever did so may kill it soon.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Passthrough:
         self._look, self._hear = look, hear
         self._heard: SimpleQueue[bytes] = SimpleQueue()
         self._asked: list[int] = []
+        self.stopped = False
 
     def run(self, command: Sequence[str], changes: Mapping[str, str | None], cwd: Path | None = None) -> int:
         """Run a command to its end, in `cwd` or here, with changes to the environment; None unsets a variable.
@@ -93,10 +98,13 @@ class Passthrough:
         looked = time.monotonic()
         while child.poll() is None:
             told = signal.sigtimedwait(waited, POLL)
+            self.stopped |= told is not None and told.si_signo in STOPPING
             if told is not None and told.si_signo in PASSED and (alone or told.si_code != _FROM_KERNEL):
                 _send(child.pid, told.si_signo)
             while self._asked:  # a thread of somebody's library took it
-                _send(child.pid, self._asked.pop(0))
+                number = self._asked.pop(0)
+                self.stopped |= number in STOPPING
+                _send(child.pid, number)
             self._listen()
             if time.monotonic() - looked >= POLL:
                 looked = time.monotonic()

@@ -127,7 +127,8 @@ def run(
         before = time.monotonic() - start
         environment = {**watch.environment, ATTENDED: session.journal.run}
         with session.until_notice():
-            code = _passthrough(session, watch, strict=require_warm).run(command.words, environment, cwd)
+            passthrough = _passthrough(session, watch, strict=require_warm)
+            code = passthrough.run(command.words, environment, cwd)
         mark = time.monotonic()
         session.journal.emit("command.end", code=code)
         seen = watch.observed()
@@ -135,7 +136,7 @@ def run(
         fetched = found.found is not None
         marks = command_marks(seen, finished=code == 0)
         keeping = Keeping(session.store, prepared, record, cache_dir, seed, replaces=recache, marks=marks)
-        kept, problem = session.keep(keeping, seen, fetched=fetched)
+        kept, problem = session.keep(keeping, seen, fetched=fetched, last=passthrough.stopped)
     if record is not None and (seen.compiled or built):
         session.journal.emit("command.compiled", graphs=seen.compiled, built=built, when=[], **beyond(seen, record))
     if seen.compiled and kept is None and not problem:

@@ -156,13 +156,14 @@ class Session(Struct, frozen=True):
         with watching(gone):
             yield
 
-    def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool) -> tuple[Record | None, str]:
+    def keep(self, keeping: Keeping, seen: Observed, *, fetched: bool, last: bool = False) -> tuple[Record | None, str]:
         """Keep what a run compiled, and push it; never fails that run, which has worked.
 
         Args:
             keeping: What the run had.
             seen: What the compiler did.
             fetched: The run's record comes from a remote: as it was it need not go there.
+            last: The run is to end: see `push_last`.
 
         Returns:
             The record that there is now, None where there is none; and why what was compiled could not be kept.
@@ -171,7 +172,7 @@ class Session(Struct, frozen=True):
         if kept is None or problem or (kept == keeping.record and fetched):
             return kept, problem
         try:
-            self.push(kept, replaces=keeping.replaces)
+            (self.push_last if last else self.push)(kept, replaces=keeping.replaces)
         except CachekitError as error:
             self.journal.emit("train.not-kept", reason=str(error))
             bypass(self.journal, "not-kept", str(error))

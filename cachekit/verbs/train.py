@@ -11,14 +11,20 @@ from typing import Any, Literal
 from msgspec import structs
 
 from cachekit import trackers
-from cachekit.compilers import Observed
+from cachekit.compilers import Observed, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping, spared
 from cachekit.compilers.prepare import Prepared
 from cachekit.config_files import planted_on
 from cachekit.data.shapes import check_data
 from cachekit.disk import existing, named
-from cachekit.errors import CompilerUnavailableError, IntegrityError, RecipeError, UsageError
+from cachekit.errors import (
+    CompilerUnavailableError,
+    IntegrityError,
+    InterruptedRunError,
+    RecipeError,
+    UsageError,
+)
 from cachekit.events import bypassed
 from cachekit.recipe import Recipe
 from cachekit.recipe.model_config import check_package
@@ -145,22 +151,31 @@ def train(
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
         for folder in filter(None, (output_dir, checkpoint_dir)):
             _check_output(folder)  # somebody may have made it while this run compiled
-        with session.until_notice():
-            result, seen = run_job(
-                session.launcher(),
-                prepared,
-                cache_dir,
-                "train",
-                store=session.store,
-                log=session.log,
-                output_dir=output_dir,
-                checkpoint_dir=checkpoint_dir,
-                resume=resume,
-                found=True,
-                wait=session.config.wait_seconds,
-                strict=require_warm,
-                figures=_figures(warmed),
-            )
+        watches: list[Watch] = []
+        try:
+            with session.until_notice():
+                result, seen = run_job(
+                    session.launcher(),
+                    prepared,
+                    cache_dir,
+                    "train",
+                    store=session.store,
+                    log=session.log,
+                    output_dir=output_dir,
+                    checkpoint_dir=checkpoint_dir,
+                    resume=resume,
+                    found=True,
+                    wait=session.config.wait_seconds,
+                    strict=require_warm,
+                    figures=_figures(warmed),
+                    begun=watches.append,
+                )
+        except InterruptedRunError:
+            reported = frozenset[str]().union(*(watch.needs() for watch in watches))
+            more = Keeping(session.store, prepared, record, cache_dir).keep_unfinished(0.0, reported)
+            if more is not None:
+                session.push_last(more)
+            raise
         mark = time.monotonic()
         record, built = _add(session, prepared, record, cache_dir, seen)
     overhead += time.monotonic() - mark

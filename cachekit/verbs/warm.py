@@ -259,7 +259,7 @@ def _try(
             seed = near.record if near and near.known.key != part.key else None
             keeping = Keeping(session.store, part, None, cache_dir, seed)
             reported = frozenset[str]().union(*(watch.needs() for watch in watches))
-            return keeping.keep_unfinished(time.monotonic() - started, reported if shared else None)
+            return keeping.keep_unfinished(time.monotonic() - started, reported)
 
         try:
             live = prepared.compiler.marks_finished

@@ -20,7 +20,8 @@ class MemoryRemote:
         scarce: It has revisions: a commit on another state than the present one fails, as on a Hub repo.
     """
 
-    public, untold, copies = False, "", Copies()
+    public = private = False
+    untold, copies = "", Copies()
 
     def check(self, paths):
         """Nobody owns a file of it."""

@@ -82,15 +82,20 @@ def test_machine_code_of_a_linker_that_was_killed_is_not_kept(user):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_signals_reach_the_command_once_and_what_compiled_is_kept(user, number):
-    process = user.start("run", "-q", "--", *TRAIN, "--wait")
+def test_signals_reach_the_command_once_and_what_compiled_is_kept_and_pushed(user, tmp_path, number):
+    (shared := tmp_path / "shared").mkdir()
+    process = user.start("run", "-q", "--cache", f"local:rw,{shared}:rw", "--", *TRAIN, "--wait")
     for line in process.stdout:
         if line.strip() == "waiting":
             break
     process.send_signal(number)
     out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out.splitlines()) == (5, [f"asked by {number.name}"]), err
-    assert json.loads(user("store", "ls", "-f", "json").stdout)[0]["graphs"] == 2
+    (kept,) = json.loads(user("store", "ls", "-f", "json").stdout)
+    assert kept["graphs"] == 2
+    assert list((shared / "cachekit/v1/records").rglob(f"{kept['key']}*.json"))
+    hurried = '"push.last"' in "".join(path.read_text() for path in user.home.rglob("journal/**/*.jsonl"))
+    assert hurried == (number != signal.SIGUSR1), "who asks for the end kills soon"
 
 
 def test_ctrl_c_at_a_terminal_reaches_the_command_once(user):

@@ -78,12 +78,12 @@ class BucketStorage(Storage):
     def stranger(self, memory: Path | None = None) -> str:
         """What the bucket's owner and its being private say; one request a day, beside that of `revision`."""
         info = self._said()
-        return self._client.stranger(str(info.id or self._bucket), info.private, memory)
+        return self._client.stranger(str(info.id or self._bucket), memory, private=self.private)
 
     def _said(self) -> Any:
         if self._info is None:
             self._info = self._client.ask(lambda api: api.bucket_info(self._bucket))
-            self.public = self._info.private is False
+            self.public, self.private = self._info.private is False, self._info.private is True
         return self._info
 
     def server(self) -> str:

@@ -84,18 +84,18 @@ class Client:
         """Of the Hub: given, of the environment, or the client's own."""
         return str(self.api.endpoint)
 
-    def stranger(self, name: str, private: object, memory: Path | None) -> str:
+    def stranger(self, name: str, memory: Path | None, *, private: bool) -> str:
         """Why others than this user may write to a repo or a bucket; empty where they may not. One request a day.
 
         Args:
             name: `OWNER/NAME`, as the Hub itself calls it.
-            private: What the Hub says of that; only True is private.
             memory: A folder of the store for what is remembered between runs; None remembers nothing.
+            private: What the Hub says of that.
 
         Raises:
             RemoteError, AuthError: The Hub cannot be asked.
         """
-        if private is not True:
+        if not private:
             return "it is public"
         owner = name.partition("/")[0]
         if self.owns(owner, memory):

@@ -90,7 +90,7 @@ class HubStorage(Storage):
         self._known: tuple[str, dict[str, Entry | None]] = ("", {})
         self._modes: dict[tuple[str, str], str] = {}  # how what was sent travels, by path and digest
         self._is_branch = branch == MAIN
-        self._place, self._private = repo, None  # as the Hub says it, with the revision
+        self._place = repo  # as the Hub says it, with the revision
 
     def __repr__(self) -> str:
         return f"HubStorage({self.name})"
@@ -102,8 +102,8 @@ class HubStorage(Storage):
             return api.repo_info(revision=self._branch, expand=["sha", "private"], **self._repo)
 
         info = self._client.ask(head)
-        self.public = info.private is False
-        self._place, self._private = str(info.id or self._place), info.private
+        self.public, self.private = info.private is False, info.private is True
+        self._place = str(info.id or self._place)
         found = info.sha
         if not isinstance(found, str) or not _COMMIT.fullmatch(found):
             raise RemoteError(f"{self.name} did not name a commit as its head", cause=repr(found)[:100])
@@ -111,7 +111,7 @@ class HubStorage(Storage):
 
     def stranger(self, memory: Path | None = None) -> str:
         """What the repo's owner and its being private say; one request a day, beside that of `revision`."""
-        return self._client.stranger(self._place, self._private, memory)
+        return self._client.stranger(self._place, memory, private=self.private)
 
     def server(self) -> str:
         """The Hub."""
