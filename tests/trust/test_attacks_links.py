@@ -36,10 +36,10 @@ NAMES = [
 ]  # fmt: skip
 LINE = history._Line("20260101T000000Z-00000000", history.RULE, 0, 0, Counted("warm", "host", []))
 PLACES = [
-    "in-use", "logs", "journal", "journal/UID", "tmp", "cache_dirs", "quarantine", "locks", "partial", "partial/UID", "used",
-    "pins",
-    "trust", "records", "records/COMPILER", "records/COMPILER/TYPE", "blobs", "blobs/AB", "state", "state/stats/UID",
-    "fleets", "fleets/UID", "staying", "state/attempts", "state/builds", "state/last/UID", "state/remotes/UID",
+    "in-use", "logs", "journal", "journal/UID", "tmp", "cache_dirs", "quarantine", "locks", "partial", "partial/UID",
+    "used", "pins", "trust", "records", "records/COMPILER", "records/COMPILER/TYPE", "blobs", "blobs/AB", "state",
+    "state/stats/UID", "fleets", "fleets/UID", "staying", "state/attempts", "state/builds", "state/last/UID",
+    "state/remotes/UID",
 ]  # fmt: skip
 
 
