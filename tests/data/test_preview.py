@@ -51,12 +51,19 @@ def test_json_has_further_columns_that_are_not_read(folder, suffix):
     assert (found.splits[0].rows, found.unread, found.labels) == (4, ("id",), {"0": 2, "1": 2})
 
 
-def test_of_a_large_file_the_first_rows_tell_and_the_number_is_an_estimate(folder, monkeypatch):
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_of_a_large_file_the_first_rows_tell(folder, monkeypatch, suffix):
+    """The number of rows is an estimate, but for a file that is read as a whole."""
     monkeypatch.setattr(previewing, "LOOKED_AT", 100)
-    write(folder / "train.csv", [(f"text number {number:05}", number % 2) for number in range(2_000)])
+    pairs = [(f"text, number\n{number:05}", str(number % 2)) for number in range(2_000)]
+    if suffix == "csv":
+        write(folder / "train.csv", pairs)
+    else:
+        rows = [json.dumps({"text": text, "label": label}) for text, label in pairs]
+        (folder / f"train.{suffix}").write_text("\n".join(rows) if suffix == "jsonl" else f"[{','.join(rows)}]")
     (split,) = preview(recipe(folder)).splits
-    assert (split.exact, split.looked_at) == (False, 100)
-    assert split.rows == pytest.approx(2_000, rel=0.2)
+    assert (split.exact, split.looked_at) == (suffix == "json", 100)
+    assert split.rows == pytest.approx(2_000, rel=0.01)
 
 
 @pytest.mark.parametrize(
