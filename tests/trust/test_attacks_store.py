@@ -188,7 +188,7 @@ def test_a_planted_note_stops_nothing_and_signs_nothing(alice, user, place, tmp_
     other.mkdir()
     again = user("alice", trust(key=ALICE), where=other)
     told = planned(again)
-    refused = ("no longer signed by anybody you trust", "the note of its origin is gone")
+    refused = ("no longer signed by anybody you trust", "--trust-all uses it)")
     assert told.hit or told.untrusted[0].endswith(refused)
     (pushed,) = push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False)
     assert pushed.error is None or isinstance(pushed.error, UntrustedError)
