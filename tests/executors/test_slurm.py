@@ -63,7 +63,7 @@ def _running_on(slurm):
     return {unit["machine"] for unit in _show(slurm)["units"] if unit["state"] == "running" and unit["machine"]}
 
 
-@pytest.mark.feature("F2")
+@pytest.mark.feature("F2", "F9")
 def test_twelve_commands_with_nine_keys_compile_nine_times(slurm):
     """Four have one key; those that find what the first one of them compiles begin last."""
     done = slurm.warm(slurm.matrix([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 9]), "--on", "slurm:c", "--jobs", "3", *FREE)
@@ -76,7 +76,7 @@ def test_twelve_commands_with_nine_keys_compile_nine_times(slurm):
     assert slurm("plan", "toy.yaml", "--set", "training.per_device_train_batch_size=7", "-f", "quiet")[0] == "hit\n"
 
 
-@pytest.mark.feature("F2")
+@pytest.mark.feature("F2", "F9")
 def test_a_node_that_dies_costs_one_compile_and_loses_nothing(slurm, cluster):
     """The engine requeues what ran there, under the same number; its lease ends, and another node compiles."""
     slurm.environment["STANDIN_DELAY"] = "2"
@@ -249,6 +249,27 @@ def test_a_node_that_dies_before_three_of_them_train_costs_one_compile(slurm, cl
     assert _show(slurm)["counts"] == {"done": 1}
     assert slurm.compiles <= 2
     assert _runs(slurm, "train")[-3:] == [(3, 0)] * 3
+    _until(lambda: cluster.idle() == len(NODES))
+
+
+@pytest.mark.feature("F2")
+def test_a_node_that_dies_while_three_of_them_train_is_a_requeue_without_a_compile(slurm, cluster):
+    """The others name it and end; the job asks Slurm for its requeue, and begins when there are three nodes again."""
+    slurm.environment["STANDIN_TRAINS"] = "15"
+    words = ("--nnodes", "3", "--master-port", str(free_port()))
+    run = slurm.begin("train", "toy.yaml", "--on", "slurm", *words, *FREE)
+    _until(lambda: slurm.log.exists() and len(_runs(slurm, "train")) == len(NODES))
+    cluster.kill("n2")
+    _until(lambda: _show(slurm)["counts"] == {"waiting": 1})
+    cluster.start("n2")
+    out, err = run.communicate(timeout=PATIENCE * 2)
+    assert run.returncode == 0, out + err
+    (unit,) = _show(slurm)["units"]
+    assert unit["state"] == "done"
+    assert slurm.compiles == 1
+    assert _runs(slurm, "train")[len(NODES) :] == [(3, 0)] * 3
+    log = "\n".join(slurm("fleet", "logs", "-f", "json")[0]["lines"])
+    assert "error[machine-gone]: node 1 (n2) went away" in log
     _until(lambda: cluster.idle() == len(NODES))
 
 
