@@ -30,6 +30,7 @@ def write(path, pairs, header="text,label"):
     path.write_text("\n".join([header, *(f'"{text}",{label}' for text, label in pairs), ""]))
 
 
+@pytest.mark.feature("P6")
 def test_rows_columns_labels_and_examples(folder):
     write(folder / "train.csv", [("the sea is still", "calm"), ("stop", "loud"), ("go " * 20, "loud")])
     write(folder / "dev.csv", [("a new text", "calm")])
@@ -66,6 +67,7 @@ def test_of_a_large_file_the_first_rows_tell(folder, monkeypatch, suffix):
     assert split.rows == pytest.approx(2_000, rel=0.01)
 
 
+@pytest.mark.feature("P6")
 @pytest.mark.parametrize(
     ("pairs", "header", "says"),
     [
@@ -123,6 +125,7 @@ def test_a_first_line_that_is_a_row(folder):
     assert "'I never said that it was you' looks like a row" in doubt or "looks like a row" in doubt
 
 
+@pytest.mark.feature("P6")
 def test_rows_that_are_in_two_splits(folder):
     write(folder / "train.csv", [("a", "calm"), ("b", "loud"), ("c", "calm")])
     write(folder / "test.csv", [("b", "loud"), ("d", "calm"), ("c", "loud")])
