@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 class Fleets(Runs):
     """The verbs that have an engine run commands, and ask what became of them.
 
-    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`: these run `cachekit` with this Python
-    at this path, on a file system that their machines share, or as machines of one image have it. `sagemaker:ml.TYPE`
-    runs the `cachekit` of the image that the settings name.
+    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`, or `ray`, or `ray:CPU=8` with the
+    resources of each command: these run `cachekit` with this Python at this path, on a file system that their machines
+    share, or as machines of one image have it. `sagemaker:ml.TYPE` runs the `cachekit` of the image that the settings
+    name.
     """
 
     def warm_on(

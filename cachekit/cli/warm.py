@@ -47,7 +47,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="ENGINE[:QUEUE]",
-        help="Run on the machines of an engine: slurm:PARTITION, sagemaker:ml.TYPE, or local.",
+        help="Run on the machines of an engine: slurm:PARTITION, sagemaker:ml.TYPE, ray, or local.",
         show_default=False,
     ),
 ]  # fmt: skip

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from cachekit.config import Config
-from cachekit.errors import EngineError, UnknownNameError
+from cachekit.errors import EngineError, MachineGoneError, UnknownNameError
 from cachekit.executors import unit
 from cachekit.executors.port import Fleet, Places, Seen, State
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 PATIENCE = 60  # seconds for an answer of the controller
+RESTARTS = 5  # how often a job goes on after one of its nodes died
 # [squeue(1), "JOB STATE CODES"] A requeued job is PENDING again, and so waits.
 STATES: dict[str, State] = {
     "PENDING": "waiting",
@@ -47,6 +48,15 @@ STATES: dict[str, State] = {
     "TIMEOUT": "timed-out",
     "DEADLINE": "timed-out",
 }
+# The others end within seconds of a node's death, and Slurm, which notices it in minutes (SlurmdTimeout), would take
+# the job for failed. The job asks for its requeue itself, so that a cluster needs no RequeueExit= [slurm.conf(5)].
+_TOGETHER = f"""\
+{{run}} "$SLURM_ARRAY_TASK_ID"
+code=$?
+if [ $code -eq {MachineGoneError.exit_code} ] && [ "${{{{SLURM_RESTART_COUNT:-0}}}}" -lt {RESTARTS} ]; then
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+fi
+exit $code"""
 UNTOLD = {"None", "", "(null)"}  # what squeue says where there is no reason
 
 
@@ -117,7 +127,7 @@ class _Slurm:
             *lines,
             *(f"#SBATCH --{flag}" for flag in job),
             *filter(None, [str(fleet.options.get("setup", ""))]),
-            f'exec {run} "$SLURM_ARRAY_TASK_ID"',
+            f'exec {run} "$SLURM_ARRAY_TASK_ID"' if nodes == 1 else _TOGETHER.format(run=run),
             "",
         ])  # fmt: skip
 

@@ -24,7 +24,7 @@ from cachekit.compilers import Node
 from cachekit.errors import (
     CachekitError,
     ErrorDocument,
-    TrainingError,
+    MachineGoneError,
     UsageError,
     WaitedTooLongError,
     from_code,
@@ -185,7 +185,7 @@ class Meeting:
         Raises:
             WaitedTooLongError: The first one does not answer in time, or others have not come.
             UsageError: They are not to run the same.
-            TrainingError: The first machine went away.
+            MachineGoneError: The first machine went away.
         """
         began, first = time.monotonic(), f"{self.place.address}:{self.place.port}"
         while True:
@@ -227,7 +227,7 @@ class Meeting:
         """While the run goes on.
 
         Raises:
-            TrainingError: Another machine failed, or went away; the first one names it to all.
+            CachekitError: Another machine failed, or went away; the first one names it to all.
         """
         failed: CachekitError | None = None
         for rank, link in list(self._links.items()):
@@ -300,7 +300,7 @@ class Meeting:
         )
 
     def _gone(self, rank: int) -> CachekitError:
-        return TrainingError(
+        return MachineGoneError(
             f"{self._name(rank)} went away",
             cause="its connection broke without a word: the machine, its network or its command died",
             hint="start the command again on all machines"
