@@ -230,7 +230,7 @@ class Fleets(Runs):
 
         if self.instance or self.target:
             raise UsageError(
-                "--for says what the compiled code is for, and so do --instance and --target",
+                "--for names the machine that the code is compiled for, and so do --instance and --target",
                 hint="leave out --instance and --target; --toolchain says what is installed on the machines",
             )
         said = zoo.toolchain(self.toolchain).compiler if self.toolchain else config.compiler
@@ -250,7 +250,7 @@ class Fleets(Runs):
         """What became of a fleet so far. `cachekit fleet show`.
 
         Args:
-            name: Its name, or how that begins; the newest by default. So in all functions.
+            name: Its name, or the beginning of its name; the newest by default. So in all functions.
 
         Raises:
             UnknownNameError: No fleet is called that.
@@ -267,7 +267,7 @@ class Fleets(Runs):
         return wait(self._fleet(name), self._journal("").show)
 
     def fleet_cancel(self, name: str = "") -> FleetState:
-        """End what runs of a fleet, and what would have run. `cachekit fleet cancel`."""
+        """Cancel the commands of a fleet, running and waiting. `cachekit fleet cancel`."""
         from cachekit.verbs.fleet import cancel
 
         cancel(self._fleet(name))

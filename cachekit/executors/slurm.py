@@ -72,7 +72,7 @@ def _asked(*command: str, script: str = "") -> str:
         )
     except FileNotFoundError as error:
         raise EngineError(
-            f"Slurm is not here: there is no {command[0]}", hint="run this where `sinfo` works, or --on local"
+            f"Slurm was not found: `{command[0]}` is not on PATH", hint="run this where `sinfo` works, or --on local"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"Slurm does not answer: {command[0]} took more than {PATIENCE} s") from error
@@ -90,7 +90,8 @@ class _Slurm:
         for program in PROGRAMS:
             if shutil.which(program) is None:
                 raise EngineError(
-                    f"Slurm is not here: there is no {program}", hint="run this where `sinfo` works, or --on local"
+                    f"Slurm was not found: `{program}` is not on PATH",
+                    hint="run this where `sinfo` works, or --on local",
                 )
         partitions = {name.rstrip("*") for name in _asked("sinfo", "--noheader", "--format=%P").split()}
         if queue and queue not in partitions:

@@ -167,9 +167,9 @@ class Meeting:
             link.peer.close()  # no machine of ours
             return
         if one.rank in come or not 0 < one.rank < self.me.nodes:
-            twin = come.get(one.rank, self.me)
+            other = come.get(one.rank, self.me)
             error = UsageError(
-                f"{one.host} and {twin.host} both say that they are node {one.rank}"
+                f"{one.host} and {other.host} both say that they are node {one.rank}"
                 if one.rank in come or one.rank == 0
                 else f"{one} is none of {self.me.nodes} machines",
                 hint="--node-rank is another number on each machine, from 0",

@@ -175,7 +175,7 @@ def test_what_slurm_cannot_do_is_an_error_before_anything_is_submitted(slurm):
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=2, CACHEKIT_CACHE="local:rw")
     assert "no shared cache" in err
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=1, PATH="/nowhere")
-    assert "Slurm is not here" in err
+    assert "Slurm was not found" in err
 
 
 @pytest.mark.slow
