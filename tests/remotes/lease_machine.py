@@ -1,7 +1,8 @@
 """A machine of a team in a process and a home of its own, which wants one key and may be killed at any moment.
 
-The processes come from a server that has loaded everything and done nothing: each is a fork of that one, which costs
-milliseconds, and has none of the test's threads, locks or connections.
+The processes come from the server that commands are forked from, see `tests.support.forked`: there is one in a test's
+process. So each has none of the test's threads, locks or connections, and imports the Hub's client, which reads
+variables as it is imported, itself.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from cachekit.remotes.hub import HubStorage
 from cachekit.verbs.warm import warm
 from tests.remotes.sharing_worker import note
 from tests.remotes.storage_makers.hub import LIMITS
+from tests.support import forked
 from tests.support.standins import StandIn, Watched, recipe
 
 FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload([__name__])
 
 
 def travelling(make):
@@ -48,12 +49,14 @@ def begun(make, home, log, *, batch, delay, lease):
         lease: Seconds of a lease.
     """
     environ = {**os.environ, "STANDIN_LOG": str(log), "STANDIN_DELAY": str(delay)}
+    forked.ready()
     machine = FRESH.Process(target=_machine, args=(make, home, environ, batch, lease), daemon=True)
     machine.start()
     return machine
 
 
 def _machine(make, home, environ, batch, lease):
+    os.environ.clear()
     os.environ.update(environ)
     stop.listen()
     process.namespace = lambda: str(home)  # a machine whose processes the others cannot see
