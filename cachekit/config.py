@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from cachekit import config_files, config_sagemaker, config_trust, disk, redact
 from cachekit.errors import UsageError
-from cachekit.text import or_none, parse_age, parse_size
+from cachekit.text import or_none, parse_age, parse_days, parse_size
 
 PREFIX = "CACHEKIT_"
 ONLY_HERE = ("local:rw",)  # the remotes where nobody names one
@@ -83,7 +83,7 @@ def _seconds(value: Any) -> float:
 
 
 def _days(value: Any) -> int:
-    days = parse_age(value) / parse_age("1d")
+    days = parse_days(value)
     if not days.is_integer():
         raise ValueError(f"expected whole days, and {value} is {days:g} days")
     return int(days)

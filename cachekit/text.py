@@ -172,6 +172,15 @@ def parse_age(text: object, plain: str = "d") -> float:
     return number * factor
 
 
+def parse_days(text: object) -> float:
+    """Days: a number of them, or a time as `parse_age` reads it.
+
+    Raises:
+        ValueError: The text is not an age.
+    """
+    return parse_age(text) / _SECONDS["d"]
+
+
 def parse_time(text: str) -> datetime:
     """A time, or a day's beginning, as ISO 8601 has them; without a zone where the text has none.
 

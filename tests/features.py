@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    table = re.findall(r"^\| ([A-Z]\d) \| (.+?) \|$", (ROOT / "docs" / "features.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| ([A-Z]\d+) \| (.+?) \|$", (ROOT / "docs" / "features.md").read_text(), re.MULTILINE)
     source = ROOT / ".features.json"
     if not source.exists():
         sys.exit("no test has run yet: make test")

@@ -22,7 +22,7 @@ PORTS = {
     "a remote's adapter": ("remotes", {"port", "layout", "budget"}),
     "a compiler's adapter": (
         "compilers",
-        {"port", "adapter", "evidence", "foreign", "graphs", "logged", "machine", "tree", "tree_watch"},
+        {"port", "adapter", "evidence", "foreign", "graphs", "machine", "tree"},
     ),
 }
 SHOWN = {"api", "errors", "events", "files", "redact", "text", "trainer_callback", "values"}
@@ -58,3 +58,10 @@ def test_an_adapter_is_told_of_each_module_beside_it_whether_it_may_import_it(wh
     forbidden = listed(whose, "forbidden_modules")
     assert {f"{room}.{name}" for name in modules(ROOT / room) - shared} == adapters | forbidden
     assert {one for one in listed("only an adapter's own folder", "protected_modules") if room in one} == adapters
+    assert shared <= modules(ROOT / room)
+
+
+def test_an_engine_is_looked_up_by_name_only():
+    protected = {one for one in listed("only an adapter's own folder", "protected_modules") if "executors" in one}
+    shared = {"fleet", "port", "registry", "unit"}
+    assert protected == {f"executors.{name}" for name in modules(ROOT / "executors") - shared}

@@ -101,6 +101,10 @@ WARNINGS: dict[str, Callable[[Event], str]] = {
     "accelerator.idle": lambda e: str(e["reason"]),
     "data.doubt": lambda e: f"the data is odd: {e['doubt']}",
     "nodes.unshared": lambda e: f"no shared cache can be written: each of {e['nodes']} machines compiles for itself",
+    "lease.crowded": lambda e: (
+        f"so many commits are made on {e['remote']} that signs of life of this machine are rare: others may wait "
+        f"{out.duration(e['seconds'])} for it if it dies; leases in a bucket or folder beside the repo need no commits"
+    ),
     "spot.notice": lambda e: (
         f"EC2 takes this Spot instance away ({e['action']}{e['at'] and ' at ' + e['at']}): another may compile now"
     ),

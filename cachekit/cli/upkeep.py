@@ -152,7 +152,7 @@ def verified(answer: Verified) -> list[str]:
         "made here": came.here,
         "from places of yours": came.owner,
         "signed": came.signed,
-        "taken from anybody (--trust-all)": came.anybody,
+        "taken from anybody (--trust-all)": came.all,
         "of unknown origin": came.unknown,
         "not used": len(came.refused),
     }

@@ -23,7 +23,7 @@ from cachekit.private import CLOSED, NotPrivateError, check_temporary, new_folde
 from cachekit.recipe import Recipe
 from cachekit.store import Store, staying
 from cachekit.store.archive import UnsafeArchiveError
-from cachekit.store.durable import Scratch, store_error, sweep
+from cachekit.store.durable import Scratch, store_error
 from cachekit.store.layout import Place, temporary_folder
 from cachekit.store.origin import MADE_HERE, Beside
 from cachekit.store.record import Record
@@ -91,7 +91,6 @@ def cache_dir(
         if record is not None:
             store.keep(record)  # also one that is reused
             given = ((record, store.origins.of(record)),)
-        sweep(store.layout.former_cache_dirs, store.layout.inside)
         folder = _enter(store.journal, base, key, stack, splits=compiler.splits_paths)
         tree, work = shared or folder / "root", folder / "work"
         restored: dict[str, Restored] = {}

@@ -161,8 +161,9 @@ def _files(command: CommandLine, cwd: Path) -> dict[str, Path]:
         script = cwd / command.script
         if not script.is_file():
             if command.python or command.script.endswith(".py"):
+                there = os.path.lexists(script)
                 raise UsageError(
-                    f"the script {command.script} does not exist",
+                    f"the script {command.script} {'is not a regular file' if there else 'does not exist'}",
                     cause=f"the command would run in {cwd}",
                     hint="check the script's path, and the working directory",
                 )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 from cachekit.compilers.port import Node
 from cachekit.errors import UsageError
+from cachekit.process import answer
 
 SAGEMAKER = Path("/opt/ml/input/config/resourceconfig.json")  # [AWS: your-algorithms-training-algo-running-container]
-SECONDS = 30  # that scontrol may take
 
 
 def place(nodes: int, port: int) -> Node | None:
@@ -52,10 +51,8 @@ def _check(engine: str, nodes: int, started: str, hint: str) -> None:
 def _first(step: str) -> str:
     """The first machine of a step; Slurm writes their list in short: `n[1-3]`."""
     try:
-        command = ["scontrol", "show", "hostnames", step]
-        asked = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
-        return asked.stdout.split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError) as error:
+        return answer(["scontrol", "show", "hostnames", step]).split()[0]
+    except (OSError, IndexError) as error:
         raise UsageError(
             f"nobody says which machine of {step} is the first",
             cause=f"scontrol show hostnames: {str(error)[:200]}",

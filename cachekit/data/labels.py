@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from cachekit.errors import DataError
 
 _SHOWN = 3  # labels in a sentence
+_AT_ONCE = 10_000  # rows
 _WHOLE = re.compile(r"-?[0-9]+\.0+")
 _CLASS_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,8})")  # one spelling a number: `01` and `-0` are names
 _DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE)
@@ -30,14 +33,12 @@ def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -
         DataError: A row has no label, or there are fewer than two classes; or see `of_texts`.
     """
     seen: dict[str, Any] = {}
-    texts: set[str] = set()
-    count = 0
-    for count, value in enumerate(values, start=1):
-        if type(value) is str:  # a million rows have few of them
-            if value in texts:
-                continue
-            texts.add(value)
-        seen.setdefault(label_text(value, f"{source}, row {count}"), value)
+    count, values = 0, iter(values)
+    while some := list(islice(values, _AT_ONCE)):
+        for value in different(some):
+            where = f"{source}, row {count + some.index(value) + 1}" if is_absent(value) else source
+            seen.setdefault(label_text(value, where), value)
+        count += len(some)
     if count == 0:
         raise DataError(f"{source} has no rows", hint="check data.path or data.train_file")
     if of_texts:
@@ -66,13 +67,53 @@ def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -
     return sorted(seen)
 
 
+def different(values: Sequence[Any]) -> Iterable[Any]:
+    """Each value once, where that can be told: a million rows have few labels.
+
+    What Python takes for one value (`1`, `1.0`, `True`) is one label, too.
+    """
+    try:
+        return dict.fromkeys(values)
+    except TypeError:  # lists
+        return values
+
+
+def is_absent(value: Any) -> bool:
+    """Whether a row has nothing where its label should be."""
+    return value is None or (isinstance(value, str) and not value.strip()) or value != value  # noqa: PLR0124
+
+
+def counted(values: Sequence[Any], *, several: bool = False) -> Counter[str]:
+    """How many rows have each class; "" counts rows without one.
+
+    Args:
+        values: The labels of the first rows.
+        several: Each names the classes of a text that may have several.
+
+    Raises:
+        DataError: See `label_list`.
+    """
+    found: Counter[str] = Counter()
+    try:
+        given: Iterable[tuple[Any, int]] = Counter(values).items()
+    except TypeError:  # lists
+        given = ((value, 1) for value in values)
+    for value, times in given:
+        if several:
+            where = f"row {values.index(value) + 1}"
+            found.update(dict.fromkeys(label_list(value, where), times))
+        else:
+            found["" if is_absent(value) else label_text(value, "")] += times
+    return found
+
+
 def label_text(value: Any, where: str) -> str:
     """A label as the text by which classes are told apart: `1`, `1.0` and `"1"` are one class.
 
     Raises:
         DataError: There is no label.
     """
-    if value is None or (isinstance(value, str) and not value.strip()) or value != value:  # noqa: PLR0124
+    if is_absent(value):
         raise DataError(f"{where} has no label", hint="remove the row, or check data.label_column")
     if isinstance(value, bool):
         return str(int(value))

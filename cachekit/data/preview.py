@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.data import images, rows, shapes
-from cachekit.data.labels import label_list, label_text
+from cachekit.data import images, rows, shapes, text_file
+from cachekit.data.labels import counted
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 from cachekit.text import count, one_line
@@ -101,10 +101,12 @@ def preview(recipe: Recipe) -> Preview | None:
     said: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     odd = []
-    try:
-        said.update(_labels(recipe, train) if _classed(recipe, columns) else ())
-    except DataError as error:
-        odd.append(error.said)
+    if _classed(recipe, columns):
+        values = [row.get(columns["label_column"]) for row in train]
+        try:
+            said = counted(values, several=recipe.task == "multi-label-classification")
+        except DataError as error:
+            odd.append(error.said)
     for label, number in said.items():  # thousands of rows have few labels
         labels[one_line(label) or "(none)"] += number
     doubts = [*odd, *_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
@@ -129,8 +131,19 @@ def _split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[ro
     head = list(islice(reader, LOOKED_AT))
     if next(reader, None) is None:
         return SplitPreview(name, str(path), len(head), exact=True, looked_at=len(head)), head
-    size = sum(len(str(value).encode()) + 1 for row in head for value in row.values()) / len(head)
-    return SplitPreview(name, str(path), round(path.stat().st_size / size), exact=False, looked_at=len(head)), head
+    if path.suffix.lower() == ".json":  # read as a whole already
+        return SplitPreview(name, str(path), len(head) + 1 + sum(1 for _ in reader), looked_at=len(head)), head
+    number = round(len(head) * path.stat().st_size / _size(recipe, path, head))
+    return SplitPreview(name, str(path), number, exact=False, looked_at=len(head)), head
+
+
+def _size(recipe: Recipe, path: Path, head: Sequence[rows.Row]) -> int:
+    """How many bytes of a file the first rows take; a field of a table may have several lines."""
+    lines = len(head)
+    if path.suffix.lower() in rows.DELIMITED and not tasks.fields(recipe).plain_text:
+        lines += 1 + sum(value.count("\n") for row in head for value in row.values())
+    first = islice(text_file.lines(path, recipe.data.encoding, "\n"), lines)
+    return sum(len(line.encode(recipe.data.encoding)) for line in first)
 
 
 def _image_split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row]]:
@@ -141,16 +154,6 @@ def _image_split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, l
 
 def _classed(recipe: Recipe, columns: Mapping[str, str]) -> bool:
     return tasks.fields(recipe).has_classes and "label_column" in columns and "label_column" not in tasks.nested(recipe)
-
-
-def _labels(recipe: Recipe, train: Sequence[rows.Row]) -> Iterator[str]:
-    """The classes of each row."""
-    column = tasks.columns(recipe)["label_column"]
-    for number, row in enumerate(train, start=1):
-        value = row.get(column)
-        several = recipe.task == "multi-label-classification"
-        for one in label_list(value, f"row {number}") if several else [value]:
-            yield "" if one is None or not str(one).strip() else label_text(one, f"row {number}")
 
 
 def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:

@@ -132,7 +132,7 @@ def read(
 
 
 def column(path: Path, name: str, field: str, **form: Any) -> Iterator[Any]:
-    """The values of one column; those of a table in half the time that its rows take.
+    """The values of one column; those of a table take half the time that its rows take, those of json lines a fifth.
 
     Args:
         path: As in `read`, but no plain text.
@@ -143,10 +143,39 @@ def column(path: Path, name: str, field: str, **form: Any) -> Iterator[Any]:
     Raises:
         DataError: As `read`.
     """
+    if path.suffix.lower() == ".jsonl":
+        return chain.from_iterable(_json_column(path, name, field, **form))
     if path.suffix.lower() not in DELIMITED:
         return (row[name] for row in read(path, {name: field}, **form))
     header, fields = _delimited(path, {name: field}, form["nested"], form["delimiter"], form["encoding"])
     return map(itemgetter(header.index(name)), fields)
+
+
+def _json_column(
+    path: Path, name: str, field: str, *, nested: Collection[str], free: Collection[str], encoding: str, **_: Any
+) -> Iterator[list[Any]]:
+    """The values of one column of json lines, some thousands at once.
+
+    Nothing is made of the other columns. Where a piece of the file is not as msgspec expects, its rows are read one by
+    one, which accepts what `json` accepts, and names the line of an error.
+    """
+    only = msgspec.defstruct("Only", [("value", Any)], rename={"value": name})
+    decoder = msgspec.json.Decoder[Any](only)
+    start = 1
+    for block in text_file.blocks(path, encoding):
+        count = block.count("\n") + (not block.endswith("\n"))
+        try:
+            values = [one.value for one in decoder.decode_lines(block)]
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            values = []
+        # Several objects in a line, or one in several, are no json lines.
+        if len(values) != count or (
+            field not in free and any(isinstance(one, list | dict) != (field in nested) for one in values)
+        ):
+            numbered = _json_lines(path, block.split("\n"), start)
+            values = [row[name] for row in _check_columns(path, numbered, {name: field}, nested, free)]
+        yield values
+        start += count
 
 
 def check_value(value: Any, column: str, field: str, where: str, *, nested: bool = False) -> None:
@@ -264,9 +293,9 @@ def _json(text: str) -> Any:
         return json.loads(text)
 
 
-def _json_lines(path: Path, text: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def _json_lines(path: Path, text: Iterable[str], start: int = 1) -> Iterator[tuple[str, Any]]:
     # Only a newline ends a line: JSON texts may hold the other characters that Python's splitlines takes for one.
-    for number, line in enumerate(text, start=1):
+    for number, line in enumerate(text, start=start):
         if line.strip():
             try:
                 yield f"line {number}", _json(line.removesuffix("\n"))

@@ -37,6 +37,8 @@ _PLACEHOLDER = re.compile(
     r"|^\[(?i:(?:your|my)[ _-][\w -]+|(?:[\w-]*[_-])?(?:model|dataset|data|task|name|path|dir|file|id))\]$"
     # YOUR_MODEL, your-model-here, path/to/data, MODEL_PLACEHOLDER
     r"|(?:^|/)(?i:your[_-]\w|path[/_-]to[/_-])|PLACEHOLDER|(?:^|[/_-])(?i:placeholder)$"
+    # ???, which Hydra and OmegaConf refuse, too; %s; TODO, CHANGEME, REPLACE_ME, MODEL_NAME, and nothing else.
+    r"|^\?{2,}$|^%[sd]$|^(?:TODO|TBD|FIXME|XXX+|CHANGE_?ME|REPLACE_?ME|(?:MODEL|DATASET|TASK|DATA|FILE|OUTPUT)_(?:NAME|PATH|DIR|ID|FILE))$"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from cachekit.errors import AuthError, CachekitError, IntegrityError, RemoteError
 from cachekit.events import bypass
+from cachekit.remotes.budget import lanes
 from cachekit.remotes.fetch_files import Fetch, WantedFile, inline_files
 from cachekit.remotes.packs import unpacked
 from cachekit.remotes.push import push
@@ -81,8 +83,12 @@ def _pull(store: Store, found: Found, judge: Judge, worth: float | None) -> Pull
             for file in missing
             if file.sha256 not in inline
         ]
-        beside = found.beside()
-        with store.workspace() as workspace, found.remote.call() as storage:
+        # What lies beside the record is asked for while its files come.
+        with (
+            store.workspace() as workspace,
+            lanes([found.beside], 1, threading.Event()) as (beside,),
+            found.remote.call() as storage,
+        ):
             came = inline_files(inline, workspace)
             fetch = Fetch(store, storage, found.revision, found.remote.spoiled, worth)
             came |= unpacked(fetch, storage, found.revision, record.key, wanted=wanted, folder=workspace)
@@ -90,7 +96,9 @@ def _pull(store: Store, found: Found, judge: Judge, worth: float | None) -> Pull
             finished = {sha256: one.path for sha256, one in came.items()}
             _look_inside(found, finished, store.layout.blob, judge)
             store.lacking(missing)  # sets damaged files aside, now that others can take their place
-            store.publish(record, finished, {sha256: one.pieces for sha256, one in came.items()}, beside=beside)
+            store.publish(
+                record, finished, {sha256: one.pieces for sha256, one in came.items()}, beside=beside.result()
+            )
     except IntegrityError as error:
         store.journal.emit("remote.damaged", remote=found.remote.name, key=record.key, reason=error.cause)
         bypass(store.journal, "remote-damaged", found.remote.name)

@@ -16,6 +16,7 @@ from cachekit.errors import CachekitError, IntegrityError, RemoteError, SecretEr
 from cachekit.events import Journal, bypass
 from cachekit.files import read
 from cachekit.remotes import layout
+from cachekit.remotes.budget import CLOCK
 from cachekit.remotes.document import INLINE, TINY, Shared
 from cachekit.remotes.draft import Draft, Offer
 from cachekit.remotes.judging import OWN
@@ -171,7 +172,7 @@ def _push(
         store.journal.show("push.wait", remote=remote.name, seconds=seconds, reason=reason)
         if mine is not None:
             mine.settled(removed=False)
-        time.sleep(seconds)
+        CLOCK.sleep(seconds)
 
     signing = Signing(remote.trust, remote, dry_run=dry_run)
     try:

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -34,20 +34,21 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def make_folder(folder: Path, root: Path) -> None:
-    """Create a folder and its parents up to `root`, each durable in its own parent.
+def make_folders(folders: Iterable[Path], root: Path) -> None:
+    """Create folders and their parents up to `root`, each durable in its own parent.
 
     A folder that is there already is made durable all the same: whoever made it may have died before that. Somebody
     else's link in the place of one is refused.
     """
-    with Inside(root).folder(folder, make=True):
-        pass
-    while True:
+    parents: set[Path] = set()
+    for folder in folders:
+        with Inside(root).folder(folder, make=True):
+            pass
+        above = [*folder.parents]
+        parents.update(above[: above.index(root.parent) + 1])
+    for parent in parents:
         with suppress(PermissionError):  # the root's parent may be somebody else's
-            sync_folder(folder.parent)
-        if folder == root:
-            return
-        folder = folder.parent
+            sync_folder(parent)
 
 
 def publish(moves: Mapping[Path, Path], root: Path, *, mode: int = 0o444) -> set[Path]:
@@ -65,15 +66,11 @@ def publish(moves: Mapping[Path, Path], root: Path, *, mode: int = 0o444) -> set
         The final paths of those that were there.
     """
     folders: set[Path] = set()
-    moved: set[Path] = set()
     try:
-        for finished in _synced(list(moves), mode):
-            target = moves[finished]
-            if target.parent not in folders:
-                make_folder(target.parent, root)
-                folders.add(target.parent)
-            if _move(finished, target, root):
-                moved.add(target)
+        there = _synced(list(moves), mode)
+        folders = {moves[finished].parent for finished in there}
+        make_folders(folders, root)
+        moved = {target for finished in there if _move(finished, target := moves[finished], root)}
     finally:
         for folder in folders:
             with suppress(FileNotFoundError):
@@ -115,7 +112,7 @@ def _move(finished: Path, target: Path, root: Path) -> bool:
     except FileNotFoundError:
         if not finished.exists():
             return False
-        make_folder(target.parent, root)  # somebody removed it meanwhile
+        make_folders([target.parent], root)  # somebody removed it meanwhile
         finished.replace(target)
     return True
 

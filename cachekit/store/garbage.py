@@ -46,7 +46,7 @@ def garbage(layout: Layout, cache_dirs: Path, keys: Collection[str], *, now: flo
     """All garbage of a store, in the order of paths."""
     now = time.time() if now is None else now
     found: list[Garbage] = []
-    for base in dict.fromkeys((layout.tmp, layout.cache_dirs, layout.former_cache_dirs, cache_dirs)):
+    for base in dict.fromkeys((layout.tmp, layout.cache_dirs, cache_dirs)):
         found += _ownerless(base, layout.inside_for(base))
     found += [
         Garbage(path, size, "unfinished for a week") for when, path, size in unfinished(layout) if when < now - OLDEST

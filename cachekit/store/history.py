@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from cachekit import events, files, private, whose
 from cachekit.store.counting import Counted, count
-from cachekit.store.durable import make_folder, sync_folder
+from cachekit.store.durable import make_folders, sync_folder
 from cachekit.store.layout import Layout
 from cachekit.text import cause_of
 
@@ -151,7 +151,7 @@ def _append(layout: Layout, lines: Iterable[_Line]) -> None:
         months.setdefault(line.run[:6], []).append(msgspec.json.encode(line))
     for month, texts in months.items():
         path = layout.stats / f"{month}.jsonl"
-        make_folder(path.parent, layout.home)
+        make_folders([path.parent], layout.home)
         # Begins with a newline: whoever was killed before may have left half a line.
         with open(path, "ab", buffering=0, opener=private.opened) as target:
             data = memoryview(b"\n".join([b"", *texts, b""]))

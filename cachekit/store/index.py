@@ -111,7 +111,9 @@ class Index:
                 in database.execute(query)
             ]  # fmt: skip
 
-        return sorted(self._file.read(listed), key=attrgetter("created", "key"), reverse=True)
+        found = sorted(self._file.read(listed), key=attrgetter("key"), reverse=True)
+        found.sort(key=attrgetter("created"), reverse=True)  # by one text after another: no pairs are made of them
+        return found
 
     def doubtful(self, user: int) -> set[Place]:
         """The records that somebody else than a user and root can have written, by their files as they were read."""

@@ -73,7 +73,6 @@ class Layout:
         fleets: Where the fleets of this user are noted.
         stats: Where the figures of this user's runs are.
         cache_dirs: Where compiler cache dirs are made by default; `config.compiler_cache_dir` may name another disk.
-        former_cache_dirs: Where they were made before; what killed runs left there is still swept.
         remotes: What this user's runs remember of remotes: outages, absent and near records, pending pushes.
     """
 
@@ -95,7 +94,6 @@ class Layout:
         self.partial = root / "partial"
         self.tmp = root / "tmp"
         self.cache_dirs = root / "cache_dirs"
-        self.former_cache_dirs = root / "live"
         self.journal = root / "journal" / str(os.geteuid())
         self.fleets = root / "fleets" / str(os.geteuid())
         self.logs = root / "logs"

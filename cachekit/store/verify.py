@@ -84,7 +84,7 @@ class OriginCounts(Struct, frozen=True):
         here: How many were made here.
         owner: Came from where only this user, or an organisation of this user, can write.
         signed: Were signed by somebody whom the settings named then.
-        anybody: Were taken whoever made them.
+        all: Were taken whoever made them.
         unknown: Came from nobody knows where: the note of that is damaged or gone.
         refused: Those that somebody else can have written in the store, and that nobody whom the settings name signed.
         revoked: Those that are not used any more.
@@ -94,7 +94,7 @@ class OriginCounts(Struct, frozen=True):
     here: int = 0
     owner: int = 0
     signed: int = 0
-    anybody: int = 0
+    all: int = 0
     unknown: int = 0
     refused: tuple[Distrusted, ...] = ()
     revoked: tuple[Distrusted, ...] = ()

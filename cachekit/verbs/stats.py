@@ -13,7 +13,7 @@ from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, Usa
 from cachekit.store.counting import BYPASS, ON, Cell, Counted
 from cachekit.store.history import History, day_of, history, recount
 from cachekit.store.layout import Layout
-from cachekit.text import PERIODS, Period, count, parse_age
+from cachekit.text import PERIODS, Period, count, parse_days
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def since_day(words: str, today: datetime) -> str:
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", words):
             return date.fromisoformat(words).isoformat()
-        days = parse_age(words) / parse_age("1d")
+        days = parse_days(words)
         # A number alone may be meant as a day, 20261101, and 3m as months.
         if days.is_integer() and words[-1:].isalpha():
             return (today - timedelta(days=max(days - 1, 0))).date().isoformat()

@@ -63,7 +63,7 @@ def _origins(session: Session, count: int) -> OriginCounts:
         here=count - sum(counts.values()) - len(strangers),
         owner=counts["owner"],
         signed=counts["signed"],
-        anybody=counts["all"],
+        all=counts["all"],
         unknown=counts[""],
         refused=tuple(strangers),
         revoked=tuple(revoked),

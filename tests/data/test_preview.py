@@ -30,6 +30,7 @@ def write(path, pairs, header="text,label"):
     path.write_text("\n".join([header, *(f'"{text}",{label}' for text, label in pairs), ""]))
 
 
+@pytest.mark.feature("P6")
 def test_rows_columns_labels_and_examples(folder):
     write(folder / "train.csv", [("the sea is still", "calm"), ("stop", "loud"), ("go " * 20, "loud")])
     write(folder / "dev.csv", [("a new text", "calm")])
@@ -51,14 +52,22 @@ def test_json_has_further_columns_that_are_not_read(folder, suffix):
     assert (found.splits[0].rows, found.unread, found.labels) == (4, ("id",), {"0": 2, "1": 2})
 
 
-def test_of_a_large_file_the_first_rows_tell_and_the_number_is_an_estimate(folder, monkeypatch):
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_of_a_large_file_the_first_rows_tell(folder, monkeypatch, suffix):
+    """The number of rows is an estimate, but for a file that is read as a whole."""
     monkeypatch.setattr(previewing, "LOOKED_AT", 100)
-    write(folder / "train.csv", [(f"text number {number:05}", number % 2) for number in range(2_000)])
+    pairs = [(f"text, number\n{number:05}", str(number % 2)) for number in range(2_000)]
+    if suffix == "csv":
+        write(folder / "train.csv", pairs)
+    else:
+        rows = [json.dumps({"text": text, "label": label}) for text, label in pairs]
+        (folder / f"train.{suffix}").write_text("\n".join(rows) if suffix == "jsonl" else f"[{','.join(rows)}]")
     (split,) = preview(recipe(folder)).splits
-    assert (split.exact, split.looked_at) == (False, 100)
-    assert split.rows == pytest.approx(2_000, rel=0.2)
+    assert (split.exact, split.looked_at) == (suffix == "json", 100)
+    assert split.rows == pytest.approx(2_000, rel=0.01)
 
 
+@pytest.mark.feature("P6")
 @pytest.mark.parametrize(
     ("pairs", "header", "says"),
     [
@@ -116,6 +125,7 @@ def test_a_first_line_that_is_a_row(folder):
     assert "'I never said that it was you' looks like a row" in doubt or "looks like a row" in doubt
 
 
+@pytest.mark.feature("P6")
 def test_rows_that_are_in_two_splits(folder):
     write(folder / "train.csv", [("a", "calm"), ("b", "loud"), ("c", "calm")])
     write(folder / "test.csv", [("b", "loud"), ("d", "calm"), ("c", "loud")])

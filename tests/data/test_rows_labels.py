@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachekit.data import labels
+from cachekit.data import labels, rows, text_file
 from cachekit.errors import DataError
 
 
@@ -92,3 +92,36 @@ def test_each_label_is_one_of_the_classes(values):
     for text in (labels.label_text(value, "") for value in values):
         assert text in names or (text.isdecimal() and int(text) < len(names))
     assert labels.label_names(reversed(values), "a.csv") == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x": 1, "label": "a"}\n{"label": "b"}\n',
+        '\ufeff{"label": "a"}\r\n\n  \n{"label": "b", "x": NaN}',
+        '{"label": "a", "x": "\\ud800"}\n{"x": [{"label": 1}], "label": 2.0}\n',
+        '{"label": "a", "label": "b"}\n{"label": null}\n',
+        '{"label": "a"} {"label": "b"}\n',
+        '{"label": "a",\n"x": 1}\n',
+        '{"label": "a"}\n\n{"lable": "b"}\n',
+        '{"label": "a"}\n{"label": ["b"]}\n',
+        '{"label": "a"}\n[1]\n',
+        '{"label": "a"}\nlabel\n',
+        "",
+    ],
+)
+@pytest.mark.parametrize("block", [1, 1 << 20])
+def test_a_column_of_json_lines_is_that_of_its_rows(tmp_path, monkeypatch, text, block):
+    """Though it is read in pieces, without the other columns; and so are the errors, with their lines."""
+    monkeypatch.setattr(text_file, "_BLOCK", block)
+    path, form = tmp_path / "a.jsonl", {"nested": (), "free": (), "delimiter": None, "encoding": "utf-8"}
+    path.write_text(text, "utf-8")
+
+    def told(read):
+        try:
+            return list(read())
+        except DataError as error:
+            return error.said
+
+    by_row = told(lambda: (row["label"] for row in rows.read(path, {"label": "label_column"}, **form)))
+    assert told(lambda: rows.column(path, "label", "label_column", **form)) == by_row

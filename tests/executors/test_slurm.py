@@ -63,7 +63,7 @@ def _running_on(slurm):
     return {unit["machine"] for unit in _show(slurm)["units"] if unit["state"] == "running" and unit["machine"]}
 
 
-@pytest.mark.feature("F2")
+@pytest.mark.feature("F2", "F9")
 def test_twelve_commands_with_nine_keys_compile_nine_times(slurm):
     """Four have one key; those that find what the first one of them compiles begin last."""
     done = slurm.warm(slurm.matrix([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 1, 9]), "--on", "slurm:c", "--jobs", "3", *FREE)
@@ -76,7 +76,7 @@ def test_twelve_commands_with_nine_keys_compile_nine_times(slurm):
     assert slurm("plan", "toy.yaml", "--set", "training.per_device_train_batch_size=7", "-f", "quiet")[0] == "hit\n"
 
 
-@pytest.mark.feature("F2")
+@pytest.mark.feature("F2", "F9")
 def test_a_node_that_dies_costs_one_compile_and_loses_nothing(slurm, cluster):
     """The engine requeues what ran there, under the same number; its lease ends, and another node compiles."""
     slurm.environment["STANDIN_DELAY"] = "2"

@@ -65,6 +65,11 @@ def test_a_script_without_a_task_is_refused():
         ("--tokenizer_name me/your-model-here", "--tokenizer_name is me/your-model-here"),
         ("--output_dir /path/to/out", "--output_dir is /path/to/out"),
         ("--output_dir path/to/out", "--output_dir is path/to/out"),
+        ("--tokenizer_name '???'", "--tokenizer_name is ???"),
+        ("--tokenizer_name %s", "--tokenizer_name is %s"),
+        ("--tokenizer_name CHANGEME", "--tokenizer_name is CHANGEME"),
+        ("--tokenizer_name REPLACE_ME", "--tokenizer_name is REPLACE_ME"),
+        ("--tokenizer_name MODEL_NAME", "--tokenizer_name is MODEL_NAME"),
     ],
 )
 def test_a_placeholder_is_named_and_refused(option, named):
@@ -92,7 +97,18 @@ def test_a_placeholder_of_the_launcher_or_of_a_file_of_arguments_is_refused(tmp_
 def test_what_only_looks_like_a_placeholder_is_a_value():
     left = whats(called(f"""{CALL} --source_prefix '<s> a $ ' --lr_scheduler_kwargs '{{"min_lr": 1}}'"""))
     assert "--source_prefix <s> a $" in left
-    for value in ("[MASK]", "__en__", "100%_of_50%", "me@here.org", "models/footpath/tokens", "runs/%Y-%m", "yours"):
+    for value in (
+        "[MASK]",
+        "__en__",
+        "100%_of_50%",
+        "me@here.org",
+        "models/footpath/tokens",
+        "runs/%Y-%m",
+        "yours",
+        "why?",
+        "TODOS",
+        "BERT",
+    ):
         assert not has_placeholder(value)
     assert '--lr_scheduler_kwargs {"min_lr": 1}' in left
 

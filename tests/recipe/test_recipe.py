@@ -197,6 +197,7 @@ def test_fields_that_do_not_go_together_are_refused(text, line, words):
     [
         ("model", "id", "{model_name}"),
         ("model", "id", "$MODEL"),
+        ("model", "id", "???"),
         ("model", "path", "path/to/model"),
         ("data", "id", "<your-data>"),
         ("data", "train_file", "$DATA/train.csv"),

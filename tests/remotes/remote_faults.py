@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import socket
+import time
 from contextlib import contextmanager
 
+from cachekit.errors import CachekitError
+
+BOUND = 20.0  # seconds beyond a limit, on a loaded machine; what has no end takes longer
 ASKED = "* /api/*"  # and what is read of the repo below
 READ = "GET */resolve/*"
 BYTES = "GET /cdn/*"
@@ -69,3 +73,17 @@ def failing(hub, fault):
         yield hub.endpoint
     finally:
         hub.faults.clear()
+
+
+def a_clock_that_jumps(monkeypatch):
+    real, start = time.time, time.monotonic()
+    monkeypatch.setattr(time, "time", lambda: real() + (-1e6 if time.monotonic() - start < 0.1 else 1e6))
+
+
+def timed(action):
+    begun, code, found = time.monotonic(), 0, None
+    try:
+        found = action()
+    except CachekitError as error:
+        code, found = error.exit_code, error
+    return time.monotonic() - begun, code, found

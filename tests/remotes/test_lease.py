@@ -310,8 +310,9 @@ class TestScarceCommits:
 
     def test_in_a_crowd_signs_of_life_leave_commits_for_what_is_compiled(self, remote, key, clock, wanting):
         """To a remote in memory all commits are of the same moment."""
-        with wanting(remote, seconds=SCARCE_LEASE, crowded=CROWDED_LEASE):
-            assert holders(remote, key)[0]["seconds"] == SCARCE_LEASE
+        told = []
+        with wanting(remote, seconds=SCARCE_LEASE, crowded=CROWDED_LEASE, rarely=told.append):
+            assert (holders(remote, key)[0]["seconds"], told) == (SCARCE_LEASE, [])
             for number in range(CROWD):
                 write(remote, f"{number}.json", b"", ABSENT)
             clock.sleep(SCARCE_LEASE)
@@ -321,8 +322,10 @@ class TestScarceCommits:
             assert remote.commits == before
             clock.sleep(60)
             assert remote.commits == before + 1
-        with wanting(remote, seconds=SCARCE_LEASE, crowded=CROWDED_LEASE):
+            assert told == [CROWDED_LEASE], "once"
+        with wanting(remote, seconds=SCARCE_LEASE, crowded=CROWDED_LEASE, rarely=told.append):
             assert holders(remote, key)[0]["seconds"] == CROWDED_LEASE
+        assert told == [CROWDED_LEASE] * 2
 
     def test_who_waits_asks_for_the_revision_only_while_nothing_changes(self, remote, clock, wanting):
         asked, done = Counted(remote), []

@@ -18,7 +18,7 @@ from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
 from tests.remotes.hub_storage import QUICK, hub, make, repo  # noqa: F401 - fixtures
 from tests.remotes.jumping_clock import Passing
-from tests.remotes.remote_faults import EVERY, failing
+from tests.remotes.remote_faults import BOUND, EVERY, a_clock_that_jumps, failing, timed
 from tests.support import standin_worker
 from tests.support.standins import Watched, recipe
 from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
@@ -190,7 +190,6 @@ READ = {  # fault: what `--require-warm` exits with; the others do not keep a re
 }
 SENT = {**READ, **dict.fromkeys(["commit-hangs", "upload-hangs"], 7), "drip": 0, "wrong-bytes": 0}
 PATIENCE, PUSH = 0.3, 2.0
-BOUND = 20.0  # beyond these, on a loaded machine; what has no end takes longer
 HANGS = {"commit-hangs", "upload-hangs"}
 
 
@@ -227,20 +226,6 @@ def fault(request, monkeypatch):
     if request.param == "clock":
         a_clock_that_jumps(monkeypatch)
     return request.param
-
-
-def a_clock_that_jumps(monkeypatch):
-    real, start = time.time, time.monotonic()
-    monkeypatch.setattr(time, "time", lambda: real() + (-1e6 if time.monotonic() - start < 0.1 else 1e6))
-
-
-def timed(action):
-    begun, code, found = time.monotonic(), 0, None
-    try:
-        found = action()
-    except CachekitError as error:
-        code, found = error.exit_code, error
-    return time.monotonic() - begun, code, found
 
 
 @pytest.mark.feature("R4", "R6", "R8")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import struct
 import sys
+import threading
 import time
+from contextlib import contextmanager, suppress
 
 import pytest
 
-from cachekit.errors import AuthError, BusyError, CachekitError, RemoteError, UncertainError, UsageError
+from cachekit.errors import AuthError, BusyError, RemoteError, UncertainError, UsageError
 from cachekit.remotes.port import Limits
+from cachekit.remotes.push import push
 from cachekit.verbs.warm import warm
-from tests.remotes.remote_faults import deaf
+from tests.remotes.remote_faults import BOUND, a_clock_that_jumps, deaf, timed
 from tests.remotes.s3_server import KEY, SECRET, refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
 from tests.remotes.storage_calls import every_call, shown
 from tests.remotes.storage_makers import seaweedfs
+from tests.support import standin_worker
 from tests.support.standins import Watched
 from tests.verbs.verb_cases import log  # noqa: F401 - a fixture
 
@@ -102,6 +108,19 @@ def _bytes(first, pause):
         yield b"x" * 50
 
 
+def _cut(line):
+    headers = [("Content-Length", "500000"), ("ETag", '"x"'), ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")]
+    return "200 OK", [*headers, ("Connection", "close")], [b"x" * 50]
+
+
+def _wrong(line):
+    """Other bytes in the place of a file, as many of them as it has."""
+    if not line.startswith("GET") or "/MODULE_" not in line:
+        return None
+    headers = [("Content-Length", "180000"), ("ETag", '"x"'), ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")]
+    return "200 OK", headers, [b"x" * 180_000]
+
+
 FAULTS = {  # as in test_patience: what the server answers, where it does, and what `--require-warm` exits with
     **{f"{status} {code}": (refusal(status, code), 7) for status, code in [
         (408, "RequestTimeout"), (409, "OperationAborted"), (412, "PreconditionFailed"), (429, "SlowDown"),
@@ -113,35 +132,104 @@ FAULTS = {  # as in test_patience: what the server answers, where it does, and w
     "404 NoSuchBucket": (refusal(404, "NoSuchBucket"), 7),
     "in the body": (_slowly(1, 0.5), 7),
     "drip": (_slowly(50, 0.05), 7),
-    "connect": (None, 7), "before-headers": (None, 7), "dns": (None, 7), "tls": (None, 7),
+    "truncated": (_cut, 7),
+    "wrong bytes": (_wrong, 5),
+    "connect": (None, 7), "before-headers": (None, 7), "reset": (None, 7), "dns": (None, 7), "tls": (None, 7),
+    "clock": (None, 0),
 }  # fmt: skip
 
 
+@contextmanager
+def resetting():
+    """A server that resets each connection; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def reset():
+            with suppress(OSError):
+                while True:
+                    one, _ = door.accept()
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    one.close()
+
+        threading.Thread(target=reset, daemon=True).start()
+        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        door.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.mark.feature("R4")
+@pytest.mark.usefixtures("log")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_has_its_bound_and_its_code(server, name, tmp_path, log, fault):
+def test_each_fault_has_its_bound_and_its_code(server, name, tmp_path, fault, monkeypatch):
+    small = standin_worker.module_bytes
+    monkeypatch.setattr(standin_worker, "module_bytes", lambda seed: (small(seed) * 60)[:180_000].ljust(180_000, b"0"))
     ann = Watched(tmp_path / "ann", shared=[(open_s3(name), "rw")])
     warm(ann.session, ann.prepare())
     answer, code = FAULTS[fault]
-    with socket.socket() as hole, deaf() as full:
+    if fault == "clock":
+        a_clock_that_jumps(monkeypatch)
+    with socket.socket() as hole, deaf() as full, resetting() as resets:
         hole.bind(("127.0.0.1", 0))
         hole.listen(64)
         elsewhere = {
-            "connect": full, "before-headers": f"http://127.0.0.1:{hole.getsockname()[1]}",
+            "connect": full, "before-headers": f"http://127.0.0.1:{hole.getsockname()[1]}", "reset": resets,
             "dns": "http://nobody.invalid", "tls": server.endpoint.replace("http:", "https:"),
         }  # fmt: skip
         if answer:
             server.fault = answer if callable(answer) else lambda _: answer
+        limits = None if fault in {"wrong bytes", "clock"} else SHORT
         bob = Watched(
             tmp_path / "bob", patience=0.5,
-            shared=[(open_s3(name, limits=SHORT, endpoint=elsewhere.get(fault, server.endpoint)), "rw")],
+            shared=[(open_s3(name, limits=limits, endpoint=elsewhere.get(fault, server.endpoint)), "rw")],
         )  # fmt: skip
-        begun = time.monotonic()
-        with pytest.raises(CachekitError) as caught:
-            warm(bob.session, bob.prepare(), require_warm=True)
-    assert caught.value.exit_code == code
-    assert time.monotonic() - begun < 5
-    assert [event["status"] for event in bob.told("plan")] == ["unknown"]
+        seconds, found, _ = timed(lambda: warm(bob.session, bob.prepare(), require_warm=True))
+    assert found == code
+    assert seconds < BOUND
+    known = "hit" if fault in {"wrong bytes", "clock"} else "unknown"
+    assert [event["status"] for event in bob.told("plan")] == [known]
+
+
+def _hanging(pattern):
+    """Requests that get no answer until whoever sent them has given up."""
+
+    def wait(line):
+        if not re.match(pattern, line):
+            return None
+        time.sleep(1)
+        return refusal(500, "InternalError")
+
+    return wait
+
+
+SENDING = {  # what becomes of a push: what the server answers, and the exit code
+    **{fault: found for fault, found in FAULTS.items() if fault[0].isdigit()},
+    "commit hangs": (_hanging("PUT .*/records/"), 7),
+    "upload hangs": (_hanging("PUT .*/MODULE_"), 7),
+    "landed": (None, 0),
+    "clock": (None, 0),
+}
+
+
+@pytest.mark.feature("R4")
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("fault", SENDING)
+def test_each_fault_of_a_push_has_its_end_and_leaves_the_record_pending(server, name, tmp_path, fault, monkeypatch):
+    offline = Watched(tmp_path / "bob")
+    record = warm(offline.session, offline.prepare()).record
+    answer, code = SENDING[fault]
+    if fault == "clock":
+        a_clock_that_jumps(monkeypatch)
+    if answer:
+        server.fault = answer if callable(answer) else lambda _: answer
+    once = iter([True])
+    server.lost = lambda line: (
+        fault == "landed" and "/records/" in line and line.startswith("PUT") and next(once, False)
+    )
+    limits = SHORT if "hangs" in fault else None
+    bob = Watched(tmp_path / "bob", shared=[(open_s3(name, limits=limits), "rw")], patience=0.5, push=2)
+    seconds, _, pushed = timed(lambda: push(bob.store, bob.session.remotes, [record])[0])
+    assert (pushed.error.exit_code if pushed.error else 0) == code, pushed.error
+    assert seconds < 2 + BOUND
+    assert bob.session.remotes.writable[0].pending() == ({record.key} if code else set())
 
 
 def test_another_region_is_named(server, storage):

@@ -2,7 +2,10 @@
 
 import pytest
 
+from cachekit.cli.progress import WARNINGS
+from cachekit.remotes.lease.backends import CROWD
 from cachekit.remotes.lease.fleet import leases_on
+from cachekit.remotes.port import ABSENT, Commit, Write
 from cachekit.remotes.push import push
 from cachekit.verbs.plan import plan
 from cachekit.verbs.train import train
@@ -48,6 +51,19 @@ def test_beside_a_folder_or_a_bucket_a_lease_costs_the_repo_no_commit(tmp_path, 
     assert other.calls.count("commit") > 1
     alone = Watched(tmp_path / "bob", shared=[(other, "r"), (repo, "rw")])
     assert leases_on(alone.session.remotes).storage is repo, "nobody can take a lease where he may only read"
+
+
+@pytest.mark.feature("C4")
+def test_that_many_commits_make_signs_of_life_rare_is_told_with_what_helps(tmp_path, log):
+    """To a remote in memory all commits are of the same moment."""
+    repo = MemoryRemote(scarce=True)
+    for number in range(CROWD):
+        repo.commit(Commit(f"cachekit: {number}", writes=[Write(f"{number}.json", b"1", ABSENT)]), repo.revision())
+    ann = Watched(tmp_path / "ann", shared=[(repo, "rw")], lease=0)
+    warm(ann.session, ann.prepare())
+    (told,) = ann.told("lease.crowded")
+    assert (told["remote"], told["seconds"]) == ("memory", 1800)
+    assert "leases in a bucket or folder beside the repo need no commits" in WARNINGS["lease.crowded"](told)
 
 
 @ANY_KIND

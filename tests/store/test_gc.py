@@ -156,11 +156,10 @@ def test_what_no_record_names_goes_whatever_the_limits(home, watched):
     assert watched.gc(Keep()).bytes == 0
 
 
-@pytest.mark.parametrize("base", ["cache_dirs", "live"])  # the second is an older cachekit's
-def test_garbage_goes_and_what_lives_stays(home, watched, base):
+def test_garbage_goes_and_what_lives_stays(home, watched):
     made = filled(watched, 2)
     layout = watched.store.layout
-    cache_dirs = layout.root / base
+    cache_dirs = layout.cache_dirs
     for folder, name, days in (("partial", "a" * 64, 8), ("partial", "b" * 64, 6)):
         (layout.root / folder).mkdir(exist_ok=True)
         (layout.root / folder / name).write_bytes(bytes(10))

@@ -38,7 +38,7 @@ RECIPE = ("bert", "--tiny")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # several threads may add up in another order
 
 
-@pytest.mark.feature("F1", "M3")
+@pytest.mark.feature("F1", "M3", "F10")
 def test_fifty_interruptions_leave_no_trace(tmp_path):
     machine = Machine(tmp_path, **ONE_THREAD)
     settings = [word for field, value in SETTINGS.items() for word in ("--set", f"training.{field}={value}")]

@@ -100,4 +100,4 @@ def test_verify_names_what_is_not_given_to_others(alice, user):
     bob = user("bob", trust(everything=True))
     pull_recipe(bob.session, bob.prepare())
     found = verify(user("bob", trust()).session)
-    assert (found.error(), found.origins.anybody, len(found.origins.kept)) == (None, 1, 1)
+    assert (found.error(), found.origins.all, len(found.origins.kept)) == (None, 1, 1)

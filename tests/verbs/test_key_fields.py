@@ -263,7 +263,7 @@ def test_the_page_has_every_field_of_the_schema_and_says_of_each_what_the_tests_
 
 
 @slow
-@pytest.mark.feature("K2")
+@pytest.mark.feature("K2", "K7")
 @pytest.mark.parametrize("field", CHANGE)
 def test_a_field_that_changes_a_graph_is_in_the_key(lab, filled, field):
     name, words = CHANGE[field]
@@ -274,7 +274,7 @@ def test_a_field_that_changes_a_graph_is_in_the_key(lab, filled, field):
 
 
 @slow
-@pytest.mark.feature("K2", "P1")
+@pytest.mark.feature("K2", "P1", "K7")
 @pytest.mark.parametrize("title", KEEP)
 def test_recipes_that_share_a_key_share_every_graph(lab, filled, title):
     name, words = KEEP[title]

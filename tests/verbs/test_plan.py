@@ -176,7 +176,7 @@ def _step(folder, action, batch, chosen):
 PUBLISHED = {"toolchain": "neuron-2.31", "instance": "trn1.2xlarge"}
 
 
-@pytest.mark.feature("P3")
+@pytest.mark.feature("P3", "P5")
 @pytest.mark.parametrize(
     ("recipe", "method", "least", "most"),
     [

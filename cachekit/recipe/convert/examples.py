@@ -279,7 +279,7 @@ def _training(draft: RecipeDraft, command: Command, options: Tree) -> None:
         draft.default("training.bf16", "auto")
         draft.drop("--fp16", NO_FP16)
     if (folder := options.take("output_dir")) is not None:
-        draft.drop("--output_dir", "say it when training: cachekit train --output-dir; runs/NAME by default", folder)
+        draft.drop("--output_dir", "pass it to `cachekit train` as --output-dir; runs/NAME by default", folder)
     _schedule(draft, options)
     lora = {field: plain(options.take(given)) for given, field in known.lora.items() if options.has(given)}
     if lora or options.flag("use_lora") or options.flag("use_peft"):

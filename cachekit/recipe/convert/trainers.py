@@ -20,7 +20,7 @@ from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.schema import Parallel, Training
 
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
-_RUNTIME = "a setting of Neuron's runtime that reaches no graph; say it in environment where you need it"
+_RUNTIME = "a setting of Neuron's runtime that reaches no graph; if you need it, set it under `environment`"
 _STORES = ("data_store", "model_store", "tokenizer_store")
 _PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own remote"
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
@@ -89,7 +89,7 @@ def _model(tree: Tree, draft: RecipeDraft) -> None:
     if isinstance(place, str) and place:
         path = PurePosixPath(place)
         draft.set("model.path", str(path.parent) if path.suffix == ".json" else place)
-        draft.drop("model.model_config", "model.path is its folder; weights are looked for there, too", place)
+        draft.drop("model.model_config", "model.path is set to its folder; weights are also loaded from there", place)
     elif isinstance(tokenizer, str) and "/" in tokenizer and not tokenizer.startswith(("/", ".", "~")):
         draft.set("model.id", tokenizer)
         draft.must("model.id", "the file names no model; this is the Hub id of its tokenizer")
@@ -164,7 +164,7 @@ def _data(tree: Tree, draft: RecipeDraft) -> None:
         draft.must("data", "NxD's own index of tokens is not read; say data.id, data.path or data.train_file")
     if (rows := tree.number("data.dev_choose_samples")) is not None:
         draft.set("data.max_train_samples", int(rows))
-        why = "data.max_train_samples takes that many by chance, not the first"
+        why = "data.max_train_samples chooses that many at random, not the first"
         draft.drop("data.dev_choose_samples", why, int(rows))
     length = tree.number("data.seq_length", "model.seq_length") or tree.number("model.encoder_seq_length")
     if length:

@@ -63,10 +63,21 @@ def fleet_lease(
         except (DamagedRecordError, UntrustedError):
             return None
 
+    def rarely(believed: float) -> None:
+        journal.emit("lease.crowded", remote=remote.name, key=place.key, seconds=believed)
+
     length = seconds or (SCARCE_LEASE if remote.storage.scarce else LEASE)
     crowded = 0.0 if seconds else CROWDED_LEASE
     with lease(
-        remote.storage, place.key, what, length, crowded=crowded, wait=wait, told=waiting, done=published
+        remote.storage,
+        place.key,
+        what,
+        length,
+        crowded=crowded,
+        rarely=rarely,
+        wait=wait,
+        told=waiting,
+        done=published,
     ) as mine:
         if mine.trouble is not None:  # of a remote that is read as before
             journal.emit(

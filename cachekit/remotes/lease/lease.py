@@ -63,6 +63,7 @@ def lease(
     told: Told,
     done: Callable[[], T | None],
     crowded: float = 0.0,
+    rarely: Callable[[float], object] = lambda _: None,
     poll: float = 0.0,
     settle: float = SETTLE,
     patience: float = PATIENCE,
@@ -77,6 +78,8 @@ def lease(
         seconds: How long others must see the lease unchanged before they take it.
         wait: Seconds to wait for another holder; 0 does not wait.
         crowded: As `seconds`, see `WantedLease`.
+        rarely: Called, once, with the seconds for which others believe the lease now, where those are more than
+            `seconds`: others make so many commits that signs of life are rare.
         told: Called while waiting, with what is known of the holder.
         done: Asked at each look: what somebody has published that this process would compile; None where there is no
             such thing. Errors of the remote count as None.
@@ -92,7 +95,7 @@ def lease(
         WaitedTooLongError: Somebody else holds it, and the deadline passed.
     """
     wanted = WantedLease(remote, key, what, seconds, settle, myself(), clock, crowded)
-    mine = Lease[T](wanted)
+    mine = Lease[T](wanted, rarely)
     poll = poll or (min(SCARCE_POLL, seconds / 5) if remote.scarce else min(5.0, max(0.05, seconds / 10)))
     try:
         mine.acquire(wait, told, done, poll, patience)
@@ -106,6 +109,7 @@ class Lease(Generic[T]):
 
     Args:
         wanted: The lease that is asked for; None where nobody is asked: then there is none, and nothing to give back.
+        rarely: See `lease`.
 
     Attributes:
         state: `held`: this process is to compile, and others wait. `finished`: somebody has compiled. `without`: this
@@ -115,12 +119,13 @@ class Lease(Generic[T]):
         waited: Seconds that this process waited.
     """
 
-    def __init__(self, wanted: WantedLease | None = None) -> None:
+    def __init__(self, wanted: WantedLease | None = None, rarely: Callable[[float], object] = lambda _: None) -> None:
         self.state: Literal["held", "finished", "without"] = "without"
         self.found: T | None = None
         self.trouble: CachekitError | None = None
         self.waited = 0.0
         self._asked = wanted
+        self._rarely: Callable[[float], object] | None = rarely
         self._held: HeldLease | None = None
         self._alive = 0.0  # when it was last taken or renewed, or a moment before
         self._maybe = False  # it may lie there although nobody said so
@@ -285,6 +290,7 @@ class Lease(Generic[T]):
         if held is None:
             return False
         self._held, self._alive, self.state = held, began, "held"
+        self._tell_terms()
         self._begin_heart()
         # The last holder may have published between the question and the taking. Where commits are scarce a remote
         # has revisions, and taking fails if anything was published since.
@@ -311,6 +317,11 @@ class Lease(Generic[T]):
             raise WaitedTooLongError.of("machine", self._wanted.what, holder, self.waited)
         told(waiting)
 
+    def _tell_terms(self) -> None:
+        if self._rarely is not None and self._seconds > self._wanted.seconds:
+            self._rarely(self._seconds)
+            self._rarely = None
+
     # Signs of life.
 
     def _begin_heart(self) -> None:
@@ -331,6 +342,7 @@ class Lease(Generic[T]):
                 return
             if held.mark != self._held.mark:
                 self._held, self._alive = held, began
+                self._tell_terms()
                 pause = self._wanted.sign(self._seconds)
             else:  # no sign: another one soon, as long as others still believe the last one
                 left = self._alive + self._seconds - self._clock.now()

@@ -25,6 +25,7 @@ class Azure(ObjectService):
     service = "Azure Blob Storage"
     holder = "container"
     store = "AzureStore"
+    skips = "AZURE_SKIP_SIGNATURE"
     name = r"[a-z0-9](?:-?[a-z0-9]){2,62}"
     resumes_lists = False
     absent = frozenset({"ContainerNotFound", "ContainerBeingDeleted"})

@@ -25,13 +25,6 @@ UNREACHED = "it cannot be reached"  # the cause where nothing was sent
 _DENIED = {401, 403}
 _BUSY = {429, 503}
 _PASSING = {408, 409, 412}  # of a question: another one soon may be answered
-# By which variable each class of obstore sends no credentials. The memory of this process asks for none.
-_UNSIGNED = {
-    "S3Store": "AWS_SKIP_SIGNATURE",
-    "GCSStore": "GOOGLE_SKIP_SIGNATURE",
-    "AzureStore": "AZURE_SKIP_SIGNATURE",
-    "MemoryStore": "",
-}
 # Where a machine in a cloud asks for credentials of its own: obstore does so last, where it has found no others.
 _METADATA = ("169.254.169.254", "metadata.google.internal")
 # What obstore makes a server's name of, unlooked at: `x.test/` as an account would be a server of that name.
@@ -65,6 +58,8 @@ class ObjectService:
         service: As people call it.
         holder: What it calls a place for objects.
         store: The name of obstore's class.
+        skips: The variable that makes this class send no credentials; empty where it has none. Each service says it:
+            what is read without credentials is a stranger's.
         name: A regular expression for the names of its holders.
         resumes_lists: The server begins a listing after a name; elsewhere all that is before is listed too.
         md5_tags: An ETag is the MD5 of the whole, or of the MD5s of our parts. With encryption by KMS it is not, which
@@ -82,6 +77,7 @@ class ObjectService:
     service = ""
     holder = "bucket"
     store = ""
+    skips: str
     name = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
     resumes_lists = True
     md5_tags = False
@@ -97,12 +93,10 @@ class ObjectService:
     def unsigned(self) -> str:
         """The variable that makes obstore send no credentials now; empty where none does.
 
-        Its name follows from `store`, so that no service forgets it: what is read without credentials is a stranger's.
         obstore reads its variables in any case, and `AWS_Skip_Signature` beside `AWS_SKIP_SIGNATURE`.
         """
-        name = _UNSIGNED[self.store]
         set_ = (one for one, said in os.environ.items() if said.strip().lower() not in FALSE_WORDS)
-        return next((one for one in set_ if name and one.upper() == name), "")
+        return next((one for one in set_ if self.skips and one.upper() == self.skips), "")
 
     def settings(self, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
         """Settings for obstore that it does not find in the environment itself: the options, and an endpoint.

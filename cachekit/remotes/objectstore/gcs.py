@@ -25,6 +25,7 @@ class GCS(ObjectService):
     scheme = "gs"
     service = "Google Cloud Storage"
     store = "GCSStore"
+    skips = "GOOGLE_SKIP_SIGNATURE"
     own = "account"
     login = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
     needs = "the account needs storage.objects.get, .create, .delete and .list there (roles/storage.objectUser)"

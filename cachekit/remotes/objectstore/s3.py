@@ -33,6 +33,7 @@ class S3(ObjectService):
     scheme = "s3"
     service = "S3"
     store = "S3Store"
+    skips = "AWS_SKIP_SIGNATURE"
     name = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
     md5_tags = True
     denied = frozenset({"ExpiredToken", "InvalidToken"})

@@ -20,7 +20,7 @@ def user(tmp_path):
     return JaxUser(tmp_path / "one")
 
 
-@pytest.mark.feature("K3")
+@pytest.mark.feature("K3", "F12")
 @pytest.mark.parametrize("packing", [(), ("--zlib",)])
 def test_nothing_compiles_in_a_second_home_at_another_path(user, tmp_path, packing):
     (tmp_path / "team").mkdir()

@@ -19,6 +19,7 @@ class InMemory(ObjectService):
     scheme = "memory"
     service = "memory"
     store = "MemoryStore"
+    skips = ""
 
     def __init__(self, store) -> None:
         self._store = store
