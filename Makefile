@@ -16,13 +16,15 @@ HUB_VENV = .venv-hub
 NEURON_VENV ?= .venv-neuron
 # JAX, and no torch.
 JAX_VENV = .venv-jax
+# Ray, and neither.
+RAY_VENV = .venv-ray
 INSTALL = -m pip install --quiet --no-compile
 
 # Packages are installed without bytecode; what is used gets it on first use, also where the environment says otherwise.
 # Else each of the thousand processes that tests start compiles all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help dist demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax test-slurm lint \
+.PHONY: help dist demo team environments test oldest test-slow test-job test-campaigns test-zoo test-accuracy test-oldest test-hub test-s3 test-xla test-jax test-ray test-slurm lint \
 	features bench docs clean
 
 help:
@@ -54,8 +56,14 @@ $(JAX_VENV)/.installed: pyproject.toml constraints/jax.txt $(CONSTRAINTS)
 	$(JAX_VENV)/bin/python $(INSTALL) -c constraints/jax.txt -c $(CONSTRAINTS) --editable . jax zstandard pytest
 	touch $@
 
+$(RAY_VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv $(RAY_VENV)
+	$(RAY_VENV)/bin/python $(INSTALL) -c $(CONSTRAINTS) --editable '.[ray]' pytest
+	touch $@
+
 ## make environments  all that the tests below install, one after another
-environments: $(VENV)/.installed $(HUB_VENV)/.installed $(JAX_VENV)/.installed $(NEURON_VENV)/.installed
+environments: $(VENV)/.installed $(HUB_VENV)/.installed $(JAX_VENV)/.installed $(RAY_VENV)/.installed \
+	$(NEURON_VENV)/.installed
 	$(MAKE) .venv-oldest/.installed $(OLDEST)
 
 ## make demo       plan, warm, plan, train, train again from an emptied compiler cache dir: a real model on real tweets
@@ -147,6 +155,13 @@ test-xla: $(NEURON_VENV)/.installed
 test-jax: $(JAX_VENV)/.installed
 	$(JAX_VENV)/bin/python -m pytest -m jax tests/compilers/folders
 
+# Where a node dies, and where a command takes too long, takes two minutes more: make test-ray RAY=ray
+RAY = ray and not slow
+
+## make test-ray   fleets on a real Ray cluster of three nodes on this machine
+test-ray: $(RAY_VENV)/.installed
+	$(RAY_VENV)/bin/python -m pytest -m "$(RAY)" tests/executors/test_ray.py
+
 ## make test-slurm  fleets on a real Slurm of three nodes on this machine, as root; Debian's packages are installed
 test-slurm: $(VENV)/.installed
 	sh tests/executors/install_slurm.sh
@@ -187,4 +202,4 @@ dist: $(VENV)/.installed
 	done
 
 clean:
-	rm -rf .venv-dist site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(NEURON_VENV) .demo .features.json build dist
+	rm -rf .venv-dist site $(VENV) .venv-oldest $(HUB_VENV) $(JAX_VENV) $(RAY_VENV) $(NEURON_VENV) .demo .features.json build dist

@@ -288,6 +288,13 @@ class TrainingError(CachekitError):
     code = "training-failed"
 
 
+class MachineGoneError(TrainingError):
+    """Another machine of the run went away: the same command, started again on all of them, goes on."""
+
+    code = "machine-gone"
+    exit_code = 75
+
+
 class EngineError(CachekitError):
     """An engine that runs commands on machines (Slurm) is not here, does not answer, or refuses."""
 

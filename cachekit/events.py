@@ -52,10 +52,10 @@ REASONS = {
     "remote-failed": "a remote could not be reached, or gave up",
     "remote-skipped": "a remote was not asked, because it had failed a moment ago",
     "remote-refused": "a remote denied access",
-    "remote-untrusted": "a remote may hold what somebody else made, and this user did not say to trust it",
+    "remote-untrusted": "a remote may hold what somebody else made, and this user's settings do not trust it",
     "remote-damaged": "what a remote has for the key is damaged",
-    "remote-write-only": "a remote was not asked, because the settings say only to write there",
-    "remote-read-only": "what was compiled was not put on a remote, because the settings say only to read there",
+    "remote-write-only": "a remote was not asked, because the settings allow only writing there",
+    "remote-read-only": "what was compiled was not put on a remote, because the settings allow only reading there",
     "push-failed": "what was compiled could not be put on a remote",
 }
 

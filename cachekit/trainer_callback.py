@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from cachekit import trackers
 from cachekit.api import Cache
+from cachekit.training import trackers
 
 if TYPE_CHECKING:
     from cachekit.verbs.attach import Attached, Attachment

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 class Fleets(Runs):
     """The verbs that have an engine run commands, and ask what became of them.
 
-    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`: these run `cachekit` with this Python
-    at this path, on a file system that their machines share, or as machines of one image have it. `sagemaker:ml.TYPE`
-    runs the `cachekit` of the image that the settings name.
+    An engine is `local`, which is this machine, or `slurm`, or `slurm:PARTITION`, or `ray`, or `ray:CPU=8` with the
+    resources of each command: these run `cachekit` with this Python at this path, on a file system that their machines
+    share, or as machines of one image have it. `sagemaker:ml.TYPE` runs the `cachekit` of the image that the settings
+    name.
     """
 
     def warm_on(
@@ -229,7 +230,7 @@ class Fleets(Runs):
 
         if self.instance or self.target:
             raise UsageError(
-                "--for says what the compiled code is for, and so do --instance and --target",
+                "--for names the machine that the code is compiled for, and so do --instance and --target",
                 hint="leave out --instance and --target; --toolchain says what is installed on the machines",
             )
         said = zoo.toolchain(self.toolchain).compiler if self.toolchain else config.compiler
@@ -249,7 +250,7 @@ class Fleets(Runs):
         """What became of a fleet so far. `cachekit fleet show`.
 
         Args:
-            name: Its name, or how that begins; the newest by default. So in all functions.
+            name: Its name, or the beginning of its name; the newest by default. So in all functions.
 
         Raises:
             UnknownNameError: No fleet is called that.
@@ -266,7 +267,7 @@ class Fleets(Runs):
         return wait(self._fleet(name), self._journal("").show)
 
     def fleet_cancel(self, name: str = "") -> FleetState:
-        """End what runs of a fleet, and what would have run. `cachekit fleet cancel`."""
+        """Cancel the commands of a fleet, running and waiting. `cachekit fleet cancel`."""
         from cachekit.verbs.fleet import cancel
 
         cancel(self._fleet(name))

@@ -130,7 +130,7 @@ class Opened:
 
         if self.instance or self.target or self.toolchain:
             raise UsageError(
-                "--for says what the compiled code is for, and so do --instance, --target and --toolchain",
+                "--for names the machine that the code is compiled for, and so do --instance, --target and --toolchain",
                 hint="leave out one of them; the release of the SDK is the one that is installed here",
             )
         one = self._variant(recipe)

@@ -52,7 +52,7 @@ GROUPS = {
         "push": Verb("sharing", "Send new records of the store to the remotes.", "push"),
         "fleet": Verb("fleet", "Follow commands that run on the machines of an engine.", "app"),
         "hub": Verb("hub", "Set up and look at a team's cache on the Hugging Face Hub.", "app"),
-        "trust": Verb("trust", "Say whose records are used, and sign your own.", "app"),
+        "trust": Verb("trust", "Choose whose records are used, and sign your own.", "app"),
     },
     "Look after the store": {
         "store": Verb("app", "List, show, check, pin, remove, export and import records.", "store"),

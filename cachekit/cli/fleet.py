@@ -20,7 +20,9 @@ app = group(
 )
 Name = Annotated[
     str,
-    typer.Argument(metavar="[FLEET]", help="Its name, or how that begins; the newest by default.", show_default=False),
+    typer.Argument(
+        metavar="[FLEET]", help="A fleet's name, or its beginning; the newest by default.", show_default=False
+    ),
 ]
 Number = Annotated[int, typer.Argument(metavar="[NUMBER]", help="Which of its commands, from 0.", min=0)]
 BAD = ("failed", "lost", "timed-out", "cancelled")
@@ -39,7 +41,7 @@ def ls(cache: Cache) -> Shown:
 @app.command("show")
 @verb("home", answers="FleetState")
 def show(cache: Cache, name: Name = "") -> Shown:
-    """Show what became of each command of a fleet, so far.
+    """Show the state of each command of a fleet.
 
     Example:  cachekit fleet show
     """
@@ -62,7 +64,7 @@ def wait(cache: Cache, name: Name = "") -> Shown:
 @app.command("cancel")
 @verb("home", answers="FleetState")
 def cancel(cache: Cache, name: Name = "") -> Shown:
-    """End what runs of a fleet, and what would have run.
+    """Cancel the commands of a fleet, running and waiting.
 
     Example:  cachekit fleet cancel
     """
@@ -72,7 +74,7 @@ def cancel(cache: Cache, name: Name = "") -> Shown:
 @app.command("logs")
 @verb("home", answers="FleetLog")
 def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
-    """Print what a command of a fleet and its engine told.
+    """Print the output of a command of a fleet, and of its engine.
 
     Example:  cachekit fleet logs 261124-101500 3
     """

@@ -73,8 +73,8 @@ def ls(
 ) -> Shown:
     """List the records of the remotes, newest first.
 
-    "says alice": the remote's index says that alice signed the record. Anybody who can write there can have written
-    that: a record is judged when it is used.
+    In the column "trust", "says alice" means that the remote's index names alice as the record's signer. Anybody who
+    can write to the remote can have written that name: the signature is checked when the record is used.
 
     Example:  cachekit hub ls --cache local:rw,team:r --recipe bert
     """
@@ -134,7 +134,7 @@ def _listed(found: list[RemoteContents]) -> list[str]:
 
 def _row(row: RemoteRecord, where: RemoteContents) -> list[str]:
     who, _, _ = row.by.partition("@")
-    trust = "says nobody" if where.demands else "anybody's" if where.mode == "all" else "yours"
+    trust = "no signer" if where.demands else "anybody's" if where.mode == "all" else "yours"
     if row.said_signers:
         trust = f"says {', '.join(row.said_signers)}"
     made = row.created[:10]

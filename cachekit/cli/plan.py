@@ -72,10 +72,10 @@ def command(
 
     Needs no accelerator, does not import PyTorch, and uses the network only for remotes. With --require-warm, exits 3
     on a miss, and 7 where a remote could not be asked. The compile time of a miss is estimated from records of the same
-    compiler, and its cost from the price of the machine. Of local data it shows rows, classes, examples and what is
-    odd, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and --max-price choose
-    among the recipes of the zoo. --instances compares machine types, by the training times that somebody published of
-    the recipe and by the prices of the registry, or yours.
+    compiler, and its cost from the price of the machine. For local data, it shows rows, classes, examples and
+    anything that looks wrong, from the first 10,000 rows of each file; --no-data skips that. --all, --task, --model and
+    --max-price choose among the recipes of the zoo. --instances compares machine types, by the training times that were
+    published for the recipe and by the prices of the registry, or yours.
 
     Example:  cachekit plan bert --set training.per_device_train_batch_size=8
 
@@ -232,7 +232,7 @@ def _data(found: Preview | None) -> list[str]:
         sizes += f"; the rest is about the first {looked:,} of each"
     lines = out.labelled("rows: ", sizes, 2)
     if found.columns:
-        unread = f"; not read: {', '.join(found.unread)}" if found.unread else ""
+        unread = f"; unused: {', '.join(found.unread)}" if found.unread else ""
         lines += out.labelled("columns: ", f"{', '.join(found.columns)}{unread}", 4)
     if found.labels:
         shown = [f"{name} ({number:,})" for name, number in list(found.labels.items())[:LABELS]]
@@ -242,7 +242,9 @@ def _data(found: Preview | None) -> list[str]:
         lines += out.labelled("", " | ".join(row.values()), 4)
     if found.cut:
         lines += out.labelled(
-            "", f"at least {found.cut:,} texts of these have more words than training.max_seq_length, and are cut", 4
+            "",
+            f"at least {found.cut:,} of these texts have more words than training.max_seq_length and will be truncated",
+            4,
         )
     for name, why in list(found.ignored.items())[:IGNORED]:
         lines += out.labelled("", f"not read: {name}, {why}", 4)

@@ -180,7 +180,7 @@ def _refused(one: Pushed) -> list[str]:
     return [line for words in refused for line in out.labelled("  held back: ", words)]
 
 
-Check = Annotated[bool, typer.Option("--check", help="Only say whether recipes have changed since; exit 3 if so.")]
+Check = Annotated[bool, typer.Option("--check", help="Only check whether recipes have changed since; exit 3 if so.")]
 
 
 @verb("home", "compiler", "cache", "trust", "machine", answers="LockFile, CheckedLock")

@@ -59,9 +59,10 @@ def command(
 ) -> Shown:
     """Show what the cache did and saved, in all runs and in the last one.
 
-    Seconds saved are what compiling took of the graphs that were found, less the time to get them; where that is
+    Seconds saved are the compile time of the graphs that were found, minus the time it took to get them; if they are
     negative, the cache cost time. A run counts for the UTC day on which it began. --cost adds dollars at this machine's
-    price, of runs on its type; --price of all runs. --check counts all journals anew, and exits 5 if figures differ.
+    price for runs on machines of its type; --price adds dollars for all runs. --check counts all journals anew, and
+    exits 5 if figures differ.
 
     Example:  cachekit stats --since 7d --cost
 

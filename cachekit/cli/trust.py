@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cachekit.api.answers import ChangedTrust, CheckedRemote, JudgedRecord, SignedRecord, Signers, SigningKey
 
 app = group(
-    "Say whose records are used, and sign your own. A compiler cache is code.\n\n"
+    "Choose whose records are used, and sign your own. A compiler cache is code.\n\n"
     "Example:  cachekit trust add alice alice.pub"
 )
 KeyFile = Annotated[str, typer.Option("--key", metavar="FILE", help="Sign with this OpenSSH key instead of a new one.")]

@@ -47,7 +47,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="ENGINE[:QUEUE]",
-        help="Run on the machines of an engine: slurm:PARTITION, sagemaker:ml.TYPE, or local.",
+        help="Run on the machines of an engine: slurm:PARTITION, sagemaker:ml.TYPE, ray, or local.",
         show_default=False,
     ),
 ]  # fmt: skip
@@ -61,10 +61,11 @@ For = Annotated[
         autocompletion=options.complete_instance,
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Machines at once, with --on.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="How many machines work at once (with --on).")]
 Spot = Annotated[bool, typer.Option("--spot", help="Rent Spot machines, with --on sagemaker:ml.TYPE.")]
 MaxDollars = Annotated[
-    Optional[float], typer.Option("--max-dollars", metavar="N", min=0, help="What all may cost, with --on.")
+    Optional[float],
+    typer.Option("--max-dollars", metavar="N", min=0, help="The budget for all commands together (with --on)."),
 ]
 
 
@@ -94,9 +95,9 @@ def command(
     A second warm finds it all and compiles nothing. Nothing is left in your output folder. With --matrix, one failure
     does not stop the rest, and --set changes every entry.
 
-    With --on, machines of an engine compile, the remotes carry what they compiled, and `cachekit fleet` follows them.
-    --toolchain and --instance say what these machines are, where they are not like this one. With --for, a machine
-    without a device compiles for a machine type that has one, where the compiler can.
+    With --on, the machines of an engine compile, and share what they compiled through the remotes; `cachekit fleet`
+    follows them. --toolchain and --instance describe these machines if they differ from this one. With --for, a machine
+    without a device compiles for a machine type that has one, if the compiler can.
 
     Example:  cachekit warm recipes/bert.yaml
 

@@ -49,7 +49,7 @@ RunName = Annotated[
 
 LogFile = Annotated[
     Optional[list[Path]],
-    typer.Option("--log", metavar="FILE", help="Show what a log says about a run, whoever started it; - is stdin."),
+    typer.Option("--log", metavar="FILE", help="Show what the log of any run says about its compiles; - is stdin."),
 ]
 
 

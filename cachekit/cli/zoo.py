@@ -178,7 +178,7 @@ def new(
                 f"{goal} cannot be written", cause=cause_of(error), hint="name another file with --output"
             ) from error
     done = structs.replace(done, path=str(goal or ""), dry_run=dry_run)
-    notes = [*_grouped("to be done", done.to_do), *_grouped("not carried over", done.not_carried_over)]
+    notes = [*_grouped("to do", done.to_do), *_grouped("not carried over", done.not_carried_over)]
     return Shown(done, made, lambda found: found.path or found.recipe.name, notes=tuple(notes))
 
 
@@ -342,5 +342,5 @@ def made(answer: NewRecipe) -> list[str]:
     would = "would write " if answer.dry_run else ""
     lines = [f"{would}{answer.path}: {answer.recipe.task}, {lost}"]
     if answer.to_do:
-        lines.append(f"  to be done first: {', '.join(note.what for note in answer.to_do)}")
+        lines.append(f"  to do first: {', '.join(note.what for note in answer.to_do)}")
     return lines if answer.dry_run else [*lines, f"  next: cachekit plan {answer.path}"]

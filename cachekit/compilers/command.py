@@ -110,7 +110,7 @@ def prepare_command(
             raise UsageError(
                 f"--ingredient {name}: that looks like a secret",
                 cause="ingredients are written into records, which are shared",
-                hint="leave the ingredient out, and pass the secret in the environment: it reaches no graph",
+                hint="leave the ingredient out, and pass the secret in the environment: it does not affect any graph",
             )
     left = SOFT | {name.lstrip("-").replace("-", "_").lower() for name in soft}
     before, _ = _arguments(command.launchers, _MEETING, cwd)

@@ -54,7 +54,7 @@ def _first(step: str) -> str:
         return answer(["scontrol", "show", "hostnames", step]).split()[0]
     except (OSError, IndexError) as error:
         raise UsageError(
-            f"nobody says which machine of {step} is the first",
+            f"cannot tell which machine of {step} is the first",
             cause=f"scontrol show hostnames: {str(error)[:200]}",
-            hint="say --node-rank and --master-addr on every machine, as for torchrun",
+            hint="pass --node-rank and --master-addr on every machine, as for torchrun",
         ) from error

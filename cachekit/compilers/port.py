@@ -168,7 +168,7 @@ class Node(Struct, frozen=True):
             raise UsageError(
                 f"the recipe trains on {nodes} nodes, and this one does not know its place",
                 cause=f"its rank is {self.rank}, the first node's address {self.address or 'unknown'}",
-                hint="say --node-rank (from 0) and --master-addr on every node, as for torchrun",
+                hint="pass --node-rank (from 0) and --master-addr on every node, as for torchrun",
             )
 
 

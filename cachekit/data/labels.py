@@ -53,7 +53,7 @@ def label_names(values: Iterable[Any], source: str, *, of_texts: bool = False) -
         raise DataError(
             f"{source}: the labels {twice.partition('.')[0]!r} and {twice!r} are one number, in two spellings",
             cause="a tool may have written whole numbers as fractions because a value was missing",
-            hint="use one spelling in all the data, or say data.labels where they are two classes",
+            hint="use one spelling in all the data, or set data.labels if they are two classes",
         )
     if all(_is_integer(name) for name in seen):
         largest = max(int(name) for name in seen)
@@ -163,7 +163,7 @@ def number(value: Any, where: str) -> float:
         raise DataError(
             f"{where}: the label {text!r} is not a number",
             cause="text-regression predicts numbers",
-            hint="correct the row, or check data.label_column; for classes, say task: text-classification",
+            hint="correct the row, or check data.label_column; for classes, set task: text-classification",
         )
     return found
 
@@ -175,7 +175,7 @@ def _check_one_class(known: Collection[str], source: str) -> None:
         raise DataError(
             f"{source}: labels such as {_listed(lists)} look like lists of classes",
             cause=f"text-classification gives a text one class: each different list would be one, {len(known)} in all",
-            hint=f"say task: multi-label-classification{named}",
+            hint=f"set task: multi-label-classification{named}",
         )
     if (fractions := sorted(one for one in known if _DECIMAL.fullmatch(one) and not _WHOLE.fullmatch(one))) and all(
         _DECIMAL.fullmatch(one) or _CLASS_NUMBER.fullmatch(one) for one in known
@@ -183,7 +183,7 @@ def _check_one_class(known: Collection[str], source: str) -> None:
         raise DataError(
             f"{source}: labels such as {_listed(fractions)} are numbers, not classes",
             cause=f"each different number would be a class, {len(known)} in all",
-            hint=f"say task: text-regression, which predicts numbers{named}",
+            hint=f"set task: text-regression, which predicts numbers{named}",
         )
 
 

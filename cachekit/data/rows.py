@@ -192,7 +192,7 @@ def check_value(value: Any, column: str, field: str, where: str, *, nested: bool
         f"{where}: {column} is {kind}",
         cause="expected a list or a mapping" if nested else "expected one text, or one class, per row",
         hint=f"if another column is meant, name it with data.{field}"
-        + ("; for several classes a text, say task: multi-label-classification" if several else ""),
+        + ("; for several classes per text, set task: multi-label-classification" if several else ""),
     )
 
 
@@ -262,7 +262,7 @@ def _fields(path: Path, reader: Any, header: list[str], delimiter: str) -> Itera
                 raise DataError(
                     f"{path}, line {reader.line_num}: {len(values)} instead of {len(header)} columns",
                     cause=f"the delimiter is {delimiter!r}, the columns are {', '.join(header)}",
-                    hint="quote texts that hold the delimiter, or say data.delimiter",
+                    hint="quote texts that hold the delimiter, or set data.delimiter",
                 )
             yield values
     except csv.Error as error:
@@ -274,7 +274,7 @@ def _plain(path: Path, text: Iterator[str], columns: Mapping[str, str]) -> Itera
         raise DataError(
             f"{path}: plain text has one column, not {len(columns)}",
             cause=f"columns are {', '.join(columns)}",
-            hint="use csv or json lines, or say data.delimiter",
+            hint="use csv or json lines, or set data.delimiter",
         )
     (column,) = columns
     # As open() reads lines: str.splitlines takes form feeds and others for an end as well.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import codecs
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TextIO, TypeVar
 
 from cachekit import files
 from cachekit.errors import DataError
 
+_Piece = TypeVar("_Piece", str, list[str])
 _BLOCK = 1 << 20  # characters
 _LINES = 1 << 16  # characters of lines that are read at once
 
@@ -22,20 +24,7 @@ def lines(path: Path, encoding: str, newline: str | None = "") -> Iterator[str]:
     Raises:
         DataError: It cannot be read, or is not of this encoding.
     """
-    return chain.from_iterable(_some_lines(path, encoding, newline))
-
-
-def _some_lines(path: Path, encoding: str, newline: str | None) -> Iterator[list[str]]:
-    if not _is_utf_8(encoding):
-        yield list(io.StringIO(whole(path, encoding), newline=newline))
-        return
-    try:
-        with files.opened(path) as source, io.TextIOWrapper(source, "utf-8-sig", newline=newline) as text:
-            while some := text.readlines(_LINES):
-                yield some
-    except (OSError, ValueError):
-        whole(path, encoding)  # which tells what is wrong, and where
-        raise
+    return chain.from_iterable(_pieces(path, encoding, newline, lambda text: text.readlines(_LINES)))
 
 
 def blocks(path: Path, encoding: str) -> Iterator[str]:
@@ -46,16 +35,26 @@ def blocks(path: Path, encoding: str) -> Iterator[str]:
     Raises:
         DataError: As `lines`.
     """
+    return _pieces(path, encoding, "\n", lambda text: text.read(_BLOCK) + text.readline())
+
+
+def _pieces(path: Path, encoding: str, newline: str | None, read: Callable[[TextIO], _Piece]) -> Iterator[_Piece]:
+    """What `read` takes from a file until nothing is left. The file is closed before the last piece is given."""
     if not _is_utf_8(encoding):
-        yield whole(path, encoding)
+        text = io.StringIO(whole(path, encoding), newline=newline)
+        while piece := read(text):
+            yield piece
         return
     try:
-        with files.opened(path) as source, io.TextIOWrapper(source, "utf-8-sig", newline="\n") as text:
-            while block := text.read(_BLOCK):
-                yield block + text.readline()
+        with files.opened(path) as source, io.TextIOWrapper(source, "utf-8-sig", newline=newline) as opened:
+            piece = read(opened)
+            while more := read(opened):
+                yield piece
+                piece = more
     except (OSError, ValueError):
         whole(path, encoding)  # which tells what is wrong, and where
         raise
+    yield piece
 
 
 def _is_utf_8(encoding: str) -> bool:

@@ -175,7 +175,7 @@ def _state(fleet: Fleet, number: int, unit: FleetUnit, all_seen: Mapping[int, Se
 
 
 def cancel(fleet: Fleet, engine: Engine) -> None:
-    """End what runs of a fleet, and what would have run; also when the engine has forgotten it, that is known.
+    """Cancel the commands of a fleet, running and waiting; also when the engine has forgotten it, that is known.
 
     Raises:
         EngineError: The engine does not answer, or refuses.

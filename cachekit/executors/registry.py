@@ -7,7 +7,7 @@ from importlib import import_module
 from cachekit.errors import UnknownNameError
 from cachekit.executors.port import Engine
 
-ENGINES = {name: f"cachekit.executors.{name}" for name in ("local", "slurm", "sagemaker")}
+ENGINES = {name: f"cachekit.executors.{name}" for name in ("local", "slurm", "sagemaker", "ray")}
 
 
 def engine(name: str) -> Engine:

@@ -17,12 +17,13 @@ from typing import Any
 
 from cachekit import redact
 from cachekit.config import Config
-from cachekit.errors import EngineError, SecretError, UnknownNameError
+from cachekit.errors import EngineError, MachineGoneError, SecretError, UnknownNameError
 from cachekit.executors import unit
 from cachekit.executors.port import Fleet, Places, Seen, State
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 PATIENCE = 60  # seconds for an answer of the controller
+RESTARTS = 5  # how often a job goes on after one of its nodes died
 # [squeue(1), "JOB STATE CODES"] A requeued job is PENDING again, and so waits.
 STATES: dict[str, State] = {
     "PENDING": "waiting",
@@ -48,6 +49,15 @@ STATES: dict[str, State] = {
     "TIMEOUT": "timed-out",
     "DEADLINE": "timed-out",
 }
+# The others end within seconds of a node's death, and Slurm, which notices it in minutes (SlurmdTimeout), would take
+# the job for failed. The job asks for its requeue itself, so that a cluster needs no RequeueExit= [slurm.conf(5)].
+_TOGETHER = f"""\
+{{run}} "$SLURM_ARRAY_TASK_ID"
+code=$?
+if [ $code -eq {MachineGoneError.exit_code} ] && [ "${{{{SLURM_RESTART_COUNT:-0}}}}" -lt {RESTARTS} ]; then
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60
+fi
+exit $code"""
 UNTOLD = {"None", "", "(null)"}  # what squeue says where there is no reason
 
 
@@ -63,7 +73,7 @@ def _asked(*command: str, script: str = "") -> str:
         )
     except FileNotFoundError as error:
         raise EngineError(
-            f"Slurm is not here: there is no {command[0]}", hint="run this where `sinfo` works, or --on local"
+            f"Slurm was not found: `{command[0]}` is not on PATH", hint="run this where `sinfo` works, or --on local"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"Slurm does not answer: {command[0]} took more than {PATIENCE} s") from error
@@ -86,7 +96,8 @@ class _Slurm:
         for program in PROGRAMS:
             if shutil.which(program) is None:
                 raise EngineError(
-                    f"Slurm is not here: there is no {program}", hint="run this where `sinfo` works, or --on local"
+                    f"Slurm was not found: `{program}` is not on PATH",
+                    hint="run this where `sinfo` works, or --on local",
                 )
         partitions = {name.rstrip("*") for name in _asked("sinfo", "--noheader", "--format=%P").split()}
         if queue and queue not in partitions:
@@ -123,7 +134,7 @@ class _Slurm:
             *lines,
             *(f"#SBATCH --{flag}" for flag in job),
             *filter(None, [str(fleet.options.get("setup", ""))]),
-            f'exec {run} "$SLURM_ARRAY_TASK_ID"',
+            f'exec {run} "$SLURM_ARRAY_TASK_ID"' if nodes == 1 else _TOGETHER.format(run=run),
             "",
         ])  # fmt: skip
 

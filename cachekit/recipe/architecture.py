@@ -271,7 +271,7 @@ def _with_overrides(recipe: Recipe, config: Mapping[str, Any], source: str) -> A
             raise RecipeError(
                 f"model.config.{name} has no effect",
                 cause="evaluation uses greedy decoding" if writes else IRRELEVANT[name],
-                hint=f"say {elsewhere} instead" if elsewhere else f"remove model.config.{name}",
+                hint=f"set {elsewhere} instead" if elsewhere else f"remove model.config.{name}",
             )
         if found.defaults and name not in known:
             near = get_close_matches(name, known, n=1)

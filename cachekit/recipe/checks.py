@@ -38,7 +38,7 @@ def check(recipe: Recipe, document: dict[str, Any], places: Places) -> None:
     for section, named in (("model", recipe.model.id), ("data", recipe.data.id)):
         if named and named.startswith(("/", ".", "~")):
             message = f"{section}.id {named[:200]!r} is a path, and an id names something on the Hub"
-            _fail(places, f"{section}.id", message, f"say {section}.path in its place")
+            _fail(places, f"{section}.id", message, f"set {section}.path instead")
     if recipe.model.path and recipe.model.package:
         _fail(places, "model.package", "model.path and model.package are both given", "keep one of them")
     _check_data(recipe.data, places)
@@ -89,7 +89,7 @@ def _check_data(data: Data, places: Places) -> None:
         if getattr(data, name) and (data.id or data.path):
             # Its rows would be those of the Hub's split, or of the folder's file.
             place = "id" if data.id else "path"
-            hint = f"say data.train_file in place of data.{place}, or remove data.{name}"
+            hint = f"set data.train_file instead of data.{place}, or remove data.{name}"
             _fail(places, f"data.{name}", f"data.{name} is given together with data.{place}", hint)
     labels, columns = data.labels or (), data.choices_columns or ()
     if labels and data.num_labels and len(labels) != data.num_labels:
@@ -116,7 +116,7 @@ def _check_steps(recipe: Recipe, places: Places) -> None:
         hint = "windows over a text share doc_stride tokens; 384 and 128 are usual"
         _fail(places, f"training.{name}", message, hint)
     if training.eval_strategy == "steps" and training.eval_steps is None:
-        hint = "say every how many steps to evaluate"
+        hint = "set training.eval_steps to the number of steps between evaluations"
         _fail(places, "training.eval_strategy", "training.eval_steps is missing", hint)
 
 
@@ -144,15 +144,15 @@ def _unread(recipe: Recipe) -> Iterator[_Unread]:
     for kind, strategy in (("eval", training.eval_strategy), ("save", training.save_strategy)):
         if strategy != "steps":
             name = f"training.{kind}_strategy"
-            yield _Unread((f"training.{kind}_steps",), (name,), f"{name} is {strategy!r}", f"say {name}: steps")
+            yield _Unread((f"training.{kind}_steps",), (name,), f"{name} is {strategy!r}", f"set {name}: steps")
     if training.save_strategy == "no":
         yield _Unread(("training.save_total_limit",), ("training.save_strategy",), "training.save_strategy is 'no'")
     if training.max_steps:
-        why, hint = f"training.max_steps is {training.max_steps}", "say training.max_steps: null for epochs"
+        why, hint = f"training.max_steps is {training.max_steps}", "set training.max_steps: null to count epochs"
         yield _Unread(("training.num_train_epochs",), ("training.max_steps",), why, hint)
     if training.warmup_steps and training.lr_scheduler_type == "constant":
         name = "training.lr_scheduler_type"
-        yield _Unread(("training.warmup_steps",), (name,), f"{name} is constant", f"say {name}: constant_with_warmup")
+        yield _Unread(("training.warmup_steps",), (name,), f"{name} is constant", f"set {name}: constant_with_warmup")
     if training.optim not in _ADAM:
         fields = tuple(f"training.adam_{name}" for name in ("beta1", "beta2", "epsilon"))
         yield _Unread(fields, ("training.optim",), f"training.optim is {training.optim}")

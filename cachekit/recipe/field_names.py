@@ -86,7 +86,7 @@ def explained(message: str, document: dict[str, Any], places: Places) -> RecipeE
     near = get_close_matches(str(value), choices, n=1)
     hint = f"correct {dotted(path)}"
     if path in {("model",), ("data",)} and isinstance(value, str):
-        hint = f"say {path[0]}: {{id: {value}}}"
+        hint = f"write {path[0]}: {{id: {value}}}"
     elif choices:
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
     elif what.startswith("Expected `str`") and isinstance(value, int | float):

@@ -327,7 +327,7 @@ def image_size(recipe: Recipe, config: Mapping[str, Any]) -> int:
     if wanted not in {None, size}:
         raise RecipeError(
             f"training.image_size is {wanted}, the model's config says {size}",
-            hint=f"remove it, or say model.config.image_size={wanted}",
+            hint=f"remove it, or set model.config.image_size={wanted}",
         )
     return size
 

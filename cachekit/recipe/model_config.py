@@ -273,7 +273,7 @@ def _in_package(named: str) -> Path | None:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError) as error:
         raise RecipeError(
-            f"model.package {named!r} names no package", cause=str(error), hint="say it as package/folder"
+            f"model.package {named!r} names no package", cause=str(error), hint="write it as package/folder"
         ) from error
     if spec is None:
         return None

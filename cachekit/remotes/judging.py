@@ -44,6 +44,10 @@ HINT_BUNDLE = (
     f"{_CODE}: if you trust who made it, name the signer's key (`cachekit trust add NAME KEY`), or pass --trust-all"
 )
 HINT_FOLDER = f"{_CODE}: if you trust who made it, pass --trust-all"
+_UNKNOWN = (
+    "of unknown origin: there is no note of yours that says who made it (`cachekit warm RECIPE` compiles it again, "
+    "--trust-all uses it)"
+)
 # For a record that others made.
 OWN = (
     "name who signed it (`cachekit trust add NAME KEY`); what was signed since, remove (`cachekit store rm KEY`) and "
@@ -125,6 +129,8 @@ class Trust(Struct, frozen=True):
             if not verdict.trusted:
                 return Refused(f"{verdict.reason}; {strange}", revoked=False)
         origin = beside(record).origin
+        if not (origin.how or self.everything):  # whoever removed the note may be whom it named
+            return Refused(_UNKNOWN, revoked=False)
         if origin == HERE and not self.table.revokes:
             return None
         if self.table.revokes and (reason := self.policy.revoked(record, origin)):

@@ -128,9 +128,9 @@ def fetching(storage: Storage, revision: str, known: Mapping[str, bytes] | None 
         except IntegrityError as error:  # a body without end, say
             raise DamagedRecordError(f"a part of it: {error.cause or error.message}") from error
         if found is None:
-            raise DamagedRecordError("a part of it is not there")
+            raise DamagedRecordError("one of its parts is missing")
         if hashlib.sha256(found.data).hexdigest() != name:
-            raise DamagedRecordError("a part of it is not what it should be")
+            raise DamagedRecordError("one of its parts is damaged")
         storage.copies.keep(layout.blob_path(name), found.data)
         return found.data
 
@@ -147,7 +147,7 @@ def copied(copies: Copies, known: Mapping[str, bytes]) -> Fetch:
     def fetch(name: str) -> bytes:
         raw = known.get(name) or copies.get(layout.blob_path(name)) or b""
         if hashlib.sha256(raw).hexdigest() != name:
-            raise DamagedRecordError("a part of it is not there")
+            raise DamagedRecordError("one of its parts is missing")
         return raw
 
     return fetch

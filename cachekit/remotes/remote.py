@@ -51,6 +51,7 @@ class Found(Struct, frozen=True):
         shared: The record.
         revision: The state of the remote in which it was read.
         origin: Why it may be used; None where its bytes are those of a record that the store has.
+        kept: What the store keeps beside that one.
         envelopes: The signatures beside it; None where they were not read, as none was needed.
     """
 
@@ -59,6 +60,7 @@ class Found(Struct, frozen=True):
     revision: str
     origin: Origin | None = None
     envelopes: tuple[Envelope, ...] | None = None
+    kept: Beside | None = None
 
     __hash__ = by_value
 
@@ -69,7 +71,7 @@ class Found(Struct, frozen=True):
             RemoteError, AuthError: The signatures cannot be read.
         """
         if self.origin is None:
-            return None
+            return self.kept
         envelopes = self.envelopes
         if envelopes is None:
             envelopes = self.remote.signatures(self.shared.record.place, self.revision)

@@ -227,7 +227,7 @@ class Remotes:
         if not self.offline:
             return None
         return RemoteError(
-            f"nobody knows whether a remote has {what}: no connection may be opened",
+            f"it is unknown whether a remote has {what}: no connection may be opened",
             cause=f"{', '.join(self.offline)} was not asked, and no other remote has it",
             hint=ONLINE,
         )

@@ -123,11 +123,15 @@ class _Repair:
         record = self._store.read(self._problem.place) if self._problem.kind == "blob" else None
         if record is None:
             return None
+        beside = self._store.origins.of(record)
         bad = {one.sha256 for one in self._look() if one.kind == "blob"}
         modules = tuple(one for one in record.modules if not bad.isdisjoint(file.sha256 for file in one.files))
         revision = remote.revision()
         shared = same_artifacts(remote, structs.replace(record, modules=modules), revision)
-        return None if shared is None else Found(remote, structs.replace(shared, record=record), revision)
+        if shared is None:
+            return None
+        # Kept from now on: somebody may remove the record while its bytes come, and it is not made here by that.
+        return Found(remote, structs.replace(shared, record=record), revision, kept=beside)
 
     def _pulled(self, found: Found) -> bool:
         record = found.shared.record

@@ -13,7 +13,8 @@
       quarantine/                                        what was found damaged, for people to look at
       locks/<key>.lock, <key>.json                       one compile per key and host; who holds it
       locks/<key>.record.lock                            one change of a record at a time
-      partial/<sha256>                                   what arrived so far of a blob that is being fetched
+      partial/<uid>/<sha256>                             what arrived so far of a blob that is being fetched: bytes that
+                                                         nobody has vouched for, closed to others
       tmp/, cache_dirs/                                  folders of running processes, swept when their owner is gone
       journal/<uid>/<month>/<run>.jsonl                  what happened in the runs of a user, closed to others
       fleets/<uid>/<fleet>/                              what a user submitted to an engine, with its output
@@ -91,7 +92,7 @@ class Layout:
         self.in_use = root / "in-use"
         self.quarantine = root / "quarantine"
         self.locks = root / "locks"
-        self.partial = root / "partial"
+        self.partial = root / "partial" / str(os.geteuid())
         self.tmp = root / "tmp"
         self.cache_dirs = root / "cache_dirs"
         self.journal = root / "journal" / str(os.geteuid())

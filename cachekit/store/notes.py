@@ -80,7 +80,9 @@ def last_in(layout: Layout, cwd: Path) -> Last:
 
     def believe(handle: int) -> bool:
         with suppress(OSError):
-            strangers.append(whose.outsider(handle, path))
+            folder = path.parent.stat()  # in another user's, a file of this user is one that was moved there
+            why = "" if whose.is_mine(folder) else whose.of_another(path.parent, folder).why
+            strangers.append(whose.outsider(handle, path) or why)
         return strangers == [""]
 
     found = files.noted(path, _Noted, believe)

@@ -4,7 +4,8 @@
 
 Written before its record, by the digest of that: a record that was written stands never beside the origin of another
 one. A record without such a note was made here, out of nothing that came from elsewhere: if an owner of the store wrote
-it, and its own document does not say that there was a note. So nobody makes it this user's by removing that.
+it, and its own document does not say that there was a note. So nobody makes it this user's by removing that. In a store
+that others can write to, what was made here has a note, too, as what lies there may be another file of this user's.
 """
 
 from __future__ import annotations
@@ -154,8 +155,15 @@ class Origins:
             return None
         return msgspec.json.decode(raw, type=_Note)
 
+    @property
+    def _open(self) -> bool:
+        """Whether others can write to the store: they can remove a note, or give a file of this user another name."""
+        return self._owners.standing.whose == "others"
+
     def _made_here(self, record: Record) -> bool:
         """Whether a record of the store without a note was made here; of one that is gone nobody knows."""
+        if self._open:
+            return False
         path = self._layout.record(record.place)
         try:
             with files.opened(path, buffering=0) as source:
@@ -165,7 +173,7 @@ class Origins:
         except OSError:
             return False
         if not is_document_of(raw, record):  # it was replaced meanwhile
-            return self._owners.standing.whose != "others"
+            return True
         return not is_noted(raw)
 
     def made(self, record: Record, before: Record | None, reused: Iterable[tuple[Record, Beside]]) -> Beside:
@@ -212,7 +220,7 @@ class Origins:
         Raises:
             IntegrityError: They are too many; see `legible`.
         """
-        of = {record.digest: beside} if beside != MADE_HERE else {}
+        of = {record.digest: beside} if beside != MADE_HERE or self._open else {}
         if before is not None and before != record and (kept := self.of(before)) != MADE_HERE:
             of[before.digest] = kept
         return legible(msgspec.json.encode(_Note(of)), record) if of else b""

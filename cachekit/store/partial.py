@@ -24,7 +24,7 @@ from pathlib import Path
 
 from cachekit import whose
 from cachekit.files import hold, is_digest
-from cachekit.private import FILE
+from cachekit.private import FILE, closed_folder
 from cachekit.store.blobs import PIECE, Digester, read_into
 from cachekit.store.layout import Layout
 
@@ -144,8 +144,11 @@ def receiving(layout: Layout, name: str) -> Iterator[Partial]:
         OSError: It cannot be made.
     """
     path = layout.partial / name
+    shared = not is_digest(name) and whose.standing(layout.partial).whose == "others"
+    layout.inside.check(layout.partial.parent)
+    # Bytes of strangers in a file of this user's: nobody else gives them another name in the store.
+    closed_folder(layout.partial)
     with layout.inside.folder(layout.partial, make=True) as folder:
-        shared = not is_digest(name) and whose.standing(layout.partial).whose == "others"
         handle = None if shared else _held(name, folder)
         own = handle is None
         if handle is None:

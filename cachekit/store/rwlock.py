@@ -119,7 +119,7 @@ class RWLock:
             if time.monotonic() >= deadline:
                 raise WaitedTooLongError(
                     "other processes keep writing to the store",
-                    cause=f"waited {wait_seconds:.0f} s for a moment when nobody writes",
+                    cause=f"waited {wait_seconds:.0f} s for writers to finish",
                     hint="try again later",
                 )
             time.sleep(PAUSE)

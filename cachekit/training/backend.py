@@ -11,10 +11,9 @@ from typing import Any
 import transformers.trainer
 from msgspec import Struct
 
-from cachekit import trackers
 from cachekit.compilers.port import Runtime
 from cachekit.recipe.ingredients import eval_batch
-from cachekit.training import model
+from cachekit.training import model, trackers
 from cachekit.training.job import CounterWatch, Events, Job, Speed
 from cachekit.training.tasks.port import Feature, Resized, Task, Work
 from cachekit.training.trainer import FixedShapeTrainer, ProgressCallback, arguments, figures_of, rows_of_a_step

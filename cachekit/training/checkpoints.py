@@ -57,7 +57,7 @@ def checkpoint(resume: str, folder: Path, journal: Journal) -> str:
 
 
 def _named(path: Path) -> str:
-    hint = "name a checkpoint-N folder, or say --resume auto"
+    hint = "name a checkpoint-N folder, or pass --resume auto"
     try:
         if not (path / STATE).is_file():
             raise UsageError(f"{path} is not a checkpoint", cause=f"it has no {STATE}", hint=hint)
@@ -65,7 +65,9 @@ def _named(path: Path) -> str:
     except (OSError, ValueError) as error:
         raise UsageError(f"{str(path)[:200]} is not a checkpoint", cause=str(error)[:200], hint=hint) from error
     if reason:
-        raise UsageError(f"the checkpoint {path} is incomplete", cause=reason, hint="say --resume auto, or another one")
+        raise UsageError(
+            f"the checkpoint {path} is incomplete", cause=reason, hint="pass --resume auto, or name another checkpoint"
+        )
     _check_writers(path)
     return str(path.absolute())
 

@@ -94,7 +94,7 @@ def _check_order(recipe: Recipe, table: Any) -> None:
         raise DataError(
             "data.labels has the data set's classes in another order",
             cause=f"number {wrong} is {labels[wrong]!r} in the recipe, and {names[wrong]!r} in the data set",
-            hint=f"say data.labels: [{', '.join(names)}]",
+            hint=f"set data.labels: [{', '.join(names)}]",
         )
 
 

@@ -25,7 +25,7 @@ from cachekit.compilers import Node
 from cachekit.errors import (
     CachekitError,
     ErrorDocument,
-    TrainingError,
+    MachineGoneError,
     UsageError,
     WaitedTooLongError,
     from_code,
@@ -133,9 +133,9 @@ class Meeting:
             link.peer.close()  # no machine of ours
             return
         if one.rank in come or not 0 < one.rank < self.me.nodes:
-            twin = come.get(one.rank, self.me)
+            other = come.get(one.rank, self.me)
             error = UsageError(
-                f"{one.host} and {twin.host} both say that they are node {one.rank}"
+                f"{one.host} and {other.host} both say that they are node {one.rank}"
                 if one.rank in come or one.rank == 0
                 else f"{one} is none of {self.me.nodes} machines",
                 hint="--node-rank is another number on each machine, from 0",
@@ -151,7 +151,7 @@ class Meeting:
         Raises:
             WaitedTooLongError: The first one does not answer in time, or others have not come.
             UsageError: They are not to run the same.
-            TrainingError: The first machine went away.
+            MachineGoneError: The first machine went away.
         """
         began, first = time.monotonic(), f"{self.place.address}:{self.place.port}"
         while True:
@@ -193,7 +193,7 @@ class Meeting:
         """While the run goes on.
 
         Raises:
-            TrainingError: Another machine failed, or went away; the first one names it to all.
+            CachekitError: Another machine failed, or went away; the first one names it to all.
         """
         failed: CachekitError | None = None
         for rank, link in list(self._links.items()):
@@ -275,7 +275,7 @@ class Meeting:
         return f"start the command again on all machines{resume}"
 
     def _gone(self, rank: int) -> CachekitError:
-        return TrainingError(
+        return MachineGoneError(
             f"{self._name(rank)} went away",
             cause="its connection broke without a word: the machine, its network or its command died",
             hint=self._again,

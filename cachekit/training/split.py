@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, TrainerCallback, set_seed
 
-from cachekit import trackers
 from cachekit.compilers.port import Runtime
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import Recipe
 from cachekit.text import first_line
-from cachekit.training import model, trainer
+from cachekit.training import model, trackers, trainer
 from cachekit.training.backend import Backend, TrainingOutcome
 from cachekit.training.checkpoints import checkpoints
 from cachekit.training.job import CounterWatch, Events, Job

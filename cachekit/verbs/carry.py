@@ -108,8 +108,8 @@ def _check_signs(link: Link) -> None:
     """See that records count that the machine makes, which has no key to sign them with."""
     if link.trust == "signed" or not (link.trust or not make(link).untold):
         raise UsageError(
-            f"what a machine compiles is not signed, and nobody would use it from {link.name}",
-            cause=f"trust = {link.trust!r} is said of it" if link.trust else "nobody says who can write there",
+            f"what a machine compiles is not signed, so it would not be used from {link.name}",
+            cause=f"its trust is {link.trust!r}" if link.trust else "it is unknown who can write there",
             hint=f'trust = "owner" in [remotes.{link.name}], if only your own people can write there',
         )
 
@@ -121,7 +121,7 @@ def _check_hub(recipe: Recipe, name: str) -> None:
         what = f"the data set {data.id}" if data.id else f"the model {model.id}"
         raise UsageError(
             f"{name}: the machines have no network, and would download {what} from the Hub",
-            hint='put it into the image, and say HF_HUB_OFFLINE = "1" under [sagemaker.environment]; or into a channel',
+            hint='put it into the image, and set HF_HUB_OFFLINE = "1" under [sagemaker.environment]; or into a channel',
         )
 
 
@@ -134,5 +134,5 @@ def _check(recipe: Recipe, name: str, places: Places) -> None:
                 raise UsageError(
                     f"{name}: the machines do not see {said}",
                     cause=f"{part}.{field} is a path of this machine",
-                    hint=f"put it into S3, name it under [sagemaker.inputs], and say {places.inputs}/NAME",
+                    hint=f"put it into S3, name it under [sagemaker.inputs], and write {places.inputs}/NAME",
                 )

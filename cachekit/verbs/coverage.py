@@ -190,7 +190,7 @@ class CoverageOfAll(Answer, frozen=True, tag="cachekit/coverage/1"):
         first = lacking[0]
         if silent := next((one for one in lacking if one.status == "unknown"), None):
             assert silent.unanswered is not None
-            message = f"nobody knows whether {silent.recipe} is covered: a remote could not be asked"
+            message = f"it is unknown whether {silent.recipe} is covered: a remote could not be asked"
             error = silent.unanswered
             return from_code(error.code, message, cause=error.cause or error.message, hint=error.hint)
         if all(one.untrusted for one in lacking):

@@ -167,7 +167,7 @@ def check_shared(config: Config, engine: Engine, name: str) -> None:
     found = doctor.written(config)
     if not found:
         raise UsageError(
-            f"commands on {name} would compile for nobody: no shared cache can be written",
+            f"what commands on {name} compile would be lost: no shared cache can be written",
             cause="what a machine compiles goes away with it, unless the cache names a remote to push to",
             hint="--cache local:rw,NAME:rw, or `cachekit hub use OWNER/REPO`",
         )
@@ -175,7 +175,7 @@ def check_shared(config: Config, engine: Engine, name: str) -> None:
         remote, trouble = next(iter(found.items()))
         assert trouble is not None
         raise EngineError(
-            f"commands on {name} would compile for nobody: {remote} cannot be written",
+            f"what commands on {name} compile would be lost: {remote} cannot be written",
             cause=trouble.said,
             hint=trouble.run or trouble.repair,
         )
@@ -222,7 +222,7 @@ def limit(
         raise UsageError(f"machines of {name} cost money{about}", hint="--max-dollars N, or --price 0")
     if price is None:
         raise UsageError(
-            "nobody says what an hour of such a machine costs", hint="--price DOLLARS, for an hour; or --instance TYPE"
+            "the hourly price of such a machine is unknown", hint="--price DOLLARS per hour, or --instance TYPE"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans) / nodes
     for row in forecast.plans:
@@ -371,7 +371,7 @@ def listed(layout: Layout) -> tuple[FleetRow, ...]:
 
 
 def cancel(fleet: Fleet) -> None:
-    """End what runs of a fleet, and what would have run."""
+    """Cancel the commands of a fleet, running and waiting."""
     fleets.cancel(fleet, registry.engine(fleet.engine))
 
 

@@ -124,7 +124,7 @@ def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = 
     if not place.private and not public:
         raise UsageError(
             f"{repo} already exists, and anybody can read it",
-            hint=f"make it private at {place.url}, choose another name, or say --public",
+            hint=f"make it private at {place.url}, choose another name, or pass --public",
         )
     return _used(place, folder / FILE, "rw" if place.owned else "r", dry_run=dry_run)
 

@@ -160,7 +160,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
             first = self.unanswered[0]
             return from_code(
                 first.code,
-                f"nobody knows whether {self.recipe} is warm: {first.remote} could not be asked for key {self.key[:16]}"
+                f"it is unknown if {self.recipe} is warm: {first.remote} could not be asked for key {self.key[:16]}"
                 if first.code != IntegrityError.code
                 else f"{self.recipe} is not warm: what {first.remote} has for key {self.key[:16]} is damaged",
                 cause=first.reason,

@@ -71,7 +71,7 @@ class Rate(Struct, frozen=True):
     per_hour: Annotated[float, Meta(ge=0)]
     currency: str
     instance: Annotated[str, _said("The machine's type; empty where a price alone was given")]
-    source: Annotated[str, _said("Who says so")]
+    source: Annotated[str, _said("Where the figure is from")]
     every: Annotated[bool, _said("For all runs, wherever they ran; else for those on a machine of that type")] = True
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from cachekit import trackers
 from cachekit.compilers import Observed, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping, spared
@@ -30,6 +29,7 @@ from cachekit.recipe import Recipe
 from cachekit.recipe.model_config import check_package
 from cachekit.store.record import Record
 from cachekit.text import cause_of
+from cachekit.training import trackers
 from cachekit.training.checkpoints import checkpoint
 from cachekit.training.job import Speed
 from cachekit.training.run import run_job

@@ -130,7 +130,7 @@ def _compile_times() -> Iterator[ZooFinding]:
 def _recipe(path: Path, name: str) -> Iterator[ZooFinding]:
     where, loaded = name or str(path), recipe.load(path)
     if name and loaded.name != name:
-        yield ZooFinding(where, f"its name is {loaded.name}", f"say name: {where}")
+        yield ZooFinding(where, f"its name is {loaded.name}", f"set name: {where}")
     known = zoo.instances()
     for expected in loaded.expect:
         if expected.instance not in known:

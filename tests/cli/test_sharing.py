@@ -189,7 +189,7 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
     answer = command("pull", "tiny.yaml", *cache, "--offline", code=7)
     assert answer.out.startswith("tiny: in no remote that was asked")
     _, message, cause, hint = the_error(answer)
-    assert message == "nobody knows whether a remote has tiny: no connection may be opened"
+    assert message == "it is unknown whether a remote has tiny: no connection may be opened"
     assert cause == "hf://team/cache was not asked, and no other remote has it"
     assert "--offline" in hint
 

@@ -60,7 +60,7 @@ def test_another_number_of_machines_or_commands_is_refused(monkeypatch):
 @pytest.mark.usefixtures("slurm")
 def test_without_scontrol_the_user_must_say(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(UsageError, match="nobody says which machine") as raised:
+    with pytest.raises(UsageError, match="cannot tell which machine") as raised:
         nodes.place(2, 41000)
     assert "--master-addr" in raised.value.hint
 

@@ -113,7 +113,7 @@ def test_classes_in_another_order_than_the_data_sets_own_are_refused(tmp_path, t
     with pytest.raises(DataError, match=r"data\.labels has the data set's classes in another order") as refused:
         tasks.select(task).rows(of(folder, task, labels=(names[0], names[2], names[1])), print)
     assert refused.value.cause == f"number 1 is {names[2]!r} in the recipe, and {names[1]!r} in the data set"
-    assert refused.value.hint == f"say data.labels: [{', '.join(names)}]"
+    assert refused.value.hint == f"set data.labels: [{', '.join(names)}]"
 
 
 def test_classes_that_were_not_saved_must_be_said(tmp_path, texts):

@@ -180,7 +180,7 @@ def test_a_job_without_a_network_has_the_records_as_a_channel(user):
         ("/cache", "-nowhere/cache", FREE, "cannot be written"),
         ("role = ", "# role = ", FREE, "needs sagemaker.role"),
         ("", "", (), "--max-dollars"),
-        ("", "", ("--max-dollars", "5"), "what an hour of such a machine costs"),
+        ("", "", ("--max-dollars", "5"), "the hourly price of such a machine is unknown"),
         ("", "", (*FREE, "--output-dir", "out"), "leave out --output-dir"),
     ],
 )

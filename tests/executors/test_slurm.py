@@ -175,7 +175,7 @@ def test_what_slurm_cannot_do_is_an_error_before_anything_is_submitted(slurm):
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=2, CACHEKIT_CACHE="local:rw")
     assert "no shared cache" in err
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=1, PATH="/nowhere")
-    assert "Slurm is not here" in err
+    assert "Slurm was not found" in err
 
 
 @pytest.mark.slow
@@ -249,6 +249,27 @@ def test_a_node_that_dies_before_three_of_them_train_costs_one_compile(slurm, cl
     assert _show(slurm)["counts"] == {"done": 1}
     assert slurm.compiles <= 2
     assert _runs(slurm, "train")[-3:] == [(3, 0)] * 3
+    _until(lambda: cluster.idle() == len(NODES))
+
+
+@pytest.mark.feature("F2")
+def test_a_node_that_dies_while_three_of_them_train_is_a_requeue_without_a_compile(slurm, cluster):
+    """The others name it and end; the job asks Slurm for its requeue, and begins when there are three nodes again."""
+    slurm.environment["STANDIN_TRAINS"] = "15"
+    words = ("--nnodes", "3", "--master-port", str(free_port()))
+    run = slurm.begin("train", "toy.yaml", "--on", "slurm", *words, *FREE)
+    _until(lambda: slurm.log.exists() and len(_runs(slurm, "train")) == len(NODES))
+    cluster.kill("n2")
+    _until(lambda: _show(slurm)["counts"] == {"waiting": 1})
+    cluster.start("n2")
+    out, err = run.communicate(timeout=PATIENCE * 2)
+    assert run.returncode == 0, out + err
+    (unit,) = _show(slurm)["units"]
+    assert unit["state"] == "done"
+    assert slurm.compiles == 1
+    assert _runs(slurm, "train")[len(NODES) :] == [(3, 0)] * 3
+    log = "\n".join(slurm("fleet", "logs", "-f", "json")[0]["lines"])
+    assert "error[machine-gone]: node 1 (n2) went away" in log
     _until(lambda: cluster.idle() == len(NODES))
 
 

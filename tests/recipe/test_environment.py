@@ -57,7 +57,6 @@ def test_threads_of_a_recipe_are_expanded(monkeypatch):
     assert Inductor().ingredients(load_text(TEXT, ["environment.OMP_NUM_THREADS=$MINE"]))["threads"] == 3
 
 
-@pytest.mark.feature("P1")
 def test_other_launchers_settings_do_not_reach_the_worker(tmp_path, monkeypatch):
     """Transformers reads ACCELERATE_MIXED_PRECISION by itself: the run would compile graphs that nobody planned."""
     watched = Watched(tmp_path / "home")

@@ -115,7 +115,7 @@ def test_what_must_be_added_is_said_first():
     assert "model.id" in todo
     assert "data.labels" in todo
     assert found.notes[0].todo
-    assert found.text.index("To be done") < found.text.index("name:")
+    assert found.text.index("To do before") < found.text.index("name:")
 
 
 NXDT = textwrap.dedent("""\
@@ -178,7 +178,7 @@ YAMLS: list[tuple[str, dict, list[str]]] = [
     (FLOW.format("wikicorpus", "someone/llama",
                  "beta1: 0.8, beta2: 0.95, num_keep_checkpoint: 2, global_batch_size: 1024"),
      {"training.adam_beta1": 0.8, "training.adam_beta2": 0.95, "training.save_total_limit": 2},
-     ["training.global_batch_size 1024: say training.gradient_accumulation_steps"]),
+     ["training.global_batch_size 1024: set training.gradient_accumulation_steps"]),
 ]  # fmt: skip
 
 

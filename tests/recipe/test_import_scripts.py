@@ -43,11 +43,11 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
      ["parallel.nodes 0", "parallel.tensor_parallel_size 0"], []),
     (RTE + "--save_steps -1", {"training.save_strategy": "no"}, [], []),
     (RTE + "--eval_strategy steps --eval_steps often", {"training.eval_strategy": "epoch"},
-     ["training.eval_steps often: a recipe cannot say this"], []),
+     ["training.eval_steps often: a recipe has no such value"], []),
     (SHARES + "--max_steps 90",
      {"training.eval_steps": 9, "training.save_steps": 23, "training.save_strategy": "steps"}, [], []),
     (SHARES, {"training.eval_strategy": "epoch", "training.save_strategy": "epoch"},
-     ["training.eval_steps 0.1", "training.save_steps 0.25", "a recipe cannot say this"], []),
+     ["training.eval_steps 0.1", "training.save_steps 0.25", "a recipe has no such value"], []),
     # Lengths: one that the script assumes is one that the model has; one that is said stays.
     (OPUS, {"training.max_seq_length": 512, "training.max_target_length": 128},
      ["training.max_seq_length 1024: the model has 512 positions"], []),
@@ -89,7 +89,7 @@ READ: list[tuple[str, dict, list[str], list[str]]] = [
     (f"accelerate launch --num_processes 8 {RTE}", {"parallel.data_parallel_size": 8}, [], []),
     (f"torchrun --nnodes 2 --nproc_per_node 16 {RTE}",
      {"parallel.data_parallel_size": 16, "parallel.nodes": 2}, [], []),
-    (f"torchrun --nnodes=2:4 {RTE}", {"parallel.nodes": 1}, ["parallel.nodes 2:4: a recipe cannot say this"], []),
+    (f"torchrun --nnodes=2:4 {RTE}", {"parallel.nodes": 1}, ["parallel.nodes 2:4: a recipe has no such value"], []),
     # Values that no recipe can have are named and left out.
     (RTE + "--learning_rate fast --lr_scheduler_type inverse_sqrt --per_device_train_batch_size 0 --seed 7",
      {"training.seed": 7},
@@ -131,7 +131,7 @@ def test_a_data_set_in_a_folder_has_no_splits_by_name(path):
     found = called(f"python {START.format('qa')} --dataset_name {path} --do_eval")
     assert (found.recipe.data.id, found.recipe.data.validation_split) == (None, None)
     assert ("--dataset_name" in whats(found)) == (path != "/rows")
-    assert "a recipe cannot say this" not in whats(found)
+    assert "a recipe has no such value" not in whats(found)
 
 
 ARGUMENTS = {

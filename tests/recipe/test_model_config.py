@@ -183,7 +183,7 @@ def test_what_reaches_no_model_is_refused_in_a_recipe(name):
         resolved(f"{name}=1")
     assert refused.value.cause == architecture.IRRELEVANT[name]
     place = architecture.ELSEWHERE.get(name)
-    assert refused.value.hint == (f"say {place} instead" if place else f"remove model.config.{name}")
+    assert refused.value.hint == (f"set {place} instead" if place else f"remove model.config.{name}")
 
 
 def test_the_scale_of_random_weights_has_an_effect():

@@ -96,7 +96,7 @@ def test_an_id_is_no_path(places, named):
     section = named.partition(".")[0]
     with pytest.raises(RecipeError, match="is a path, and an id names something on the Hub") as raised:
         load(put(places[0], MINIMAL), [named])
-    assert raised.value.hint == f"say {section}.path in its place"
+    assert raised.value.hint == f"set {section}.path instead"
 
 
 @pytest.mark.feature("T2")

@@ -121,7 +121,7 @@ def test_a_misspelt_word_gets_the_nearest(section, field, given, meant):
     [("name: x\nmodel: someone/thing\n", "model"), ("name: x\nmodel: {id: b}\ndata: someone/thing\n", "data")],
 )
 def test_a_section_that_is_a_mere_name_is_told_its_form(text, section):
-    assert refused(text).hint == f"say {section}: {{id: someone/thing}}"
+    assert refused(text).hint == f"write {section}: {{id: someone/thing}}"
 
 
 @pytest.mark.parametrize("missing, text", [("name", "model: {id: b}"), ("model", "name: x")])

@@ -73,7 +73,7 @@ def test_a_setting_may_put_a_value_out_of_use():
     said = message(text, *overrides, "training.num_train_epochs=1")
     assert said == (
         "--set training.num_train_epochs: training.num_train_epochs has no effect here | training.max_steps is 7 | "
-        "say training.max_steps: null for epochs"
+        "set training.max_steps: null to count epochs"
     )
 
 

@@ -152,7 +152,7 @@ def test_an_answer_has_a_bound_whatever_it_is_packed_in(storage, hub, repo, monk
     hub.fault("rewrite", "*", body="x", headers={"Content-Encoding": "br"}, times=None)
     with pytest.raises(RemoteError) as caught:
         storage.latest()
-    assert caught.value.cause == "an answer in an encoding that nobody asked for"
+    assert caught.value.cause == "an answer in an encoding that was not requested"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_part_that_somebody_spoilt_is_a_miss_and_the_next_push_repairs_it(tmp_
     put(make(), layout.blob_path(name), damage)
     bob = Watched(tmp_path / "bob", shared=[(make(), "r")])
     assert bob.session.remotes.find(made[0].place) is None
-    assert "a part of it is not" in bob.told("remote.damaged")[0]["reason"]
+    assert "one of its parts is" in bob.told("remote.damaged")[0]["reason"]
     pushed(Watched(tmp_path / "ann", shared=[(make(), "rw")]), made)
     carl = Watched(tmp_path / "carl", shared=[(make(), "r")])
     assert carl.session.remotes.find(made[0].place).shared.record == made[0]
@@ -229,6 +229,6 @@ def test_another_part_under_a_name_is_not_believed():
     storage = MemoryRemote()
     name = hashlib.sha256(b"x").hexdigest()
     put(storage, layout.blob_path(name), b"y")
-    for asked, words in ((name, "not what it should be"), ("0" * 64, "not there")):
+    for asked, words in ((name, "one of its parts is damaged"), ("0" * 64, "one of its parts is missing")):
         with pytest.raises(DamagedRecordError, match=words):
             partial(parts.fetching(storage, ""), asked)()

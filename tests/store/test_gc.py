@@ -161,9 +161,9 @@ def test_garbage_goes_and_what_lives_stays(home, watched):
     layout = watched.store.layout
     cache_dirs = layout.cache_dirs
     for folder, name, days in (("partial", "a" * 64, 8), ("partial", "b" * 64, 6)):
-        (layout.root / folder).mkdir(exist_ok=True)
-        (layout.root / folder / name).write_bytes(bytes(10))
-        os.utime(layout.root / folder / name, (time.time() - days * DAY,) * 2)
+        (layout.root / folder / str(os.geteuid())).mkdir(parents=True, exist_ok=True)
+        (layout.partial / name).write_bytes(bytes(10))
+        os.utime(layout.partial / name, (time.time() - days * DAY,) * 2)
     layout.quarantine.mkdir()
     (layout.quarantine / "20200101T000000-1-x").write_bytes(bytes(20))
     (layout.quarantine / f"{time.strftime('%Y%m%dT%H%M%S')}-1-y").write_bytes(bytes(20))

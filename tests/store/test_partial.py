@@ -113,9 +113,9 @@ def test_another_users_is_left_alone(public):
     layout = Store(public, None).layout
     with receiving(layout, DIGEST) as part:
         part.write(b"few")
-    layout.partial.chmod(0o777)
-    with another_user(), receiving(layout, DIGEST) as part:
-        assert part.path.name != DIGEST
+    layout.partial.parent.chmod(0o777)
+    with another_user(), receiving(Store(public, None).layout, DIGEST) as part:
+        assert part.path.parent != layout.partial
         part.write(DATA)
         assert part.finish() == (DIGEST, PIECES)
     assert (layout.partial / DIGEST).read_bytes() == b"few"

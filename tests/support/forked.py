@@ -55,6 +55,9 @@ def load() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if module.name not in HEAVY:
                 importlib.import_module(module.name)
+    # They read variables while they are imported, here this server's: a fork with other ones would not be heard.
+    early = {"huggingface_hub", "torch"} & sys.modules.keys()
+    assert not early, f"cachekit imports {', '.join(sorted(early))} before a command needs it"
     gc.freeze()  # a fork's collections would copy all of it
 
 

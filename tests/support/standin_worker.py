@@ -11,6 +11,7 @@ Its environment says how it behaves:
     STANDIN_ROOT     the compiler cache dir (set by the stand-in compiler)
     STANDIN_LOG      each run appends one line: {"pid": ..., "child": ..., "mode": ..., "found": n, "compiled": n}
     STANDIN_DELAY    seconds that a compile takes, spread over its writes
+    STANDIN_TRAINS   seconds that a training takes after its graphs are there
     STANDIN_CARRIES  1 tells what compiling took of the graphs that were found, as Inductor's carry it
     STANDIN_CHILD    1 starts a child process that goes on without it, as a compiler's pool of workers does
     STANDIN_FAIL     `compile` fails by its own word, `die` kills the worker in the middle, `nothing` writes no module
@@ -96,6 +97,7 @@ def run(job, environ):
         if job["mode"] == "train":
             output = Path(job["output_dir"])
             output.mkdir(parents=True, exist_ok=True)
+            time.sleep(float(environ.get("STANDIN_TRAINS", "0")))
             (output / "model.bin").write_bytes(b"weights")
             emit("step", step=1, of=1)
     carried = {"found_ms": int(1000 * SECONDS * len(found))} if environ.get("STANDIN_CARRIES") else {}

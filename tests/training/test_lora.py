@@ -80,7 +80,6 @@ def test_the_first_values_follow_from_the_seed(tmp_path):
     assert not torch.equal(found[0], found[2])
 
 
-@pytest.mark.feature("F1", "P1")
 def test_a_run_that_was_stopped_goes_on_with_its_adapters(tmp_path, uncompiled, monkeypatch):
     given = {"max_steps": 8, "save_strategy": "steps", "save_steps": 4, "eval_strategy": "no"}
     given |= {"learning_rate": 0.05, "save_total_limit": 5}

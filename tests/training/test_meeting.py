@@ -187,7 +187,7 @@ def test_one_that_dies_is_named_by_all_others(machines, dies):
     for run in (run for run in runs if run is not runs[dies]):
         told = run.error()
         name = "node 2 (n2)" if dies else "node 0 (127.0.0.1)"
-        assert (told["code"], told["message"]) == ("training-failed", f"{name} went away")
+        assert (told["code"], told["message"]) == ("machine-gone", f"{name} went away")
         assert "--resume auto" in told["hint"]
 
 

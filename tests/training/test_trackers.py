@@ -8,7 +8,7 @@ import struct
 import pytest
 from msgspec import structs
 
-from cachekit import trackers
+from cachekit.training import trackers
 from tests.training.jobs import others_warnings, train_here
 from tests.training.task_jobs import rows_job
 

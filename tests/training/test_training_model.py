@@ -60,7 +60,6 @@ def model_of(wanted):
     return model._model(wanted, select(wanted.recipe.task), {})
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("stored", ["bfloat16", "float16", "float32"])
 def test_weights_are_fp32_whatever_they_were_stored_in(tmp_path, stored):
     import torch
@@ -71,7 +70,6 @@ def test_weights_are_fp32_whatever_they_were_stored_in(tmp_path, stored):
         assert {p.dtype for p in model_of(job(**config)).parameters()} == {torch.float32}
 
 
-@pytest.mark.feature("P1")
 def test_what_is_in_no_key_is_not_passed_on():
     """Transformers switches checkpointing on for a config that says so, which makes other graphs."""
     said = {"gradient_checkpointing": True, "use_cache": True, "return_dict": False, "torchscript": False}
@@ -86,7 +84,6 @@ def test_what_is_in_no_key_is_not_passed_on():
     assert {"gradient_checkpointing", "use_cache", "return_dict"} <= set(IRRELEVANT)
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")  # deberta-v2 in transformers 4.57
 @pytest.mark.parametrize("model_type", sorted(INPUTS))
 @pytest.mark.parametrize("given", [["input_ids"], ["input_ids", "token_type_ids", "attention_mask", "offset_mapping"]])
@@ -107,7 +104,6 @@ def test_inputs_follow_from_the_architecture_not_from_the_tokenizer(tokenizer, m
     assert torch.isfinite(model(**batch).loss)
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert"])
 def test_a_model_of_one_segment_is_given_none(tokenizer, model_type):
     """The second of two texts would be in a segment that its table has no row for: compiled code ends the process."""

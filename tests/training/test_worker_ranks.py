@@ -51,7 +51,7 @@ def train_together(job) -> Result:
 
 
 @pytest.mark.slow
-@pytest.mark.feature("F1", "P1")
+@pytest.mark.feature("F1")
 @pytest.mark.parametrize("mode", ["trial", "train"])
 def test_workers_take_whole_steps_and_count_every_row_once(tmp_path, mode):
     """Batches that did not fill a round of all workers were dropped: a trial of four trained on nothing."""
@@ -63,7 +63,7 @@ def test_workers_take_whole_steps_and_count_every_row_once(tmp_path, mode):
         assert (done.steps, rows) == (2 * (83 // (2 * 2 * WORKERS)), {"validation": 21, "test": 13})
 
 
-@pytest.mark.feature("F1", "P1")
+@pytest.mark.feature("F1")
 def test_an_epoch_ends_with_a_whole_step(tmp_path, uncompiled):
     """With fewer batches accumulated the last step was another graph, where tensors are lazy."""
     done = train_here(toy_job(tmp_path, rows=11))
@@ -73,7 +73,6 @@ def test_an_epoch_ends_with_a_whole_step(tmp_path, uncompiled):
     assert all(seconds > 0 for seconds in done.speed.evaluation_seconds.values())
 
 
-@pytest.mark.feature("F1")
 def test_the_speed_is_that_of_steps_in_which_nothing_else_was(tmp_path, monkeypatch):
     """Neither the first step's, which loads or compiles graphs, nor one that an evaluation or a checkpoint follows."""
     from types import SimpleNamespace
@@ -116,7 +115,7 @@ def test_fewer_rows_than_a_step_are_refused(tmp_path, uncompiled, monkeypatch):
     assert "3 workers" in refused.value.cause
 
 
-@pytest.mark.feature("F1", "P1")
+@pytest.mark.feature("F1")
 def test_a_resume_takes_the_batch_size_of_now(tmp_path, uncompiled):
     """Transformers 4.57 went on with that of the checkpoint: other shapes than those that were warmed."""
     assert train_here(toy_job(tmp_path, rows=16, num_train_epochs=1)).steps == 4

@@ -34,8 +34,9 @@ class Loader(StandIn):
 
 def as_own(store):
     """Let all records of a store be made there: their notes are gone, and they are written anew."""
+    records = list(store.records())
     shutil.rmtree(store.layout.trust)
-    for record in list(store.records()):
+    for record in records:
         store.publish(record, {}, beside=MADE_HERE)
 
 

@@ -36,9 +36,10 @@ NAMES = [
 ]  # fmt: skip
 LINE = history._Line("20260101T000000Z-00000000", history.RULE, 0, 0, Counted("warm", "host", []))
 PLACES = [
-    "in-use", "logs", "journal", "journal/UID", "tmp", "cache_dirs", "quarantine", "locks", "partial", "used", "pins",
-    "trust", "records", "records/COMPILER", "records/COMPILER/TYPE", "blobs", "blobs/AB", "state", "state/stats/UID",
-    "fleets", "fleets/UID", "staying", "state/attempts", "state/builds", "state/last/UID", "state/remotes/UID",
+    "in-use", "logs", "journal", "journal/UID", "tmp", "cache_dirs", "quarantine", "locks", "partial", "partial/UID",
+    "used", "pins", "trust", "records", "records/COMPILER", "records/COMPILER/TYPE", "blobs", "blobs/AB", "state",
+    "state/stats/UID", "fleets", "fleets/UID", "staying", "state/attempts", "state/builds", "state/last/UID",
+    "state/remotes/UID",
 ]  # fmt: skip
 
 
@@ -239,6 +240,12 @@ def test_the_recipe_warmed_last_is_what_this_user_noted(tmp_path):
     with pytest.raises(UsageError) as told:
         last_in(layout, here)
     assert "every user of this machine can write to" in told.value.cause
+    path.chmod(0o600)
+    assert last_in(layout, here) == structs.replace(mine, recipe="evil.yaml"), "it is this user's"
+    os.chown(path.parent, ONE, ONE)
+    with pytest.raises(UsageError) as told:  # whose folder it is may have moved it there
+        last_in(layout, here)
+    assert f"{path.parent} belongs to another user" in told.value.cause
 
 
 @ROOT_ONLY

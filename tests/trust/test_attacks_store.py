@@ -4,9 +4,13 @@ import json
 import os
 
 import pytest
+from msgspec import structs
 
 from cachekit import files
 from cachekit.errors import UntrustedError
+from cachekit.store.origin import MADE_HERE
+from cachekit.store.partial import receiving
+from cachekit.store.record import encode
 from cachekit.verbs.export import export_bundle
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.push import push_records
@@ -70,9 +74,10 @@ def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
     """In a folder that everybody can write to a file counts that only this user can have written."""
     home = tmp_path / "store"
     mine = in_store(home, trust())
-    record = warm(mine.session, mine.prepare()).record
     for folder in (mine.store.layout.records, mine.store.layout.blobs):
+        folder.mkdir(parents=True)
         folder.chmod(0o777)
+    record = warm(mine.session, mine.prepare()).record
     again = in_store(home, trust())
     assert planned(again).hit
     path = mine.store.layout.record(record.place)
@@ -87,9 +92,10 @@ def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
 def test_a_record_is_asked_whose_it_is_that_was_read_and_not_what_has_its_name_by_then(tmp_path, monkeypatch):
     """Another user puts a file that this user wrote in the place of the own one as soon as that is open."""
     mine = in_store(tmp_path / "store", trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
     place = warm(mine.session, mine.prepare()).record.place
     path = mine.store.layout.record(place)
-    mine.store.layout.records.chmod(0o777)
     assert in_store(tmp_path / "store", trust()).store.read(place)
     of_this_user = tmp_path / "own"
     of_this_user.write_bytes(path.read_bytes() + b"\n")
@@ -110,13 +116,32 @@ def test_a_record_is_asked_whose_it_is_that_was_read_and_not_what_has_its_name_b
 def test_a_link_in_a_store_of_everybody_makes_no_record_of_what_this_user_fetched(tmp_path):
     """A clone of a stranger's repository belongs to whoever cloned it."""
     mine = in_store(tmp_path / "store", trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
     place = warm(mine.session, mine.prepare()).record.place
     folder = mine.store.layout.record(place).parent
-    mine.store.layout.records.chmod(0o777)
     assert in_store(tmp_path / "store", trust()).store.read(place)
     folder.rename(tmp_path / "clone")
     folder.symlink_to(tmp_path / "clone")
     assert in_store(tmp_path / "store", trust()).store.read(place) is None
+
+
+def test_another_file_of_this_user_that_is_renamed_there_is_no_record(tmp_path):
+    """Whoever may write there can rename this user's files; a record without a note of this user's is not used."""
+    home = tmp_path / "store"
+    mine = in_store(home, trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
+    record = warm(mine.session, mine.prepare()).record
+    evil = structs.replace(record, provenance=structs.replace(record.provenance, user="mallory"))
+    with receiving(mine.store.layout, "a" * 64) as part:  # bytes that a remote gave, of a fetch that was cut
+        part.write(encode(evil))
+    assert part.path.parent.stat().st_mode & 0o777 == 0o700, "nobody else takes it out of there"
+    part.path.rename(mine.store.layout.record(record.place))
+    again = in_store(home, trust())
+    assert again.store.read(record.place) is None
+    assert not planned(again).hit
+    assert again.store.origins.of(evil) != MADE_HERE
 
 
 def test_a_blob_that_was_swapped_is_not_given_to_the_compiler(tmp_path, marker):
@@ -163,7 +188,8 @@ def test_a_planted_note_stops_nothing_and_signs_nothing(alice, user, place, tmp_
     other.mkdir()
     again = user("alice", trust(key=ALICE), where=other)
     told = planned(again)
-    assert told.hit or told.untrusted[0].endswith("no longer signed by anybody you trust")
+    refused = ("no longer signed by anybody you trust", "--trust-all uses it)")
+    assert told.hit or told.untrusted[0].endswith(refused)
     (pushed,) = push_records(again.session, [alice.record], public=False, replaces=False, dry_run=False)
     assert pushed.error is None or isinstance(pushed.error, UntrustedError)
     assert len(pushed.records) + len(pushed.refused) == told.hit

@@ -2,14 +2,18 @@
 
 import pytest
 
+from cachekit.compilers import registry
 from cachekit.errors import InterruptedRunError
+from cachekit.remotes import fetch as fetching
+from cachekit.remotes import repair as repairing
 from cachekit.remotes.signing import Signing
+from cachekit.store.verify import verify
 from cachekit.trust.envelope import decode
 from cachekit.trust.statement import holding
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
-from tests.support.standins import StandIn, recipe
+from tests.support.standins import StandIn, overwrite, recipe
 from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     ALICE,
     BOB,
@@ -137,3 +141,26 @@ def test_what_a_stopped_run_made_by_reuse_is_no_start(alice, user, place):
         run = warm(other.session, other.prepare(WANTED))
         assert run.compiled == compiled
         assert bool(other.store.origins.of(run.record).origin.reused) is (compiled == 2)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_removed_while_it_is_repaired_is_not_made_here_by_that(alice, user, tmp_path, monkeypatch, late):
+    """The record goes between the look at it and the fetch, or while its bytes come."""
+    bob = user("bob", trust(key=BOB, everything=True), may="r")
+    bob.pull(bob.session.remotes.find(alice.record.place, anew=True))
+    before = bob.store.origins.of(bob.store.lookup(alice.record.place)).origin
+    assert before.how == "all"
+    largest = max(alice.record.files, key=lambda file: file.size)
+    overwrite(bob.store.layout.blob(largest.sha256), b"x" * largest.size)
+    problems = verify(bob.store, tmp_path, "digest", lambda _: None).problems
+
+    def remove():
+        bob.store.layout.record(alice.record.place).unlink()
+        bob.store.layout.origin(alice.record.place).unlink()
+
+    fetch, pull = fetching.inline_files, repairing.pull
+    monkeypatch.setattr(repairing, "pull", lambda *words: (late or remove(), pull(*words))[1])
+    monkeypatch.setattr(fetching, "inline_files", lambda *words: (late and remove(), fetch(*words))[1])
+    (done,) = repairing.repair(bob.store, bob.session.remotes, problems, lambda _: None, registry.judge)
+    assert done.repaired
+    assert bob.store.origins.of(alice.record).origin == before

@@ -135,7 +135,7 @@ def test_a_root_on_a_network_file_system_is_found(root, quiet_host):
     assert "CACHEKIT_COMPILER_CACHE_DIR" in found["repair"]
 
 
-@pytest.mark.feature("N2")
+@pytest.mark.feature("U3")
 @pytest.mark.parametrize("folder", [False, True], ids=["nothing", "a bare folder"])
 def test_packages_without_code_are_no_neuron(monkeypatch, tmp_path, folder):
     """Four versions that look right, and nothing to import: whoever installed torch-neuronx does not mean Inductor."""

@@ -79,7 +79,7 @@ def test_a_machine_that_dies_is_named_and_the_run_goes_on_from_its_checkpoint(th
         until(lambda: checkpoint.exists() or any(run.poll() is not None for run in runs), "a checkpoint", LONGEST)
         until(lambda: len(list(checkpoint.parent.glob("checkpoint-*"))) > 1, "another checkpoint", LONGEST)
         runs[2].kill()
-        for error in told(runs[:2], code=1):
+        for error in told(runs[:2], code=75):
             assert error["error"]["message"].startswith("node 2 ")
             assert error["error"]["message"].endswith(" went away")
     finally:

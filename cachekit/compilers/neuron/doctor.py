@@ -177,7 +177,9 @@ def devices(config: Config) -> Iterator[Finding]:
         yield Finding("problem", partly, facts.CONTAINER_DEVICES)
     elif known is None:
         yield Finding(
-            "problem", f"{words}; not in the registry", "say what it is: `cachekit zoo ls instances` lists those"
+            "problem",
+            f"{words}; not in the registry",
+            "set the instance type: `cachekit zoo ls instances` lists those that are known",
         )
     elif partly:
         yield Finding("ok", partly)

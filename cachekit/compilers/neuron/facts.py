@@ -131,8 +131,8 @@ RUNTIME_VARIABLES = frozenset({
     VISIBLE_CORES,
 })  # fmt: skip
 # Network between nodes, where the user has not set them [SDK: setup-trn1-multi-node-execution; nrt-troubleshoot]. The
-# last one matters on kernels before 5.15 alone, where the runtime refuses several nodes without it. torch-neuronx makes
-# NEURON_RT_ROOT_COMM_ID of torchrun's MASTER_ADDR by itself.
+# last one matters on kernels before 5.15 alone, where the runtime refuses several nodes without it. Whether
+# torch-neuronx makes NEURON_RT_ROOT_COMM_ID of torchrun's MASTER_ADDR by itself is unknown: we have no source for it.
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
 
 # --- models that are split over cores, by optimum-neuron ------------------------------------------------------------

@@ -132,9 +132,9 @@ def this_host(required: Sequence[str] = installed.REQUIRED) -> NeuronHost:
     ]
     if not target and presence.device_nodes():
         raise CompilerUnavailableError(
-            f"this machine has Neuron devices ({presence.device_nodes()[0]}), and nothing says of which chip",
+            f"this machine has Neuron devices ({presence.device_nodes()[0]}), and their chip could not be identified",
             cause=chip.listed()[1]
-            or f"neither neuron-ls, nor the driver, nor the machine's type ({name or 'unknown'}) does",
+            or f"neither neuron-ls, nor the driver, nor the machine's type ({name or 'unknown'}) names it",
             hint=f"set {facts.TARGET_OVERRIDE} ({', '.join(able)})",
         )
     if not target:

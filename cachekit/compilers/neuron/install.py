@@ -126,7 +126,7 @@ def _unknown(target: str, compiler: str, instead: Callable[[str], Way]) -> Way:
 
 def _guess(target: str, one: Toolchain) -> str:
     """What is said of a line where nothing names the chip; empty where something does."""
-    return "" if target else f"nothing tells which chip it is, and this line is for {', '.join(one.targets)}"
+    return "" if target else f"the chip could not be identified; this command is for {', '.join(one.targets)}"
 
 
 def packages_line(packages: Sequence[str], indexes: Sequence[str]) -> str:

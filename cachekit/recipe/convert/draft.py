@@ -111,7 +111,7 @@ class RecipeDraft(Struct):
         """
         said = {f"{section}.{name}": value for section, one in self.fields.items() for name, value in one.items()}
         said |= {f"environment.{name}": value for name, value in self.environment.items()}
-        hint = "put values in their places, or leave out what holds them and say it in the recipe"
+        hint = "replace the placeholders with values, or leave them out and set the fields in the recipe"
         refuse_placeholders({"name": self.name, **said}.items(), source, hint)
         self._leave_what_the_task_ignores()
         for _ in range(100):
@@ -140,7 +140,7 @@ class RecipeDraft(Struct):
                 if name in {"eval_steps", "save_steps"}:
                     place.pop(name.replace("steps", "strategy"), None)  # which has no number of steps now
                 expected = f"; {error.cause}" if error.cause else ""
-                self.drop(f"{section}.{name}", f"a recipe cannot say this{expected}", value)
+                self.drop(f"{section}.{name}", f"a recipe has no such value{expected}", value)
                 return True
         return False
 
@@ -151,7 +151,7 @@ class RecipeDraft(Struct):
         )
         todo = [note for note in self.notes if note.todo]
         left = [note for note in self.notes if not note.todo]
-        for title, notes in (("To be done before it can be used:", todo), ("Not carried over:", left)):
+        for title, notes in (("To do before the recipe can be used:", todo), ("Not carried over:", left)):
             if notes:
                 lines.append(f"# {title}")
                 lines += [folder.fill(words) for words in grouped(notes)]

@@ -204,7 +204,7 @@ def _options_in(file: Path) -> dict[str, Any]:
             cause=str(error),
             hint="write names and values there, as JSON",
         ) from error
-    refuse_placeholders(document.items(), str(file), "put values in their places")
+    refuse_placeholders(document.items(), str(file), "replace the placeholders with values")
     return {str(name).replace("-", "_"): _word(value) for name, value in document.items() if value is not None}
 
 
@@ -353,7 +353,7 @@ def _environment(draft: RecipeDraft, command: Command) -> None:
         if name in known.environment_ours:
             draft.drop(name, known.environment_ours[name], value)
         elif not name.startswith(known.environment):
-            draft.drop(name, "a variable that is not known to reach the training; add it to environment", value)
+            draft.drop(name, "a variable that is not known to affect the training; add it to environment", value)
         else:
             refuse_placeholders([(name, value)], f"the environment of {command.script}.py", PASTE)
             if name == "NEURON_CC_FLAGS":

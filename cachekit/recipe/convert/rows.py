@@ -121,7 +121,7 @@ def _files(draft: RecipeDraft, script: str, options: Tree) -> None:
     for field, given in known.files.items():
         draft.set(f"data.{field}", options.take(*given))
     if train is None:
-        draft.must("data", "the command names no data; say data.id, data.path or data.train_file")
+        draft.must("data", "the command names no data; set data.id, data.path or data.train_file")
         return
     draft.set("data.train_file", train)
     draft.relative("--train_file", str(train))
@@ -132,4 +132,4 @@ def _files(draft: RecipeDraft, script: str, options: Tree) -> None:
 def _labels(draft: RecipeDraft) -> None:
     said = ("data.labels", "data.num_labels", "data.train_file", "data.path")
     if tasks.TASKS[draft.task].has_classes and not any(map(draft.get, said)):
-        draft.must("data.labels", "the script counts them in the data; name them, or say data.num_labels")
+        draft.must("data.labels", "the script counts them in the data; name them, or set data.num_labels")

@@ -20,7 +20,7 @@ from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.schema import Parallel, Training
 
 _PREFERENCE = ("dpo", "orpo", "kto", "ppo")
-_RUNTIME = "a setting of Neuron's runtime that reaches no graph; if you need it, set it under `environment`"
+_RUNTIME = "a setting of Neuron's runtime that affects no graph; if you need it, set it under `environment`"
 _STORES = ("data_store", "model_store", "tokenizer_store")
 _PLACE = "where Metaflow keeps things: recipes name the Hub's, and cachekit its own remote"
 _GENERATES = re.compile(r"llama|gpt|qwen|mistral|gemma|opt-|bloom|falcon|pythia|smollm", re.IGNORECASE)
@@ -41,7 +41,7 @@ def convert(document: dict[str, Any], name: str) -> RecipeDraft | None:
 
 def _nxdt(tree: Tree, name: str) -> RecipeDraft:
     named = tree.take("name")
-    refuse_placeholders([("name", named)], "the configuration", "put values in their places")
+    refuse_placeholders([("name", named)], "the configuration", "replace the placeholders with values")
     draft = RecipeDraft(slug(str(named or name)), "a configuration of NeuronX Distributed Training")
     tree.take("exp_manager.name")
     draft.task = _task(tree)
@@ -95,7 +95,7 @@ def _model(tree: Tree, draft: RecipeDraft) -> None:
         draft.must("model.id", "the file names no model; this is the Hub id of its tokenizer")
     else:
         draft.set("model.id", draft.name)
-        draft.must("model.id", "the file names no model; put its Hub id in place of this, or say model.path")
+        draft.must("model.id", "the file names no model; put its Hub id in place of this, or set model.path")
     if isinstance(tokenizer, str) and "/" not in tokenizer:
         draft.drop("data.tokenizer.type", "a kind of tokenizer, and no model's", tokenizer)
     elif isinstance(tokenizer, str) and tokenizer != draft.get("model.id"):
@@ -161,7 +161,7 @@ def _data(tree: Tree, draft: RecipeDraft) -> None:
         if validation:
             draft.drop("data.val_dir", "data.path is one folder that holds train.* and validation.*", validation)
     else:
-        draft.must("data", "NxD's own index of tokens is not read; say data.id, data.path or data.train_file")
+        draft.must("data", "NxD's own index of tokens is not read; set data.id, data.path or data.train_file")
     if (rows := tree.number("data.dev_choose_samples")) is not None:
         draft.set("data.max_train_samples", int(rows))
         why = "data.max_train_samples chooses that many at random, not the first"
@@ -170,7 +170,7 @@ def _data(tree: Tree, draft: RecipeDraft) -> None:
     if length:
         draft.set("training.max_seq_length", int(length))
     if draft.task == "instruction-tuning":
-        draft.must("data.prompt_column", "the file does not say its columns; prompt and response are looked for")
+        draft.must("data.prompt_column", "the file does not name its columns; prompt and response are looked for")
 
 
 def _nxdt_training(tree: Tree, draft: RecipeDraft) -> None:
@@ -218,7 +218,11 @@ def _evaluation(tree: Tree, draft: RecipeDraft) -> None:
         draft.set("training.eval_strategy", "steps")
         draft.set("training.eval_steps", every)
     if limit and not (isinstance(limit, float) and limit == 1):
-        draft.drop("trainer.limit_val_batches", "every row is judged once; data.max_eval_samples takes fewer", limit)
+        draft.drop(
+            "trainer.limit_val_batches",
+            "every validation row is evaluated; data.max_eval_samples limits their number",
+            limit,
+        )
 
 
 def _adapter(tree: Tree, draft: RecipeDraft) -> None:
@@ -270,7 +274,7 @@ def _metaflow(tree: Tree, name: str) -> RecipeDraft:
     draft.task = "causal-lm" if _GENERATES.search(f"{model} {kind}") else "text-classification"
     if draft.task == "causal-lm" and isinstance(data, str) and "prompt_column" in data_fields(data):
         draft.task = "instruction-tuning"
-    draft.drop("the task", f"the file does not say it; {draft.task}, as model and data suggest")
+    draft.drop("the task", f"the file does not name it; {draft.task}, as model and data suggest")
     if isinstance(data, str):
         draft.set("data.id", data)
         draft.set("data.config", tree.take("data_store.hf_dataset_config", "data_store.hf_dataset_config_name"))
@@ -278,11 +282,11 @@ def _metaflow(tree: Tree, name: str) -> RecipeDraft:
             if field_name not in tasks.not_read(draft.task)["data"]:
                 draft.set(f"data.{field_name}", value)
     else:
-        draft.must("data", "the file names no data set of the Hub; say data.id, data.path or data.train_file")
+        draft.must("data", "the file names no data set of the Hub; set data.id, data.path or data.train_file")
     if isinstance(split := tree.take("data_store.hf_dataset_split"), str):
         draft.set("data.train_split", split)
     if tasks.TASKS[draft.task].has_classes and not (draft.get("data.labels") or draft.get("data.num_labels")):
-        draft.must("data.labels", "the file does not say them; name them, or say data.num_labels")
+        draft.must("data.labels", "the file does not name them; name them, or set data.num_labels")
     tokenizer = tree.take("tokenizer_store.hf_model_name", "tokenizer_store.hf_tokenizer_name")
     if isinstance(tokenizer, str) and tokenizer != model:
         draft.set("model.tokenizer", tokenizer)

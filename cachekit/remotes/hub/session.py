@@ -88,7 +88,7 @@ def _unpacked(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         yield from pieces
         return
     if encoding != "gzip":
-        raise LostError("an answer in an encoding that nobody asked for", sent=True)
+        raise LostError("an answer in an encoding that was not requested", sent=True)
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         for piece in pieces:

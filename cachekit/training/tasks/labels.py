@@ -119,6 +119,6 @@ def _unknown(text: str, where: str, labels: Sequence[str]) -> DataError:
     return DataError(
         f"{where}: unknown label {text!r}",
         cause=f"labels are {', '.join(labels)}",
-        hint="complete data.labels (or data.num_labels) in the recipe; for several classes a text, "
-        "say task: multi-label-classification",
+        hint="complete data.labels (or data.num_labels) in the recipe; for several classes per text, "
+        "set task: multi-label-classification",
     )

@@ -75,7 +75,7 @@ def test_torchneuron_promises_no_hit_and_says_so(tmp_path):
         (("--for", "trn9.big"), "there is no instance named 'trn9.big'"),
         (("--for", TYPE, "--check-build"), "--check-build compiles for this machine"),
         (("--for", "g5.xlarge", "--on", "local", "--dry-run"), "nothing compiles for g5.xlarge on another machine"),
-        (("--for", TYPE, "--instance", TYPE, "--on", "local"), "--for says what the compiled code is for"),
+        (("--for", TYPE, "--instance", TYPE, "--on", "local"), "--for names the machine that the code is compiled for"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(command, words, says):

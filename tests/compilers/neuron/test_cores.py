@@ -77,7 +77,6 @@ def test_cores_that_are_not_there_are_told(variables, message):
     assert allowed(0, variables) == 0, "of a machine without a device it is not known what it lacks"
 
 
-@pytest.mark.feature("F6")
 def test_verbs_refuse_cores_that_are_not_there(tmp_path):
     """As neuron-ls lists two."""
     user = NeuronMachine(tmp_path)
@@ -166,7 +165,6 @@ def test_torch_xla_takes_the_list(tmp_path, said, copies, wanted):
     assert theirs(str(found[VISIBLE]), workers) == wanted.split(",")
 
 
-@pytest.mark.feature("F6")
 @pytest.mark.parametrize(
     "name, chip, lnc, first", [("neuron", "trn1", 1, "trn2"), ("neuron-native", "trn2", 2, "trn3")]
 )

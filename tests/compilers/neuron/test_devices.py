@@ -96,7 +96,6 @@ SEVERAL = """instance-type: trn1.2xlarge
 """
 
 
-@pytest.mark.feature("F6")
 def test_a_devices_further_processes_are_no_devices():
     """`--show-all-procs` gives each a row of its own, whose first cells are blank, and a line after each device."""
     assert parse_neuron_ls(SEVERAL) == Devices(2, 4, None, "trn1.2xlarge")
@@ -204,7 +203,6 @@ CUT_TABLE = """instance-type: trn2.48xlarge
 """
 
 
-@pytest.mark.feature("F6")
 @pytest.mark.parametrize(
     "text",
     [LINES[:-40], json.dumps(TWO, indent=0)[:-30], "\n".join(json.dumps(one) for one in TWO)[:-10]],
@@ -216,7 +214,6 @@ def test_a_list_that_is_cut_off_is_refused_however_it_is_laid_out(text):
         parse_neuron_ls(text)
 
 
-@pytest.mark.feature("F6")
 def test_a_table_that_is_cut_off_anywhere_after_its_names_is_refused():
     assert parse_neuron_ls(CUT_TABLE).count == 2
     lines = CUT_TABLE.splitlines(keepends=True)

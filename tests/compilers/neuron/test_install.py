@@ -82,7 +82,7 @@ def test_the_line_to_install_is_that_of_the_compiler_that_was_named(tmp_path, ma
 def test_a_line_for_a_chip_that_nothing_names_is_called_a_guess(tmp_path, machine, name, guessed):
     (machine / "neuron0").touch()
     (tmp_path / "product_name").write_text(name)
-    said = "nothing tells which chip it is, and this line is for trn1, inf2, trn2"
+    said = "the chip could not be identified; this command is for trn1, inf2, trn2"
     assert (said in the_problem("neuron-packages")["said"]) == guessed
 
 

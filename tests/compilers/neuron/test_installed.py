@@ -24,7 +24,7 @@ pytest_plugins = ["tests.support.cli_session"]
 LEFT = {"no file": None, "an empty file": b"", "half a file": b"Name: torch-neuronx\nVersion: \xff\xfe"}
 
 
-@pytest.mark.feature("N2")
+@pytest.mark.feature("U3")
 @pytest.mark.parametrize("left", LEFT)
 def test_a_package_that_an_interrupted_pip_left_by_half_is_explained(machine, tmp_path, monkeypatch, left):
     for name, text in {"neuronx_cc": b"Name: neuronx-cc\nVersion: 2.27.5334.0\n", "torch_neuronx": LEFT[left]}.items():
@@ -67,7 +67,7 @@ def test_what_cut_off_upgrades_left_beside_a_whole_package_counts_for_nothing(tm
         installed._told.cache_clear()
 
 
-@pytest.mark.feature("N2", "F6")
+@pytest.mark.feature("U3")
 @pytest.mark.parametrize("package, module", [("torch-xla", "torch_xla"), ("torch", "torch")])
 def test_what_torch_neuronx_stands_on_is_missed_where_only_its_name_is_left(
     machine, tmp_path, monkeypatch, package, module
@@ -193,7 +193,7 @@ TWO = {
 }
 
 
-@pytest.mark.feature("F6")
+@pytest.mark.feature("U3")
 @pytest.mark.parametrize("case", TWO)
 def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path, machine, monkeypatch, case):
     versions, said, run = TWO[case]
@@ -211,7 +211,7 @@ def test_packages_that_do_not_go_together_are_named_by_plan_and_doctor(tmp_path,
     assert found["said"] == f"{raised.value.message}; {raised.value.cause}"
 
 
-@pytest.mark.feature("F6")
+@pytest.mark.feature("U3")
 @pytest.mark.parametrize("compiler", ["auto", "neuron"])
 def test_an_image_with_the_stack_is_named_also_to_who_asks_for_the_stack(machine, tmp_path, monkeypatch, compiler):
     (machine / "neuron0").touch()
@@ -255,7 +255,7 @@ def test_a_package_of_which_one_folder_has_two_versions(machine, tmp_path, monke
             one.cache_clear()
 
 
-@pytest.mark.feature("F6")
+@pytest.mark.feature("U3")
 def test_half_an_sdk_without_a_device_is_no_reason_for_inductor(tmp_path, work):
     """The command itself: metadata is looked for once, by the names of its folders."""
     (work / "tiny.yaml").write_text(RECIPE)

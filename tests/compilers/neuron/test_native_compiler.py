@@ -97,7 +97,7 @@ def test_it_is_chosen_by_itself_where_torch_neuronx_is_no_longer_on_xla(installe
         select("neuron-native").fingerprint()
 
 
-@pytest.mark.feature("F6")
+@pytest.mark.feature("U3")
 def test_machines_and_toolchains_without_it_are_refused(installed, monkeypatch):
     installed(neuronx_cc="2.27.5334.0", torch_neuronx="2.11.3.0.1278")
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")

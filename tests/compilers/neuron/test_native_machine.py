@@ -55,7 +55,6 @@ def test_a_training_after_a_warm_compiles_nothing_whoever_trains(machine, tmp_pa
     assert (trained["compiled"], trained["found"], compiles(other)) == (0, 3, 0)
 
 
-@pytest.mark.feature("N2")
 def test_a_graph_that_does_not_compile_is_a_failure_whatever_the_shell_says(machine):
     """TorchNeuron goes on op by op where it may, and a warm would end well without the graph."""
     machine.plan.write_text(json.dumps({"graphs": ["forward", "backward"], "fails": ["backward"]}))

@@ -86,7 +86,7 @@ def test_a_machine_that_dies_while_it_trains_is_named(two, tmp_path):
     try:
         until(lambda: all((one.folder / "begun").exists() for one in two.machines), "both to train", LIMIT)
         end(second)
-        (told,) = two.told([first], code=1)
+        (told,) = two.told([first], code=75)
         assert told["error"]["message"].startswith("node 1 ")
         assert told["error"]["message"].endswith(" went away")
         assert "--resume auto" in told["error"]["hint"]

@@ -204,7 +204,7 @@ def test_devices_are_believed_where_only_the_driver_names_the_chip(whole, tmp_pa
     folder = tmp_path / "sys" / "neuron0" / "info" / "architecture"
     folder.mkdir(parents=True)
     monkeypatch.setattr(facts, "CHIP_FILES", (str(tmp_path / "sys"), "neuron*/info/architecture/device_name"))
-    with pytest.raises(CompilerUnavailableError, match="nothing says of which chip") as raised:
+    with pytest.raises(CompilerUnavailableError, match="and their chip could not be identified") as raised:
         host.this_host()
     assert facts.TARGET_OVERRIDE in raised.value.hint
     (folder / "device_name").write_text("Trainium1\n")

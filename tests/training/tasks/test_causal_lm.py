@@ -32,7 +32,6 @@ def tokens_of(rows: list[dict]) -> int:
     return sum(len(row["text"].split()) + 1 for row in rows if row["text"])
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("length", [2, 3, 8, 13, 64])
 def test_every_token_is_judged_once_in_blocks_of_one_length(tmp_path, length):
     work, _ = ready(lm_job(tmp_path, "causal-lm", ROWS, max_seq_length=length))
@@ -52,7 +51,6 @@ def test_every_token_is_judged_once_in_blocks_of_one_length(tmp_path, length):
     assert len(full) == tokens_of(ROWS["train"]) // (length - 1)
 
 
-@pytest.mark.feature("F1", "P1")
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch, model_type):
     import torch
@@ -88,7 +86,6 @@ def test_a_forward_pass_is_one_graph(tmp_path, model_type):
     assert graphs(*ready(lm_job(tmp_path, "causal-lm", ROWS, model_type=model_type))) == 2
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_what_fills_a_block_changes_no_figure(tmp_path, model_type):
     """No place attends to what comes after it: the filler may be anything."""

@@ -92,7 +92,6 @@ def tiny(**more) -> Data:
     return Data(path=str(TINY / TASK), labels=SHAPES, **more)
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("kind", ["vit", "resnet"])
 def test_every_batch_has_one_shape_whatever_the_images_and_the_processor(tmp_path, kind, processor):
@@ -133,7 +132,6 @@ def test_the_processor_decides_how_the_size_is_of_the_key(tmp_path):
     assert torch.equal(made, processor([picture], return_tensors="pt")["pixel_values"])
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("kind", representative(sorted(CONFIGS), ["vit", "resnet"]))
 def test_figures_are_scikit_learns_over_every_row_once(tmp_path, uncompiled, kind):
     """40 rows in batches of 12; the saved model looks again, one image at a time."""

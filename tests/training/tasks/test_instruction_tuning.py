@@ -56,7 +56,6 @@ def judged(work, number=0, name="validation"):
     return " ".join(words[token] for token in batch["labels"][0].tolist() if token != -100)
 
 
-@pytest.mark.feature("P1")
 def test_the_response_and_its_end_are_judged_and_cut(tmp_path):
     work, _ = ready(sft(tmp_path))
     for name, rows in ROWS.items():
@@ -68,7 +67,6 @@ def test_the_response_and_its_end_are_judged_and_cut(tmp_path):
     assert all(batch["attention_mask"][1].any() for batch in batches)
 
 
-@pytest.mark.feature("P1")
 def test_each_answer_of_a_chat_is_judged(tmp_path):
     work, _ = ready(chat_job(tmp_path, [CHAT]))
     assert judged(work) == "is calm </s> sings </s>"
@@ -93,7 +91,6 @@ def test_a_template_that_asks_otherwise_than_it_answers(tmp_path):
     assert judged(work) == "is calm </s>"
 
 
-@pytest.mark.feature("F1", "P1")
 def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch):
     import torch
     from sklearn.metrics import accuracy_score, log_loss

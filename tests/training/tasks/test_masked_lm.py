@@ -20,7 +20,6 @@ def masked_job(folder, rows=ROWS, **given):
     return lm_job(folder, "masked-lm", rows, **given)
 
 
-@pytest.mark.feature("P1")
 def test_every_token_is_in_one_block(tmp_path):
     work, _ = ready(masked_job(tmp_path))
     blocks = list(work.features["validation"])
@@ -31,7 +30,6 @@ def test_every_token_is_in_one_block(tmp_path):
     assert sum(block["texts"] for block in blocks) == len(ROWS["validation"])
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("share", [0.001, 0.15, 0.9])
 def test_batches_have_one_shape_and_something_to_tell(tmp_path, share):
     work, _ = ready(masked_job(tmp_path, mlm_probability=share))
@@ -49,7 +47,6 @@ def test_batches_have_one_shape_and_something_to_tell(tmp_path, share):
     assert filler["attention_mask"].all()
 
 
-@pytest.mark.feature("P1")
 def test_hidden_tokens_change_in_training_and_not_in_evaluation(tmp_path):
     import torch
 
@@ -67,7 +64,6 @@ def test_hidden_tokens_change_in_training_and_not_in_evaluation(tmp_path):
     assert torch.equal(alone[0], hidden("validation", 5)[3]), "whatever else is in the batch"
 
 
-@pytest.mark.feature("F1", "P1")
 def test_figures_are_those_of_the_whole_logits(tmp_path, uncompiled, monkeypatch):
     import torch
     from sklearn.metrics import accuracy_score, log_loss

@@ -67,7 +67,6 @@ def test_classes_are_read_from_local_files(tmp_path, suffix):
     assert (found.labels, found.doubts) == ({"3": 2, "6": 1, "2": 1}, ())
 
 
-@pytest.mark.feature("F1", "P1")
 def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch):
     import numpy as np
     from sklearn.metrics import accuracy_score, f1_score, log_loss
@@ -127,7 +126,7 @@ def test_text_classification_takes_no_list_and_no_fraction_for_a_class(tmp_path,
         return
     with pytest.raises(DataError, match="labels such as") as refused:
         shapes.labels_of(recipe)
-    assert f"say task: {task}" in refused.value.hint
+    assert f"set task: {task}" in refused.value.hint
     named = recipe_of("text-classification", Data(path=str(tmp_path), labels=tuple(labels)))
     assert shapes.labels_of(named) == labels, "whoever lists them means them"
 

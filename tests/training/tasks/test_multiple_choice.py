@@ -78,7 +78,6 @@ def test_a_batch_holds_every_choice_with_its_question(tmp_path, context):
     assert batch["labels"].tolist() == [2, 0]
 
 
-@pytest.mark.feature("F1", "P1")
 @pytest.mark.parametrize("form", ["swag", "race"])
 def test_figures_are_scikit_learns_over_every_row(tmp_path, monkeypatch, form):
     import numpy as np
@@ -128,7 +127,6 @@ def test_choices_that_have_names(tmp_path):
     assert refused.value.cause == "they are 1, 2, 3"
 
 
-@pytest.mark.feature("P1")
 def test_the_number_of_choices_is_in_the_key(tmp_path):
     def in_key(**data):
         recipe = rows_job(tmp_path, TASK, {"train": race(4, choices=3)}, data=data).recipe

@@ -220,7 +220,6 @@ def test_exact_match_and_f1_are_the_official_ones(version):
         ), (given, golds)
 
 
-@pytest.mark.feature("F1", "P1")
 @pytest.mark.parametrize("version", [1, 2])
 def test_figures_are_the_official_ones_over_every_question(tmp_path, monkeypatch, tokenizer, version):
     """Computed again from the dumped logits: each question tokenized by itself, its windows in their order."""

@@ -51,7 +51,6 @@ def pairs(*texts):
     return [{"source": source, "target": target} for source, target in texts]
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_batch_has_one_shape_whatever_the_rows(kind):
     model, spelling = model_of(kind), tokenizer(words("a b c d"))
@@ -93,7 +92,6 @@ def test_a_prefix_stands_before_each_source(prefix):
     assert spelling.decode(batch["input_ids"][0], skip_special_tokens=True) == f"{prefix}a"
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize(
     ("kind", "template"),
     representative(
@@ -159,7 +157,6 @@ def test_labels_are_not_peeked_at():
     assert all(torch.equal(written[0], again) for again in written)
 
 
-@pytest.mark.feature("P1")
 @pytest.mark.parametrize(
     "training", [{}, {"label_smoothing_factor": 0.1, "max_target_length": 4}], ids=["plain", "smoothed"]
 )

@@ -26,7 +26,6 @@ def made(count, seed=1):
     return [{"text": text(), "other": text(), "label": chosen.randrange(50) / 10} for _ in range(count)]
 
 
-@pytest.mark.feature("F1", "P1")
 @pytest.mark.parametrize("data", [{}, PAIRS], ids=["texts", "pairs"])
 def test_figures_are_scipys_over_every_row(tmp_path, monkeypatch, data):
     import numpy as np

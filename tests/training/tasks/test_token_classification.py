@@ -70,7 +70,6 @@ def test_what_does_not_fit_is_cut(tokenizer):
     assert batch["labels"].tolist() == [[FILLER, 0, 1, 2, 3, 4, 5, FILLER]]
 
 
-@pytest.mark.feature("F1", "P1")
 @pytest.mark.parametrize("named", [True, False])
 def test_figures_are_those_of_seqeval_over_every_row(tmp_path, monkeypatch, tokenizer, named):
     """Computed again from the dumped predictions, each row tokenized by itself."""

@@ -91,7 +91,6 @@ def test_languages_that_nothing_reads_are_refused(tmp_path):
         select(TASK).languages(job, tokenizer(words("a b")))
 
 
-@pytest.mark.feature("P1")
 def test_bleu_is_sacrebleus_over_every_row_once(tmp_path, uncompiled):
     """13 rows in batches of 4; the saved model translates again, by Transformers' own loop and row by row."""
     import sacrebleu

@@ -44,7 +44,7 @@ def _install() -> None:
 
 def _tell_trackers(portable: Any, restored: bool) -> None:
     """Report the graphs of this process to the trackers of a Trainer, if one is made."""
-    trackers = _load("trackers", _ADAPTER.parent.parent / "trackers.py")
+    trackers = _load("trackers", _ADAPTER.parent.parent / "training" / "trackers.py")
 
     def figures() -> dict[str, float]:
         found: dict[str, float] = trackers.of_counters(portable.graphs(sys.modules["torch._dynamo.utils"].counters))
