@@ -46,7 +46,7 @@ class CacheCallback(TrainerCallback):  # type: ignore[misc]
         name: The key is made from this name, the model's config and the arguments that shape graphs, instead of the
             script: for notebooks, and for scripts that change all the time.
         ingredients: Something else that shapes the graphs.
-        soft_args: Names of arguments that reach no graph.
+        soft_args: Names of arguments that affect no graph.
         require_warm: Raise `MissError` where there is no record, and at the end of a step that compiled.
         recache: Restore nothing, and replace what there was.
         **options: Those of `cachekit.Cache`: `cache="local:rw,hf://team/cache:rw"`.

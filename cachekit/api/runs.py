@@ -222,7 +222,7 @@ class Runs(Questions):
         Args:
             command: Program and arguments: `["torchrun", "--nproc_per_node", "2", "train.py"]`.
             ingredients: Something else that shapes its graphs.
-            soft_args: Names of arguments that reach no graph.
+            soft_args: Names of arguments that affect no graph.
             require_warm: See `warm`; also where something began to compile.
             recache: Restore nothing, and replace what there was.
             cwd: Its working directory.
@@ -312,7 +312,7 @@ class Runs(Questions):
             name: Instead of the script, where there is none (a notebook) or it changes all the time; with
                 `ingredients`, it is all of the key that is not the machine's.
             ingredients: Something else that shapes the graphs.
-            soft_args: Names of arguments that reach no graph.
+            soft_args: Names of arguments that affect no graph.
             require_warm: Raise `MissError` where there is no record, and in `check()` where something compiled.
             recache: Restore nothing, and replace what there was.
 

@@ -90,7 +90,7 @@ def prepare_command(
         command: The command.
         compiler: Its fingerprint is an ingredient, and so is what shapes its graphs in the environment.
         declared: Further ingredients, by name.
-        soft: Names of arguments that reach no graph: they and their values are left out.
+        soft: Names of arguments that affect no graph: they and their values are left out.
         cwd: Where the command will run.
         salt: Of the settings; see `prepare.salted`.
 

@@ -1,6 +1,6 @@
 """The architecture of a model: its config, found without network where that is possible, and what of it matters.
 
-Two models whose configs differ only in fields that reach no graph (names, label names, paths, the library's version)
+Two models whose configs differ only in fields that affect no graph (names, label names, paths, the library's version)
 share a key: a fine-tune of a model compiles to the same graphs as the model itself.
 """
 
@@ -17,7 +17,7 @@ from cachekit.errors import RecipeError
 from cachekit.recipe import Recipe, model_config, tasks, zoo
 
 _BERTS = "a TensorFlow note of the first BERTs"
-# Fields of a config.json that never reach a graph of ours: name to reason. Everything else does, when in doubt.
+# Fields of a config.json that never affect a graph of ours: name to reason. Everything else does, when in doubt.
 IRRELEVANT = {
     "_attn_implementation_autoset": "a note of the library to itself",
     "architectures": "which head the weights had; the task chooses ours",
@@ -41,7 +41,7 @@ IRRELEVANT = {
     **dict.fromkeys(("directionality", "pooler_fc_size", "pooler_num_attention_heads"), _BERTS),
     **dict.fromkeys(("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"), _BERTS),
 }
-# Of these, what reaches no graph but through the weights that training starts from.
+# Of these, what affects no graph but through the weights that training starts from.
 SCALES = frozenset({"init_std", "initializer_factor", "initializer_range"})
 # Of these a recipe says what it means in a place of its own; said here, nothing would come of it.
 ELSEWHERE = {

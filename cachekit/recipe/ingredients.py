@@ -25,7 +25,7 @@ WORKER_SCHEMA = 1
 # Pixels a side that nearly all models were trained with whose config says nothing of it (ResNet).
 IMAGE_SIZE = 224
 
-# Fields of `training` that reach no graph of any compiler: recorded beside the key, never in it. Where a compiler puts
+# Fields of `training` that affect no graph of any compiler: recorded beside the key, never in it. Where a compiler puts
 # one into its graphs all the same (a learning rate), it is an ingredient of that compiler.
 SOFT_TRAINING = frozenset(
     {
@@ -50,7 +50,7 @@ SOFT_TRAINING = frozenset(
 )
 # Names that people gave to runs, and where figures of runs go. Not WANDB_WATCH: it puts hooks into the model.
 REPORTING = "reporting"
-# Variables of a recipe's `environment` that reach no graph: name to reason.
+# Variables of a recipe's `environment` that affect no graph: name to reason.
 SOFT_VARIABLES = {
     "CXX": "where a C++ compiler builds code, its version is an ingredient of its own",
     "HF_DATASETS_CACHE": "where data lies",
@@ -125,9 +125,9 @@ class Fingerprint(Struct, frozen=True):
         bf16: The target computes in bfloat16 natively: what `bf16: auto` means here.
         instance: Machine type, where the compiler knows it.
         elsewhere: It is not this machine that was looked at.
-        soft_training: Fields of `training` that reach none of its graphs, beside those that reach nobody's
+        soft_training: Fields of `training` that affect none of its graphs, beside those that reach nobody's
             (`SOFT_TRAINING`).
-        soft_variables: Variables that reach none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
+        soft_variables: Variables that affect none of its graphs, beside those that reach nobody's (`SOFT_VARIABLES`).
         known_variables: Variables that it reads, beside those that are known here: records have their values.
         workers: Worker processes that `data_parallel_size: auto` means here.
         lacks: What a training of the recipe cannot have here (`evaluation`, `resume`), or a plan (`prediction`: its key
@@ -268,7 +268,7 @@ def _training(recipe: Recipe, architecture: Architecture) -> dict[str, Any]:
 def _recorded(recipe: Recipe, fingerprint: Fingerprint) -> dict[str, str]:
     """The recipe's variables as a record has them. Records are shared, and a variable may hold anything.
 
-    A secret by its name is left out: who trains reaches no graph. The value of a variable that nobody here knows may
+    A secret by its name is left out: who trains affects no graph. The value of a variable that nobody here knows may
     reach one, so its hash is in the key.
     """
     known = fingerprint.known_variables | fingerprint.soft_variables
@@ -347,7 +347,7 @@ def watched_variables(recipe: Recipe, shapes: Callable[[str], bool]) -> dict[str
 
     Args:
         recipe: What it sets wins over the shell.
-        shapes: Whether a variable may reach a graph.
+        shapes: Whether a variable may affect a graph.
     """
     return {name: os.environ[name] for name in sorted(os.environ) if shapes(name) and name not in recipe.environment}
 

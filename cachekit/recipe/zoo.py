@@ -65,7 +65,7 @@ class ModelEntry(Struct, frozen=True, forbid_unknown_fields=True):
         licence: SPDX id, or what the Hub calls it.
         parameters: Their number, without what a task puts on top; of a model that writes texts with its own last layer.
         tasks: What people fine-tune it for, by the names of a recipe's tasks.
-        config: Its `config.json`, but for fields that reach no graph.
+        config: Its `config.json`, but for fields that affect no graph.
         source: Where the config was read.
         aliases: Other ids of the same weights or architecture.
         compilers: Which of our compilers are known to compile it, and where that is said.

@@ -29,7 +29,7 @@ PRECOMPILE_HEADERS_MACRO = "TORCH_INDUCTOR_PRECOMPILE_HEADERS"
 # ingredient.
 IGNORED = (PRECOMPILE_HEADERS_CONFIG, "cpp.cxx")
 
-# Fields of `training` that reach no graph, since the worker compiles the model's forward pass alone, and what comes of
+# Fields of `training` that affect no graph, since the worker compiles the model's forward pass alone, and what comes of
 # it is its backward pass: the optimizer, its clipping and the sum of several batches are plain PyTorch around it.
 # Measured with each optimizer of the schema by tests/verbs/test_main_job.py.
 NOT_COMPILED = frozenset(

@@ -237,7 +237,7 @@ class Neuron(OnNeuron):
         recipe = run.recipe
         if run.kind != "command":
             self.node.check(recipe)
-        # They reach no graph, so this shell's are heard whatever the recipe says.
+        # They affect no graph, so this shell's are heard whatever the recipe says.
         own = [*recipe.compiler.flags, *self._shell_words()]
         watch = NeuronWatch(run, self.machine, self.flags(recipe), self.node, check=self._check, own=own)
         if run.kind == "command":

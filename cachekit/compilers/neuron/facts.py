@@ -272,7 +272,7 @@ KERNEL_PART = 255  # bytes of a name, of which Linux takes no more
 KERNEL_LARGEST = 256 << 20  # bytes; ours
 KERNEL_LACKING = ".lacking"  # how the empty file's name ends that a module has in the place of one; ours
 KERNEL_FILE = re.compile(r"kernel-[0-9a-f]{32}(?:\.lacking)?")  # as a module has it; ours
-# Variables of its own that reach no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
+# Variables of its own that affect no graph; all others of this prefix are taken to reach them [SDK: torch; TN].
 NATIVE_PREFIX = "TORCH_NEURONX_"
 NATIVE_QUIET = frozenset({
     NATIVE_ROOT_VARIABLE, NATIVE_LOCAL, *NATIVE_DISABLE, NATIVE_METRICS, *NATIVE_BESIDE, NATIVE_NO_FALLBACK,
