@@ -15,8 +15,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from cachekit import redact
 from cachekit.config import Config
-from cachekit.errors import EngineError, MachineGoneError, UnknownNameError
+from cachekit.errors import EngineError, MachineGoneError, SecretError, UnknownNameError
 from cachekit.executors import unit
 from cachekit.executors.port import Fleet, Places, Seen, State
 
@@ -87,6 +88,11 @@ class _Slurm:
     places: Places | None = None
 
     def check(self, queue: str, config: Config, verb: str) -> Mapping[str, Any]:
+        if redact.holds(config.slurm_setup):  # on several nodes it stands in the arguments of srun and of a shell
+            raise SecretError(
+                "slurm_setup would carry a secret to Slurm's machines, whose users see it in the list of processes",
+                hint='read it there, from a file that only you can read: export NAME="$(cat FILE)"',
+            )
         for program in PROGRAMS:
             if shutil.which(program) is None:
                 raise EngineError(

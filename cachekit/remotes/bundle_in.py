@@ -180,8 +180,11 @@ def _judge(name: str, taken: _Taken) -> None:
     for shared in taken.shared:
         record = shared.record
         envelopes: tuple[envelope.Envelope, ...] = ()
+        raw, most = taken.signatures.get(layout.signatures_path(record.place), b""), envelope.largest(record)
+        if len(raw) > most:  # without them nobody could revoke the record by a signer's key
+            raise refusal(name, f"{named(record)} in it is {envelope.too_large(most)}", HINT_BUNDLE)
         with suppress(envelope.MalformedError):
-            envelopes = envelope.decode(taken.signatures.get(layout.signatures_path(record.place), b""))
+            envelopes = envelope.decode(raw)
         mode: Mode = "all" if trust.mode(name) == "all" else "signed"  # a file says nothing of who could write to it
         verdict = trust.policy.judge(record, envelopes, mode=mode)
         taken.besides.append(beside_of(record, origin_of(name, verdict), envelopes))

@@ -13,8 +13,11 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -366,6 +369,16 @@ class Storage(Protocol):
             writable: It is to be written as well.
         """
         return None
+
+
+def in_clear(server: str) -> str:
+    """Why nobody's word counts that comes from a server: others on the way may write it; empty with TLS, or no way."""
+    parts = urlsplit(server)
+    host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname or ""
+    with suppress(ValueError):
+        if ip_address(host).is_loopback:
+            return ""
+    return "it is read over http://, and others on the network may alter that" if parts.scheme == "http" else ""
 
 
 def reads_as(storage: Storage, path: str, sha256: str) -> bool:

@@ -6,6 +6,7 @@ compile because of it asks anew.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from cachekit.errors import AuthError, IntegrityError, RemoteError
+from cachekit.config_trust import Mode
+from cachekit.errors import AuthError, IntegrityError, RemoteError, TooLargeError
 from cachekit.remotes import document, layout, parts
 from cachekit.remotes.breaker import Breaker
 from cachekit.remotes.budget import each
@@ -68,13 +70,14 @@ class Found(Struct, frozen=True):
         """What the store keeps beside it: its signatures also where none is needed, so that one can be revoked later.
 
         Raises:
+            UntrustedError: They are too many bytes.
             RemoteError, AuthError: The signatures cannot be read.
         """
         if self.origin is None:
             return self.kept
         envelopes = self.envelopes
         if envelopes is None:
-            envelopes = self.remote.signatures(self.shared.record.place, self.revision)
+            envelopes = self.remote.signatures(self.shared.record, self.revision)
         return beside_of(self.shared.record, self.origin, envelopes)
 
 
@@ -116,6 +119,7 @@ class Remote:
         self._demands: str | None = None  # why records need a signature; None until the remote was asked
         self._breaker = Breaker(memory, storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
+        self._vain: Counter[str] = Counter()  # see `Policy.judge`
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -200,18 +204,23 @@ class Remote:
             raise refusal(self.name, demands, HINT_BARE)
         return Origin(self.name, "all" if self.trust.mode(self.name) == "all" else "owner")
 
-    def signatures(self, place: Place, revision: str) -> tuple[Envelope, ...]:
+    def signatures(self, record: Record, revision: str) -> tuple[Envelope, ...]:
         """The signatures over a record there; none where there are none, or what lies there is damaged.
 
         Raises:
+            UntrustedError: They have too many bytes. Without them nobody could revoke the record by a signer's key.
             RemoteError, AuthError: It cannot be asked.
         """
         from cachekit.trust import envelope
 
+        most = envelope.largest(record)
         try:
             with self.call() as storage:
-                found = storage.read(layout.signatures_path(place), revision, envelope.LARGEST)
+                found = storage.read(layout.signatures_path(record.place), revision, most)
             return envelope.decode(found.data) if found else ()
+        except TooLargeError as error:
+            reason = f"{envelope.too_large(most)}; `cachekit push` by a signer writes them anew"
+            raise untrusted(self.name, record, reason, "") from error
         except (envelope.MalformedError, IntegrityError):
             return ()
 
@@ -238,8 +247,9 @@ class Remote:
         if owned and (owned.how == "all" or not self.trust.table.key):
             return Found(self, shared, revision, owned)
         record = shared.record
-        envelopes = self.signatures(record.place, revision)
-        verdict = self.trust.policy.judge(record, envelopes, mode="signed" if demands else self.trust.mode(self.name))
+        envelopes = self.signatures(record, revision)
+        mode: Mode = "signed" if demands else self.trust.mode(self.name)
+        verdict = self.trust.policy.judge(record, envelopes, mode=mode, vain=self._vain)
         if owned and verdict.trusted:
             reused = tuple(one for one in origin_of(self.name, verdict).reused if one.how == "signed")
             return Found(self, shared, revision, structs.replace(owned, reused=reused), envelopes)

@@ -81,12 +81,12 @@ class Signing:
         try:
             self._remote.asked(revision)
             found = self._remote.judge(shared, revision)
+            origin = found.origin
+            if origin is None or origin.how == "signed" or (origin.how == "owner" and not self._trust.table.key):
+                return origin
+            beside = found.beside()
         except UntrustedError:
             return None
-        origin = found.origin
-        if origin is None or origin.how == "signed" or (origin.how == "owner" and not self._trust.table.key):
-            return origin
-        beside = found.beside()
         signed = self._trust.signed(shared.record, beside) if beside else None
         return signed or (None if self._trust.withheld(origin) else origin)
 
@@ -132,7 +132,7 @@ class Signing:
         token, raw = ABSENT, b""
         if exists:
             try:
-                document = storage.read(path, revision, envelope.LARGEST)
+                document = storage.read(path, revision, envelope.largest(record))
                 token, raw = (document.token, document.data) if document else (ABSENT, b"")
                 found = envelope.decode(raw) if document else ()
             except TooLargeError as error:
@@ -148,7 +148,7 @@ class Signing:
                 wanted.append(self._own(todo, signer))
         if all(one in found for one in wanted):
             return None, raw
-        raw = envelope.encode(envelope.union(wanted, found))  # the oldest are left out first
+        raw = envelope.fitting(record, envelope.union(wanted, found))  # the oldest are left out first
         return Write(path, raw, token), raw
 
     def _passed_on(self, beside: Beside) -> list[Envelope]:

@@ -29,6 +29,7 @@ from cachekit.store.origin import LARGEST, UNKNOWN, Beside, legible, reuses
 from cachekit.store.record import DamagedRecordError, Module, Record, decode, encode, paths_of
 
 YOUNG = 86_400.0  # seconds
+STRANGE = 32 << 20  # bytes of strangers' notes that are read at once
 
 
 class Staying(Struct, frozen=True):
@@ -54,6 +55,13 @@ class Staying(Struct, frozen=True):
         with suppress(DamagedRecordError):
             return decode(self.document.encode())
         return None
+
+
+class _Strange(Struct, frozen=True):
+    """What of a stranger's note is read: the rest, of any size, is passed over."""
+
+    tree: str
+    document: str
 
 
 def note(layout: Layout, scratch: Path, tree: Path, record: Record, beside: Beside) -> None:
@@ -126,12 +134,24 @@ def paths(layout: Layout) -> list[Path]:
 
 
 def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
-    """All notes of a store that can be read, and where they lie. A stranger's does not say where a record came from."""
+    """All notes of a store that can be read, and where they lie. A stranger's does not say where a record came from.
+
+    Of strangers' notes `STRANGE` bytes are read: whoever can write to the store can put any number there.
+    """
+    left = STRANGE
+
+    def fits(handle: int) -> bool:
+        nonlocal left
+        if (size := os.fstat(handle).st_size) > left:
+            return False
+        left -= size
+        return True
+
     for path in paths(layout):
         if (one := _own(layout, path)) is not None:
             yield path, one
-        elif (one := files.noted(path, Staying, most=LARGEST)) is not None:
-            yield path, structs.replace(one, beside=UNKNOWN)
+        elif (other := files.noted(path, _Strange, fits, most=STRANGE)) is not None:
+            yield path, Staying(other.tree, other.document, UNKNOWN)
 
 
 def _own(layout: Layout, path: Path) -> Staying | None:

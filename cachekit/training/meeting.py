@@ -6,7 +6,8 @@ connections stay open meanwhile: a machine that dies closes its own, and the oth
 says `Connection closed by peer`.
 
 Each message is a line of JSON. Nobody proves who they are, as nobody does to torch at the same port: nothing of a
-message is run, and what another machine says is only shown.
+message is run, what another machine says is only shown, and shortened, and the hints are this machine's own. Whoever
+sends too much is put off.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cachekit.compilers import Node
 from cachekit.errors import (
@@ -30,14 +31,16 @@ from cachekit.errors import (
     from_code,
 )
 from cachekit.text import cause_of, duration
+from cachekit.training.link import ANSWER, POLL, Link, listening
 from cachekit.training.participant import Participant, judged
 
 BEGINS = b'{"cachekit":"meeting/1"}'  # what the first machine says first: torch's store, at the same port, says nothing
-POLL = 0.1  # seconds between two looks
 PAUSE = 0.5  # seconds between two tries to reach the first machine
-ANSWER = 5.0  # seconds that a machine has for a line
 GRACE = 10.0  # seconds in which the machine whose failure made this one fail is heard of
-LONGEST = 1 << 20  # bytes of a line
+SILENT = 30.0  # seconds after which a connection that has said nothing is closed
+WAITING = 64  # connections that have said nothing yet, at most: others wait until one of them is closed
+SHOWN = 1000  # characters of what another machine says went wrong
+ALIKE = "the same command on all machines, with the same versions, and another --node-rank on each"
 # How a run fails because another one did [torch 2.13: gloo, NCCL, TCPStore].
 _CONSEQUENCE = re.compile(r"by peer|broken pipe|gloo|nccl|connection (?:refused|closed)|timed out", re.IGNORECASE)
 
@@ -52,56 +55,6 @@ class _Word(Struct, omit_defaults=True):
     error: ErrorDocument | None = None
 
 
-class _Link:
-    """A connection to another machine, read without waiting."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self.peer, self.broken, self.failed = peer, False, False
-        self._lines, self._rest = list[bytes](), b""
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A machine without power says nothing: after half a minute without an answer it is gone.
-        for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-            if hasattr(socket, name):
-                peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        peer.settimeout(ANSWER)
-
-    def tell(self, line: bytes) -> None:
-        """Send a line; a connection that takes none is noticed when it is read."""
-        with suppress(OSError):
-            self.peer.settimeout(ANSWER)
-            self.peer.sendall(line + b"\n")
-
-    def line(self, seconds: float = 0.0) -> bytes:
-        """The next line; empty where none has come, or comes in so many seconds."""
-        deadline = time.monotonic() + seconds
-        while True:
-            self._read()
-            if self._lines:
-                return self._lines.pop(0)
-            if self.broken or time.monotonic() >= deadline:
-                return b""
-            time.sleep(POLL / 2)
-
-    def _read(self) -> None:
-        with suppress(OSError):
-            self.peer.setblocking(False)
-        while not self.broken:
-            try:
-                block = self.peer.recv(1 << 16)
-            except BlockingIOError:
-                break
-            except OSError:
-                block = b""
-            *lines, self._rest = (self._rest + block).split(b"\n")
-            self._lines += lines
-            self.broken = not block or len(self._rest) > LONGEST
-
-    @property
-    def over(self) -> bool:
-        """Nothing more will be heard."""
-        return self.broken and not self._lines
-
-
 class Meeting:
     """The other machines of a run; the first one has a connection to each, and the others one to the first.
 
@@ -114,7 +67,7 @@ class Meeting:
     def __init__(self, me: Participant, place: Node, told: Told) -> None:
         self.me, self.place, self._told = me, place, told
         self.participants = [me]
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, Link] = {}
         self._known: CachekitError | None = None  # what was found out about another one
         self._later: tuple[float, CachekitError] | None = None  # a failure that another one may have caused
 
@@ -126,20 +79,26 @@ class Meeting:
             UsageError: They are not to run the same; or the port is taken.
         """
         began, come = time.monotonic(), dict[int, Participant]()
-        coming: list[_Link] = []
-        with _listening(self.place.port) as server:
+        coming: list[Link] = []
+        with listening(self.place) as server:
             while len(come) < self.me.nodes - 1:
-                with suppress(OSError):
-                    coming.append(_Link(server.accept()[0]))
-                    coming[-1].tell(BEGINS)
+                if len(coming) < WAITING:
+                    with suppress(OSError):
+                        coming.append(Link(server.accept()[0]))
+                        coming[-1].tell(BEGINS)
+                else:
+                    time.sleep(POLL)
                 for rank in [rank for rank in come if self._links[rank].line() or self._links[rank].over]:
                     self._links.pop(rank).peer.close()  # it went away, and may come again
                     del come[rank]
                 for link in list(coming):
                     if line := link.line():
                         self._admit(link, line, come)
-                    if line or link.over:
-                        coming.remove(link)
+                    elif link.over or time.monotonic() - link.since > SILENT:
+                        link.peer.close()
+                    else:
+                        continue
+                    coming.remove(link)
                 waited = time.monotonic() - began
                 missing = [f"node {rank}" for rank in range(1, self.me.nodes) if rank not in come]
                 if missing and waited > wait:
@@ -156,14 +115,21 @@ class Meeting:
         for link in coming:
             link.peer.close()
         self.participants = [self.me, *(come[rank] for rank in sorted(come))]
-        if wrong := judged(self.participants):
+        try:
+            wrong = judged(self.participants)
+        except (RecursionError, ValueError):  # nested too deeply, or numbers that are too large
+            wrong = UsageError(
+                "what another machine says of itself cannot be compared",
+                hint="let only the machines of the training reach --master-port",
+            )
+        if wrong:
             raise self._refused(wrong)
         self._tell_all(_Word(go=True))
 
-    def _admit(self, link: _Link, line: bytes, come: dict[int, Participant]) -> None:
+    def _admit(self, link: Link, line: bytes, come: dict[int, Participant]) -> None:
         try:
             one = msgspec.json.decode(line, type=Participant)
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             link.peer.close()  # no machine of ours
             return
         if one.rank in come or not 0 < one.rank < self.me.nodes:
@@ -174,7 +140,7 @@ class Meeting:
                 else f"{one} is none of {self.me.nodes} machines",
                 hint="--node-rank is another number on each machine, from 0",
             )
-            link.tell(msgspec.json.encode(_Word(error=error.document)))
+            link.tell(msgspec.json.encode(_Word(error=_short(error.document))))
             link.peer.close()
             return
         come[one.rank], self._links[one.rank] = one, link
@@ -193,7 +159,7 @@ class Meeting:
             try:
                 peer = socket.create_connection((self.place.address, self.place.port), ANSWER)
                 if peer.getsockname() != peer.getpeername():  # Linux may connect a socket of one host with itself
-                    link = _Link(peer)
+                    link = Link(peer)
                     if link.line(ANSWER) == BEGINS:
                         break
                 peer.close()
@@ -215,7 +181,7 @@ class Meeting:
             if line := link.line(POLL):
                 word = _word(line)
                 if word.error is not None:
-                    raise _raised(word.error)
+                    raise self._raised(word.error)
                 if word.go:
                     return
             if link.over:
@@ -236,7 +202,7 @@ class Meeting:
                 self._links.pop(rank).peer.close()
             if word.error is not None:
                 link.failed = True
-                error = _raised(word.error) if self.me.rank else self._failed(rank, word.error)
+                error = self._raised(word.error) if self.me.rank else self._failed(rank, word.error)
                 if self.me.rank or not _follows(word.error):
                     failed = failed or error
                 else:
@@ -253,7 +219,7 @@ class Meeting:
         if error is self._known:
             return error
         if self.me.rank:
-            self._tell_all(_Word(error=error.document))
+            self._tell_all(_Word(error=_short(error.document)))
         until = time.monotonic() + (GRACE if _follows(error.document) else 0.0)
         while self._links:
             try:
@@ -281,7 +247,7 @@ class Meeting:
         """Where this is the first machine, all others get the error, too."""
         self._known = error
         if not self.me.rank:
-            self._tell_all(_Word(error=error.document))
+            self._tell_all(_Word(error=_short(error.document)))
         return error
 
     def _tell_all(self, word: _Word) -> None:
@@ -296,15 +262,23 @@ class Meeting:
             error.code,
             f"{self._name(rank)} failed",
             cause=": ".join(filter(None, [error.message, error.cause])),
-            hint=error.hint or "see what the command told on that machine",
+            hint="see what the command told on that machine",
         )
+
+    def _raised(self, error: ErrorDocument) -> CachekitError:
+        hint = ALIKE if error.code == UsageError.code else self._again
+        return from_code(error.code, error.message, cause=error.cause, hint=hint)
+
+    @property
+    def _again(self) -> str:
+        resume = "; --resume auto goes on from the last checkpoint" if self.me.mode == "train" else ""
+        return f"start the command again on all machines{resume}"
 
     def _gone(self, rank: int) -> CachekitError:
         return MachineGoneError(
             f"{self._name(rank)} went away",
             cause="its connection broke without a word: the machine, its network or its command died",
-            hint="start the command again on all machines"
-            + ("; --resume auto goes on from the last checkpoint" if self.me.mode == "train" else ""),
+            hint=self._again,
         )
 
 
@@ -339,35 +313,17 @@ def meeting(me: Participant, place: Node, wait: float, told: Told) -> Iterator[M
         met.close()
 
 
-@contextmanager
-def _listening(port: int) -> Iterator[socket.socket]:
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
-    until = time.monotonic() + ANSWER  # the run before this one may be about to end
-    while True:
-        try:
-            server = socket.create_server(("", port), family=family, dualstack_ipv6=both)
-            break
-        except OSError as error:
-            if time.monotonic() > until:
-                raise UsageError(
-                    f"port {port} of this machine cannot be used", cause=cause_of(error), hint="another --master-port"
-                ) from error
-            time.sleep(POLL)
-    with server:
-        server.settimeout(POLL)
-        yield server
-
-
 def _word(line: bytes) -> _Word:
     try:
-        return msgspec.json.decode(line, type=_Word)
-    except msgspec.DecodeError:
+        word = msgspec.json.decode(line, type=_Word)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return _Word()
+    return word if word.error is None else structs.replace(word, error=_short(word.error))
 
 
-def _raised(error: ErrorDocument) -> CachekitError:
-    return from_code(error.code, error.message, cause=error.cause, hint=error.hint)
+def _short(error: ErrorDocument) -> ErrorDocument:
+    """An error as other machines tell it: of a length that can be read."""
+    return structs.replace(error, message=error.message[:SHOWN], cause=error.cause[:SHOWN], hint="")
 
 
 def _follows(error: ErrorDocument) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cachekit.errors import CachekitError, UsageError
 from cachekit.key.canonical import ABSENT, difference
 
 SHOWN = 3  # differences
+LONGEST = 200  # characters of a name or a value that is shown
 
 
 class Participant(Struct, frozen=True):
-    """A machine, as it tells of itself.
+    """A machine, as it tells of itself; whoever says more than the limits is none.
 
     Attributes:
         rank: Its number.
@@ -26,13 +27,13 @@ class Participant(Struct, frozen=True):
         resume: The name of the checkpoint from which it would go on; empty where it starts over.
     """
 
-    rank: int
-    host: str
-    nodes: int
-    mode: str
-    key: str
+    rank: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    host: Annotated[str, Meta(max_length=255)]
+    nodes: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    mode: Literal["trial", "train"]
+    key: Annotated[str, Meta(max_length=64)]
     hard: dict[str, Any]
-    resume: str = ""
+    resume: Annotated[str, Meta(max_length=255)] = ""
 
     def __str__(self) -> str:
         return f"node {self.rank} ({self.host})"
@@ -50,7 +51,10 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
         changes = [each for each in difference(first.hard, one.hard) if not each.name.startswith("target.")]
         if changes:
             what = "toolchain" if all(each.name.startswith("toolchain.") for each in changes) else "recipe or toolchain"
-            said = [f"{each.name} is {_shown(each.new)} there and {_shown(each.old)} here" for each in changes[:SHOWN]]
+            said = [
+                f"{_shown(each.name)} is {_shown(each.new)} there and {_shown(each.old)} here"
+                for each in changes[:SHOWN]
+            ]
             more = f", and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
             return UsageError(
                 f"{one} has another {what} than {first}",
@@ -62,7 +66,7 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
             return UsageError(
                 f"{cold} has no record of this key, and {warm} has one",
                 cause="a trial run needs all machines of the training, so either all of them make it or none",
-                hint=f"`cachekit push` on {warm.host} to a remote that all of them read; or --recache on all of them",
+                hint=f"`cachekit push` on node {warm.rank} to a remote that all of them read; or --recache on all",
             )
         if one.resume != first.resume:
             said = [
@@ -77,4 +81,4 @@ def judged(participants: Sequence[Participant]) -> CachekitError | None:
 
 
 def _shown(value: object) -> str:
-    return "absent" if value is ABSENT else str(value)
+    return "absent" if value is ABSENT else str(value)[:LONGEST]

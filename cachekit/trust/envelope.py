@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.store.record import no_duplicates, values_of
+from cachekit.store.record import Record, no_duplicates, values_of
 
 MOST = 16  # envelopes beside a record
 _SIGNATURES = 4  # in an envelope: one of a known signer costs 10 ms to check, and anybody may write them
@@ -24,6 +24,7 @@ PAYLOAD = 64 << 20  # bytes: a statement names each file, like the record
 SIGNATURE = 16 << 10  # bytes: RSA of 16384 bits has 4 kB
 _TYPE = 256  # characters of a type, or of the name of a key
 LARGEST = 96 << 20  # bytes of a document
+_BYTES, _BYTES_PER_FILE = 2 << 20, 1 << 10  # of a document; an envelope has about 300 for each file of the record
 _VALUES = 1000  # of a document; the most envelopes with the most signatures have 257
 
 
@@ -107,6 +108,25 @@ def decode(raw: bytes) -> tuple[Envelope, ...]:
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not signatures: {error}") from error
     return from_document(document)
+
+
+def largest(record: Record) -> int:
+    """Bytes that the document beside a record may have; anybody may put more there, and all are read."""
+    return min(LARGEST, _BYTES + _BYTES_PER_FILE * sum(len(module.files) for module in record.modules))
+
+
+def too_large(most: int) -> str:
+    """Why a record is not used whose document has more than these bytes: words that go on after "it is"."""
+    return f"not judged, as the signatures beside it have more than {most:,} bytes"
+
+
+def fitting(record: Record, envelopes: Sequence[Envelope]) -> bytes:
+    """The document of envelopes over a record; the last are left out where all would be too large for `largest`."""
+    raw = encode(envelopes)
+    while len(raw) > largest(record) and len(envelopes) > 1:
+        envelopes = envelopes[:-1]
+        raw = encode(envelopes)
+    return raw
 
 
 def union(first: Sequence[Envelope], second: Sequence[Envelope]) -> tuple[Envelope, ...]:

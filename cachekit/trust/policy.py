@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from cachekit import redact
 from cachekit.config_trust import YOU, Mode, TrustTable, is_own
@@ -29,6 +29,7 @@ from cachekit.values import by_value
 
 NOBODY = "signed by nobody you trust"
 UNSIGNED = "not signed"
+VAIN = 8  # checks in vain, after which what lies beside the other records of a place is not looked at
 _SKEW = timedelta(days=1)  # how wrong a signer's clock may be
 
 
@@ -93,6 +94,20 @@ class _Checked(Struct, frozen=True):
     lost: bool = False
 
 
+class _Spent(Struct):
+    """What the signatures beside a record cost so far.
+
+    Attributes:
+        vain: See `Policy.judge`.
+        keys: How many name a key.
+        stale: How many hold, and are about another record.
+    """
+
+    vain: Counter[str]
+    keys: Counter[str] = field(default_factory=Counter)
+    stale: int = 0
+
+
 class Policy(Struct, frozen=True):
     """What the settings say of trust.
 
@@ -118,6 +133,7 @@ class Policy(Struct, frozen=True):
         *,
         mode: Mode = "signed",
         now: datetime | None = None,
+        vain: Counter[str] | None = None,
     ) -> Judgement:
         """Whether a record that lies somewhere may be used.
 
@@ -128,15 +144,20 @@ class Policy(Struct, frozen=True):
                 write there, and what this user's own statement says of the record's origin holds there as in the
                 store; `all` none, and one by a revoked key counts against the record only where no other counts.
             now: The time; the clock's by default.
+            vain: How many signatures of known signers' keys were checked in vain where the record lies, by key: each
+                costs 10 ms, and anybody may write them beside many records. This record's are counted there, too; after
+                `VAIN` no signature there is looked at.
         """
         now = now or datetime.now(timezone.utc)
         if reason := self.revoked(record):
             return Judgement(reason=reason, revoked=True)
         if mode == "all" and not self.table.revokes:
             return Judgement("all")
-        spent: Counter[str] = Counter()
+        spent = _Spent(Counter() if vain is None else vain)
         checked = [self._check(record, envelope, now, spent) for envelope in envelopes]
         good = [(one, one.statement) for one in checked if one.statement is not None]
+        if mode == "signed" and not good:  # beside one that counts, they are of what lay there before
+            spent.vain["stale"] += spent.stale
         withdrawn = next((one for one in checked if one.revoked), None)
         if mode == "all" and (good or withdrawn is None):
             return Judgement("all")
@@ -206,7 +227,7 @@ class Policy(Struct, frozen=True):
                 return f"made by reuse of {one.key[:12]}, no longer signed by anybody you trust ({keys})"
         return ""
 
-    def _check(self, record: Record, envelope: Envelope, now: datetime, spent: Counter[str]) -> _Checked:
+    def _check(self, record: Record, envelope: Envelope, now: datetime, spent: _Spent) -> _Checked:
         """What the best signature of an envelope comes to."""
         found = [self._check_one(record, envelope, signature.sig, now, spent) for signature in envelope.signatures]
         order = sorted(
@@ -214,9 +235,7 @@ class Policy(Struct, frozen=True):
         )
         return order[0] if order else _Checked(reason=UNSIGNED)
 
-    def _check_one(
-        self, record: Record, envelope: Envelope, blob: bytes, now: datetime, spent: Counter[str]
-    ) -> _Checked:
+    def _check_one(self, record: Record, envelope: Envelope, blob: bytes, now: datetime, spent: _Spent) -> _Checked:
         if envelope.payload_type != PAYLOAD_TYPE:
             return _Checked(
                 reason=f"signed as {redact.address(envelope.payload_type[:80])!r}, which is not a statement"
@@ -235,11 +254,15 @@ class Policy(Struct, frozen=True):
         name = known[0].name
         if not _valid(known, now):
             return _Checked(reason=f"signed by {name}, whose key is not valid today")
-        spent[print_] += 1
-        if spent[print_] > CHECKS:
+        spent.keys[print_] += 1
+        if spent.keys[print_] > CHECKS:
             return _Checked(reason=f"signed more than {CHECKS} times in {name}'s name")
+        if spent.vain.total() >= VAIN:
+            why = f"{VAIN} other signatures there are false, or about other records, and so no more are checked"
+            return _Checked(reason=f"signed in {name}'s name, but {why}")
         try:
             if not holds(key, blob, envelope.message):
+                spent.vain[print_] += 1
                 return _Checked(reason=f"signed in {name}'s name, and that signature is not valid")
             statement = read_statement(envelope.payload)
             created = moment(statement.predicate.created)
@@ -258,6 +281,7 @@ class Policy(Struct, frozen=True):
                 revoked=True,
             )
         if not is_about(statement, record):
+            spent.stale += 1
             return _Checked(reason=f"signed by {name}, but as a different record")
         if reason := self._revoked_reuse(statement.predicate.reused, now):
             return _Checked(reason=reason, revoked=True)

@@ -7,7 +7,6 @@ ours. A payload is read only after a signature over it holds.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -266,7 +265,8 @@ def holding(
     Args:
         record: The record.
         envelopes: What lies beside it.
-        key: Only signatures of this key are checked; where none is given, those that cannot be checked are left out.
+        key: Only signatures of this key are checked, and at most `CHECKS`; where none is given, those of all keys, as a
+            true one may stand behind false ones, without those that cannot be checked.
 
     Yields:
         The envelope, the key that signed it, and what it says.
@@ -275,14 +275,14 @@ def holding(
         UsageError: Nothing here can check a signature of the key that is given.
     """
     unusable = (MalformedError,) if key else (MalformedError, UsageError)
-    spent: Counter[PublicKey] = Counter()
+    checked = 0
     for envelope in envelopes:
         for signature in envelope.signatures:
             with suppress(*unusable):
                 signer = sshsig.parse(signature.sig).key
-                spent[signer] += 1
-                if envelope.payload_type != PAYLOAD_TYPE or spent[signer] > CHECKS or signer != (key or signer):
+                if envelope.payload_type != PAYLOAD_TYPE or signer != (key or signer) or (key and checked == CHECKS):
                     continue
+                checked += 1
                 if holds(signer, signature.sig, envelope.message):
                     statement = read_statement(envelope.payload)
                     if is_about(statement, record):

@@ -9,6 +9,7 @@ import pytest
 from cachekit.executors import local
 from cachekit.executors.fleet import every, retire, states
 from cachekit.executors.local import ENGINE
+from cachekit.executors.slurm import PROGRAMS
 from cachekit.store.layout import Layout
 
 pytest_plugins = ["tests.executors.fleet_session"]
@@ -47,6 +48,25 @@ def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
     assert all("start.py cachekit warm toy.yaml --set training.per_device_train_batch_size=" in line for line in lines)
     assert fleet("fleet", "ls", "--format", "json")[0] == []
     assert not fleet.log.exists()
+
+
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("verb", [("warm",), ("train", "--nnodes", "2")], ids=lambda verb: verb[0])
+def test_a_secret_in_the_setup_of_slurm_is_refused_before_it_lies_in_any_file(fleet, verb):
+    """Of several nodes the setup stands in the arguments of srun, which all users of a node see.
+
+    In Slurm's place stand programs that name no partition and take no job.
+    """
+    for program in PROGRAMS:
+        (fleet.work / program).write_text('#!/bin/sh\n[ "${0##*/}" = sinfo ]\n')
+        (fleet.work / program).chmod(0o700)
+    secret, (verb, *words) = "q7RzpL2vT9wKs4XbWWq7", verb
+    setup = {"CACHEKIT_SLURM_SETUP": f"export WANDB_API_KEY={secret}; source venv/bin/activate"}
+    path = {"PATH": f"{fleet.work}:{os.environ['PATH']}"}
+    _, err = fleet(verb, "toy.yaml", *words, "--on", "slurm", "--price", "0", code=2, **setup, **path)
+    assert "error[secret]: slurm_setup would carry a secret" in err
+    assert secret not in err
+    assert not [one for one in fleet.home.rglob("*") if one.is_file() and secret in one.read_text(errors="replace")]
 
 
 def test_one_that_fails_stops_no_other_and_says_why(fleet):

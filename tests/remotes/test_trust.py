@@ -13,9 +13,11 @@ from cachekit.errors import AuthError, RemoteError, UntrustedError, UsageError
 from cachekit.remotes import address, layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.hub.account import is_own
+from cachekit.remotes.hub.client import Client
 from cachekit.remotes.judging import Trust
 from cachekit.remotes.objectstore import ObjectStorage
 from cachekit.remotes.objectstore.connect import ObjectService
+from cachekit.remotes.port import Limits
 from cachekit.remotes.remote import Remote
 from cachekit.store.record import file_path
 from cachekit.verbs.imports import import_bundle
@@ -208,14 +210,50 @@ def test_a_variable_that_is_spelled_in_another_case_counts_too(monkeypatch, plac
     assert made.stranger() == f"it is read without credentials ({other})"
 
 
-def test_a_service_that_is_added_says_nothing_and_is_a_strangers_without_credentials(monkeypatch):
-    """As docs/add-a-remote.md adds one: the service names its class of obstore, and nothing of credentials."""
+CLEAR = "it is read over http://, and others on the network may alter that"
+
+
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize(
+    ("server", "stranger"),
+    [
+        ("http://minio.lab:9000", CLEAR),
+        ("http://192.0.2.7", CLEAR),
+        ("http://127.0.0.1.lab", CLEAR),
+        ("http://127.0.0.1:9000", ""),
+        ("http://[::1]:9000", ""),
+        ("http://localhost:9000", ""),
+        ("https://minio.lab:9000", ""),
+    ],
+)
+def test_a_bucket_beyond_a_network_without_tls_is_nobodys_own_whatever_the_settings_say(
+    monkeypatch, tmp_path, server, stranger
+):
+    pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    place = "s3://bucket/cache"
+    link = address.parse(["local:rw", "lab"], {"lab": {"url": place, "endpoint": server}})[1]
+    assert address.make(link).stranger() == stranger
+    assert remote(address.make(link), tmp_path, trust=Trust(said={place: "owner"})).demands() == stranger
+
+
+@pytest.mark.feature("T2")
+def test_a_private_repo_is_nobodys_own_where_the_hub_answers_without_tls():
+    """Whose token that is, and that the repo is private, the same answers say; nothing is asked."""
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed (make test-hub)")
+    hub = Client("hf://me/cache", "http://hub.lab", "hf_token", Limits())
+    assert hub.stranger("me/cache", None, private=True) == CLEAR
+
+
+def test_a_service_that_is_added_is_a_strangers_without_credentials(monkeypatch):
+    """As docs/add-a-remote.md adds one: it names the variable that makes its class of obstore send none."""
     pytest.importorskip("obstore", reason="obstore is not installed (make test-s3)")
 
     class R2(ObjectService):
         scheme = "r2"
         service = "Cloudflare R2"
         store = "S3Store"
+        skips = "AWS_SKIP_SIGNATURE"
 
     def opened():
         return ObjectStorage(R2(), "r2://bucket/x", {"endpoint": "https://account.example"})

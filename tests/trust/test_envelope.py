@@ -13,10 +13,13 @@ from cachekit.trust.envelope import (
     Signature,
     decode,
     encode,
+    fitting,
     from_document,
+    largest,
     pae,
     union,
 )
+from tests.store.record_cases import record
 
 ONE = Envelope(b"\xfb\xef\xff{}", "application/x", (Signature("SHA256:x", b"\xfb\xef\xff"),))
 
@@ -109,3 +112,15 @@ def test_two_documents_are_one_with_each_envelope_once():
     many = [Envelope(b"%d" % number, "t", (Signature("k", b"s"),)) for number in range(20)]
     assert union([ONE], [ONE, many[0]]) == (ONE, many[0])
     assert union([ONE], many) == (ONE, *many[: MOST - 1])
+
+
+def test_of_envelopes_that_are_too_large_for_a_record_the_oldest_are_left_out():
+    about = record()
+    assert largest(about) == (2 << 20) + 1024 * len(about.files)
+    many = [Envelope(b"%d" % number * 700_000, "t", (Signature("k", b"s"),)) for number in range(5)]
+    raw = fitting(about, many)
+    assert len(raw) <= largest(about)
+    assert decode(raw) == tuple(many[:2])
+    assert decode(fitting(about, many[4:])) == tuple(many[4:])
+    alone = Envelope(bytes(3 << 20), "t", (Signature("k", b"s"),))
+    assert decode(fitting(about, [alone, many[0]])) == (alone,), "who signs a record learns of it as one reads it"

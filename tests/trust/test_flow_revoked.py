@@ -1,13 +1,17 @@
 """What is revoked is not used any more, where it lies and here, and neither is what was made with its help."""
 
+import os
+
 import pytest
+from msgspec import structs
 
 from cachekit.compilers.cachedir import note_origin
 from cachekit.errors import UntrustedError, UsageError
 from cachekit.remotes import layout
 from cachekit.store.origin import Beside, Origin, ReusedOrigin
 from cachekit.store.record import file_path
-from cachekit.trust.envelope import decode, encode
+from cachekit.trust import envelope, sshsig
+from cachekit.trust.envelope import Envelope, Signature, decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
@@ -28,6 +32,7 @@ from tests.trust.flow_cases import (  # noqa: F401 - some are fixtures
     put,
     shared,
     signatures,
+    taken,
     trust,
     user,
 )
@@ -259,3 +264,57 @@ def test_each_state_of_a_key_that_is_reused_has_to_be_one_that_may_be_given_on(a
     grown = ReusedOrigin(record.key, "c" * 64)
     for reused in ((theirs, grown), (grown, theirs)):
         assert "nobody checked who made it" in trust().unpublishable(record, Beside(Origin(reused=reused)))
+
+
+@pytest.mark.parametrize("where", ["store", "remote"])
+def test_false_signatures_before_the_true_one_do_not_hide_it(alice, user, place, where):
+    """Who takes a record unasked is to know all keys whose signatures hold, so that each can be revoked."""
+    (good,) = decode(signatures(place, alice.record).read_bytes())
+    false = structs.replace(good, signatures=tuple(false_one() for _ in range(4)))
+    more = structs.replace(good, signatures=tuple(false_one() for _ in range(4)))
+    put(place, layout.signatures_path(alice.record.place), encode([false, more, good]))
+    close(place)
+    bob = user("bob", trust(), may="r")
+    pull_recipe(bob.session, bob.prepare())
+    assert bob.store.origins.of(alice.record).origin.signers == (key(ALICE).fingerprint,)
+    gone = trust(revoked={"keys": [key(ALICE).fingerprint]})
+    again = user("bob", gone, may="") if where == "store" else user("carol", gone, may="r")
+    assert not planned(again).hit
+    assert "which is revoked" in planned(again).untrusted[0]
+
+
+def false_one():
+    return Signature("x", sshsig.build(key(ALICE), os.urandom(64)))
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_record_with_more_bytes_of_signatures_than_are_read_is_not_taken(alice, user, place, tmp_path, everything):
+    """It would be one that nobody can revoke by a key; a push by a signer mends it."""
+    path = layout.signatures_path(alice.record.place)
+    (good,) = decode(signatures(place, alice.record).read_bytes())
+    junk = Envelope(bytes(3 << 20), "x", (Signature("x", b"x"),))
+    put(place, path, encode([good, junk]))
+    close(place)
+    bob = user("bob", trust(everything=everything), may="r")
+    with pytest.raises(UntrustedError) as told:
+        pull_recipe(bob.session, bob.prepare())
+    assert "the signatures beside it have more than" in told.value.cause
+    assert not list(bob.store.records())
+    (done,) = push_records(alice.session, [alice.record], public=False, replaces=False, dry_run=False)
+    assert (done.error, len(done.signatures)) == (None, 1)
+    assert decode(signatures(place, alice.record).read_bytes())[0].payload
+    bob = user("bob", trust(everything=everything), may="r")
+    pull_recipe(bob.session, bob.prepare())
+    assert bob.store.origins.of(alice.record).origin.signers == (key(ALICE).fingerprint,)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_nor_is_such_a_record_of_a_bundle(alice, user, tmp_path, monkeypatch, everything):
+    path = bundle(alice, tmp_path / "x.tar")
+    monkeypatch.setattr(envelope, "_BYTES", 10)
+    monkeypatch.setattr(envelope, "_BYTES_PER_FILE", 0)
+    bob = user("bob", trust(ALICE, everything=everything))
+    with pytest.raises(UntrustedError) as told:
+        taken(bob, path)
+    assert "the signatures beside it have more than 10 bytes" in told.value.cause
+    assert not list(bob.store.records())

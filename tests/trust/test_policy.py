@@ -1,6 +1,7 @@
 """Whose records are used: what is judged good, and every way in which a record or its signatures can be wrong."""
 
 import subprocess
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -8,6 +9,7 @@ from msgspec import structs
 
 from cachekit.errors import UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
+from cachekit.trust import policy as policy_module
 from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, Signature
 from cachekit.trust.policy import NOBODY, UNSIGNED, Judgement, Policy
@@ -315,8 +317,31 @@ def test_false_signatures_in_a_known_name_are_checked_a_few_times(monkeypatch):
     assert "more than 8 times" in refused(policy(), many) or "is not valid" in refused(policy(), many)
     assert len(asked) <= 16
     asked.clear()
-    assert not [*holding(record(), many)]
+    assert not [*holding(record(), many, key(0))]
     assert len(asked) == 8
+    assert not [*holding(record(), many)], "a true one may stand behind them, which is to be known"
+    assert len(asked) == 8 + 64
+
+
+@pytest.mark.feature("T4")
+@pytest.mark.parametrize("true", [False, True])
+def test_signatures_in_vain_are_counted_for_all_records_of_a_place(monkeypatch, true):
+    """False ones, or another record's beside a record that has no other: anybody can copy them."""
+    asked = []
+    check = policy_module.holds
+    monkeypatch.setattr(policy_module, "holds", lambda *words: (asked.append(1), true and check(*words))[1])
+    said, vain, good = policy(), Counter(), envelope()
+    other = structs.replace(record(), compile_seconds=77.0)
+    for _ in range(4):
+        found = said.judge(other, [good] * 3, now=NOW, vain=vain)
+        assert not found.trusted
+    assert len(asked) == (9 if true else 8)
+    assert "8 other signatures there are false, or about other records" in found.reason
+    assert not judged(said, [good], vain=vain).trusted
+    monkeypatch.setattr(policy_module, "holds", check)
+    honest = Counter()
+    assert judged(said, [good, *[envelope(about=other)] * 7], vain=honest).trusted
+    assert honest.total() == 0, "what lay there before is beside a signature that counts"
 
 
 @pytest.mark.feature("T5")

@@ -230,6 +230,8 @@ NATIVE_LEVEL = "NEURON_COMPILER_OPT_LEVEL"  # an option as the compiler gets it,
 NATIVE_BESIDE = (
     "TORCH_NEURONX_DEBUG_DIR", "TORCH_NEURONX_HLO_CACHE_DIR", "TORCH_NEURONX_METRICS_DIR", "TORCHINDUCTOR_CACHE_DIR",
 )  # fmt: skip
+# Of these, where lie lowered graphs, which are compiled, and pickles, which run when they are loaded.
+NATIVE_LOADED = frozenset({"TORCH_NEURONX_HLO_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"})
 # A graph that does not compile is an error, and never runs op by op instead: a trial would end well without it. True by
 # default since SDK 2.33, before that False [SDK: torch env-vars, 2026-10-14; TN].
 NATIVE_NO_FALLBACK = "TORCH_NEURONX_DISABLE_FALLBACK_EXECUTION"

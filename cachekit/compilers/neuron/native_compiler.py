@@ -160,8 +160,11 @@ class NeuronNative(TreeCompiler, OnNeuron):
         }
 
     def _beside(self, name: str, locks: Path) -> str:
-        """A folder of the run; where the shell names one, a folder of this compiler in it: no file tells whose."""
-        theirs = os.environ.get(name)
+        """A folder of the run; where the shell names one, a folder of this compiler in it: no file tells whose.
+
+        What a run loads or compiles lies in its own, whatever the shell says: others may write where that leads.
+        """
+        theirs = "" if name in facts.NATIVE_LOADED else os.environ.get(name)
         return str(Path(theirs) / self.directory if theirs else locks / name)
 
     def _compile_only(self, run: Run) -> dict[str, str | None]:

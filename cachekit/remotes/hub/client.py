@@ -26,7 +26,7 @@ from cachekit.remotes.hub.download import Body
 from cachekit.remotes.hub.errors import is_missing, translated
 from cachekit.remotes.hub.send import abandon, watched
 from cachekit.remotes.hub.session import bound_session
-from cachekit.remotes.port import Entry, Limits, Tell
+from cachekit.remotes.port import Entry, Limits, Tell, in_clear
 
 T = TypeVar("T")
 LOCATED = 100  # files in one question to git LFS, as its own client asks
@@ -97,6 +97,8 @@ class Client:
         """
         if not private:
             return "it is public"
+        if clear := in_clear(self.endpoint):
+            return clear
         owner = name.partition("/")[0]
         if self.owns(owner, memory):
             return ""

@@ -31,7 +31,7 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
-from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Storage, Tell, Upload, Write, reads_as
+from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Storage, Tell, Upload, Write, in_clear, reads_as
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -62,9 +62,9 @@ class ObjectStorage(ObjectReader, Storage):
         return self._stores.server
 
     def stranger(self, memory: Path | None = None) -> str:
-        """Whether requests go without credentials, as a stranger's do; only the account knows more (`untold`)."""
+        """Whether requests go without credentials, as a stranger's do, or in clear; only the account knows more."""
         variable = self._kind.unsigned
-        return f"it is read without credentials ({variable})" if variable else ""
+        return f"it is read without credentials ({variable})" if variable else in_clear(self.server())
 
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
         """Send files: one look for all, and a request for each that is not there."""

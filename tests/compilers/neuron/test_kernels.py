@@ -362,6 +362,23 @@ def test_torchneuron_gets_kernels_of_its_compiler_alone_at_the_same_path_in_each
     assert said[0]["TORCH_NEURONX_METRICS_DIR"] == str(tmp_path / "mine" / kernels.name), "the shell's, by compiler"
 
 
+@pytest.mark.feature("T8")
+@pytest.mark.parametrize("name", ["TORCHINDUCTOR_CACHE_DIR", "TORCH_NEURONX_HLO_CACHE_DIR"])
+@pytest.mark.parametrize("kind", ["command", "train"])
+def test_what_torchneuron_loads_lies_in_the_runs_own_folder_whatever_the_shell_says(
+    tmp_path, place, monkeypatch, name, kind
+):
+    """Others could have made the folder that the shell names, or write into it."""
+    compiler = NeuronNative(NeuronHost({"neuronx-cc": "2.28.7631.0+b"}, "trn2", 4, 2, "trn2.3xlarge", here=True))
+    (tmp_path / "everybodys").mkdir()
+    (tmp_path / "everybodys").chmod(0o777)
+    monkeypatch.setenv(name, str(tmp_path / "everybodys"))
+    (tmp_path / "run" / "root").mkdir(parents=True)
+    recipe = load_text("name: tiny\nmodel: {id: bert-base-uncased}\n")
+    said = compiler.watch(Run(recipe, tmp_path / "run" / "root", kind)).environment[name]
+    assert Path(said).is_relative_to(tmp_path / "run")
+
+
 @pytest.mark.parametrize("said", ["relative/folder", "s3://bucket/kernels"])
 def test_a_folder_that_is_none_of_this_host_is_refused(tmp_path, monkeypatch, said):
     monkeypatch.setenv(facts.NKI_COMPILE_CACHE, said)
