@@ -101,7 +101,7 @@ class _Ray:
     def submit(self, fleet: Fleet) -> None:
         with _cluster() as ray:
             kept = {"name": fleet.id, "lifetime": "detached", "max_restarts": -1, "num_cpus": 0, "max_concurrency": 2}
-            actor = ray.remote(Commands).options(**kept).remote(fleet, dict(os.environ))
+            actor = ray.remote(_Commands).options(**kept).remote(fleet, dict(os.environ))
             try:
                 ray.get(actor.__ray_ready__.remote(), timeout=PATIENCE)
             except ray.exceptions.ActorDiedError:
@@ -139,7 +139,7 @@ def _stop(fleet: Fleet, number: int, why: Seen) -> None:
         files.note(fleets.stopped(fleet.path, number), msgspec.json.encode(why), mode=private.FILE)
 
 
-class Commands:
+class _Commands:
     """The actor."""
 
     def __init__(self, fleet: Fleet, environment: Mapping[str, str]) -> None:
