@@ -15,8 +15,6 @@ from cachekit import process
 from cachekit.executors.fleet import every
 from cachekit.store.layout import Layout
 
-cluster_utils = pytest.importorskip("ray.cluster_utils", reason="no Ray: make test-ray")
-
 pytest_plugins = ["tests.executors.fleet_session"]
 pytestmark = pytest.mark.ray
 FREE = ("--price", "0")  # machines of one's own
@@ -27,6 +25,7 @@ SMALL = {"object_store_memory": 80_000_000, "num_cpus": 2}  # of a node
 @pytest.fixture(scope="module")
 def cluster():
     """A head, which has no CPU for commands, and two nodes, one of which has cores of Neuron."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils", reason="no Ray: make test-ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_health_check_period_ms", "500")  # of nodes

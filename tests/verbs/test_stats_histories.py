@@ -85,6 +85,8 @@ class CommandWatch(StandInWatch):
 class Instant:
     """Stands in for the process of a command: `true`, or `false`."""
 
+    stopped = False
+
     def __init__(self, **_):
         pass
 
