@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 
 SHORTEST = 8  # characters of a variable's value that is looked for everywhere: shorter ones are words, too
 
@@ -230,8 +231,11 @@ _VALUE = r"(?<=\")[^\"\\]+|(?<=')[^'\\]+|(?<=\w>)[^<]+|\$\{\w*\}|[^\s\"',;&)}\]`
 # By `name:value`, where the value has a digit.
 _TOLD = ("token", "password", "passwd", "secret", "psk", "apikey", "accesskey", "secretkey", "privatekey")
 # What may be a value drawn by lot, and how far before it the name of a secret is looked for: in characters, in words. A
-# plain word is one only right before it: "a token of Gemma3nAudioModel" is prose.
+# plain word is one only right before it: "a token of Gemma3nAudioModel" is prose. So are two words ("API KEY: X"), and
+# "password is X" and `wandb login X` say the same as `password X`.
 _WORD, _NAME, _BEFORE, _WORDS_BEFORE = r"[\w+/~.-]{10,500}={0,2}", r"[A-Za-z_][\w.-]*", 80, 8
+_FILLS = {"are", "is", "p", "u", "was"}  # the letters are options, as in `docker login -p X`
+_SECRET_FOLLOWS = {"login", "relogin"}
 _SHORT = 200  # characters of such a value: `token:token:...` has one behind each colon
 _TAG = r"[vr]?\d[\w.-]{0,20}|latest.*"
 
@@ -257,8 +261,11 @@ def _without_drawn(text: str, hidden: str) -> Iterator[str]:
     for found in re.finditer(_WORD, text):
         if _is_drawn(found[0]):
             before = re.findall(_NAME, text[max(found.start() - _BEFORE, 0) : found.start()].rpartition("\n")[2])
-            near = before[-1:] + [name for name in before[-_WORDS_BEFORE:-1] if not name.isalpha()]
-            if any(surely_secret(name) for name in near):
+            last = [name for name in before if name.lower() not in _FILLS][-2:]
+            near = [*last[-1:], "_".join(last), *(name for name in before[-_WORDS_BEFORE:-1] if not name.isalpha())]
+            for name in before[-_WORDS_BEFORE:]:  # the name of a secret in another: `MY_HF_TOKEN_FOR_CI`
+                near += map("_".join, pairwise(re.split(r"[\W_]+", name)))
+            if not _SECRET_FOLLOWS.isdisjoint(last) or any(map(surely_secret, near)):
                 yield text[done : found.start()] + hidden
                 done = found.end()
     yield text[done:]
