@@ -18,7 +18,7 @@ LONGEST = 1 << 18  # bytes of a line; what a machine says of itself has some kB
 BLOCK = 1 << 16  # bytes that are read at once
 
 
-class Link:
+class Connection:
     """A connection to another machine, read without waiting.
 
     Attributes:

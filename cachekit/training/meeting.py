@@ -31,7 +31,7 @@ from cachekit.errors import (
     from_code,
 )
 from cachekit.text import cause_of, duration
-from cachekit.training.link import ANSWER, POLL, Link, listening
+from cachekit.training.link import ANSWER, POLL, Connection, listening
 from cachekit.training.participant import Participant, judged
 
 BEGINS = b'{"cachekit":"meeting/1"}'  # what the first machine says first: torch's store, at the same port, says nothing
@@ -67,7 +67,7 @@ class Meeting:
     def __init__(self, me: Participant, place: Node, told: Told) -> None:
         self.me, self.place, self._told = me, place, told
         self.participants = [me]
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, Connection] = {}
         self._known: CachekitError | None = None  # what was found out about another one
         self._later: tuple[float, CachekitError] | None = None  # a failure that another one may have caused
 
@@ -79,12 +79,12 @@ class Meeting:
             UsageError: They are not to run the same; or the port is taken.
         """
         began, come = time.monotonic(), dict[int, Participant]()
-        coming: list[Link] = []
+        coming: list[Connection] = []
         with listening(self.place) as server:
             while len(come) < self.me.nodes - 1:
                 if len(coming) < WAITING:
                     with suppress(OSError):
-                        coming.append(Link(server.accept()[0]))
+                        coming.append(Connection(server.accept()[0]))
                         coming[-1].tell(BEGINS)
                 else:
                     time.sleep(POLL)
@@ -126,7 +126,7 @@ class Meeting:
             raise self._refused(wrong)
         self._tell_all(_Word(go=True))
 
-    def _admit(self, link: Link, line: bytes, come: dict[int, Participant]) -> None:
+    def _admit(self, link: Connection, line: bytes, come: dict[int, Participant]) -> None:
         try:
             one = msgspec.json.decode(line, type=Participant)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -159,7 +159,7 @@ class Meeting:
             try:
                 peer = socket.create_connection((self.place.address, self.place.port), ANSWER)
                 if peer.getsockname() != peer.getpeername():  # Linux may connect a socket of one host with itself
-                    link = Link(peer)
+                    link = Connection(peer)
                     if link.line(ANSWER) == BEGINS:
                         break
                 peer.close()

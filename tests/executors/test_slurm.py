@@ -155,7 +155,7 @@ def test_a_budget_is_kept_by_a_limit_of_time(slurm):
     matrix, instance = slurm.matrix([1, 2]), ("--instance", "trn1.2xlarge", "--toolchain", "neuron-2.31")
     options = ("--on", "slurm", "--jobs", "2")
     assert "--max-dollars" in slurm("warm", "--matrix", matrix, *options, code=2)[1]
-    assert "nobody says" in slurm("warm", "--matrix", matrix, *options, "--max-dollars", "3", code=2)[1]
+    assert "is unknown" in slurm("warm", "--matrix", matrix, *options, "--max-dollars", "3", code=2)[1]
     dry = (*options, "--dry-run")
     assert "--max-dollars" in slurm.warm(matrix, *dry)["lacks"], "what a budget would be for can be seen without one"
     planned = slurm.warm(matrix, *dry, *instance, "--max-dollars", "3")
