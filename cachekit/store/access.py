@@ -3,11 +3,14 @@
 A store belongs to one user, or to the members of a group. Others may look into it if the umask of its owner lets them.
 
 Whose a file in it is, is another question: the folders say who can write there now, and a store may have been open to
-everybody before. Nobody can give away a file, so it tells who wrote it.
+everybody before. Nobody can give away a file, so it tells who wrote it. Where others can write to the store, they can
+give a file of this user another name: a blob, of which a stranger chose the bytes, becomes a record or a note. There
+a note counts only if this user's own folder, beside the settings, remembers its digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import stat
@@ -17,7 +20,9 @@ from functools import cached_property
 from pathlib import Path
 
 from cachekit import whose
+from cachekit.config_files import user_file
 from cachekit.errors import StoreError
+from cachekit.private import private_folder
 from cachekit.store.layout import Layout
 from cachekit.whose import Standing
 
@@ -47,6 +52,28 @@ class Owners:
         """Whose the store is, as it was when that was asked first."""
         return standing(self._layout)
 
+    @property
+    def open(self) -> bool:
+        """Whether others can write to the store."""
+        return self.standing.whose == "others"
+
+    def remember(self, note: bytes) -> None:
+        """See that a note counts which is about to be written, also where others can write to the store."""
+        if self.open and (folder := _own_folder()) is not None:
+            with suppress(OSError):  # then it does not count: what it is about is of unknown origin
+                (private_folder(folder) / hashlib.sha256(note).hexdigest()).touch()
+
+    def remembers(self, note: bytes) -> bool:
+        """Whether a note counts, as far as its bytes go."""
+        if not self.open:
+            return True
+        folder = _own_folder()
+        return (
+            folder is not None
+            and whose.standing(folder).whose == "own"
+            and ((folder / hashlib.sha256(note).hexdigest()).is_file())
+        )
+
     def stranger(self, path: Path, handle: int) -> str:
         """Why somebody else can have written a file of the store; empty where nobody can.
 
@@ -60,7 +87,7 @@ class Owners:
         Raises:
             OSError: It cannot be looked at.
         """
-        if self.standing.whose != "others":
+        if not self.open:
             return whose.outsider(handle, path, self.standing)
         ours = not whose.outsider(handle, path) and self._lies_there(path, handle)
         return "" if ours else self.standing.why
@@ -71,6 +98,11 @@ class Owners:
             found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
             return stat.S_ISREG(found.st_mode) and os.path.samestat(found, os.fstat(opened))
         return False
+
+
+def _own_folder() -> Path | None:
+    settings = user_file()
+    return settings and settings.parent / "noted"
 
 
 def _check_open(layout: Layout) -> None:

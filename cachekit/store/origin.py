@@ -153,16 +153,13 @@ class Origins:
                 raw = source.read(LARGEST)
         except FileNotFoundError:
             return None
+        if not self._owners.remembers(raw):
+            return None
         return msgspec.json.decode(raw, type=_Note)
-
-    @property
-    def _open(self) -> bool:
-        """Whether others can write to the store: they can remove a note, or give a file of this user another name."""
-        return self._owners.standing.whose == "others"
 
     def _made_here(self, record: Record) -> bool:
         """Whether a record of the store without a note was made here; of one that is gone nobody knows."""
-        if self._open:
+        if self._owners.open:
             return False
         path = self._layout.record(record.place)
         try:
@@ -220,10 +217,12 @@ class Origins:
         Raises:
             IntegrityError: They are too many; see `legible`.
         """
-        of = {record.digest: beside} if beside != MADE_HERE or self._open else {}
+        of = {record.digest: beside} if beside != MADE_HERE or self._owners.open else {}
         if before is not None and before != record and (kept := self.of(before)) != MADE_HERE:
             of[before.digest] = kept
-        return legible(msgspec.json.encode(_Note(of)), record) if of else b""
+        raw = legible(msgspec.json.encode(_Note(of)), record) if of else b""
+        self._owners.remember(raw)
+        return raw
 
 
 def legible(note: bytes, record: Record) -> bytes:

@@ -80,7 +80,9 @@ def note(layout: Layout, scratch: Path, tree: Path, record: Record, beside: Besi
     """
     path = _path(layout, tree, record)
     if _own(layout, path) is None:
-        durable.write_bytes(scratch, path, layout.home, _encoded(tree, record, beside))
+        raw = _encoded(tree, record, beside)
+        Owners(layout).remember(raw)
+        durable.write_bytes(scratch, path, layout.home, raw)
 
 
 def note_there(tree: Path, record: Record, beside: Beside) -> None:
@@ -156,9 +158,12 @@ def noted(layout: Layout) -> Iterator[tuple[Path, Staying]]:
 
 def _own(layout: Layout, path: Path) -> Staying | None:
     """A note that an owner of the store wrote."""
+    owners = Owners(layout)
 
     def ours(handle: int) -> bool:
-        return whose.wrote(handle) or not Owners(layout).stranger(path, handle)
+        if owners.open:
+            return whose.wrote(handle) and owners.remembers(os.pread(handle, min(os.fstat(handle).st_size, LARGEST), 0))
+        return whose.wrote(handle) or not owners.stranger(path, handle)
 
     return files.noted(path, Staying, ours, most=LARGEST)
 

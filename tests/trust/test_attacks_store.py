@@ -3,6 +3,7 @@
 import json
 import os
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -138,6 +139,26 @@ def test_another_file_of_this_user_that_is_renamed_there_is_no_record(tmp_path):
         part.write(encode(evil))
     assert part.path.parent.stat().st_mode & 0o777 == 0o700, "nobody else takes it out of there"
     part.path.rename(mine.store.layout.record(record.place))
+    again = in_store(home, trust())
+    assert again.store.read(record.place) is None
+    assert not planned(again).hit
+    assert again.store.origins.of(evil) != MADE_HERE
+
+
+def test_two_other_files_of_this_user_are_no_record_and_its_note(tmp_path):
+    """Blobs of a record that was once taken from anybody are this user's files with bytes that a stranger chose."""
+    home = tmp_path / "store"
+    mine = in_store(home, trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
+    record = warm(mine.session, mine.prepare()).record
+    evil = structs.replace(record, provenance=structs.replace(record.provenance, user="mallory"))
+    for raw, path in (
+        (encode(evil), mine.store.layout.record(record.place)),
+        (msgspec.json.encode({"of": {evil.digest: {}}}), mine.store.layout.origin(record.place)),
+    ):
+        (tmp_path / "blob").write_bytes(raw)
+        (tmp_path / "blob").rename(path)
     again = in_store(home, trust())
     assert again.store.read(record.place) is None
     assert not planned(again).hit
