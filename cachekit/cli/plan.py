@@ -153,7 +153,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         where = "in the local store"
         if answer.remote != LOCAL:
             where = f"on {answer.remote}; {out.size(answer.fetch_bytes)} to fetch"
-        took = f"compiling took {out.duration(answer.saved_seconds or 0)}"
+        took = f"compiling its graphs took {out.duration(answer.saved_seconds or 0)}"
         return [
             head,
             f"  {graphs} in {count}, {out.size(answer.bytes)}, {where}",

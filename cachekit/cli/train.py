@@ -138,9 +138,11 @@ def human(answer: Trained) -> list[str]:
         lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows{took}")
     if reason := answer.lacks.get("evaluation"):
         lines += out.labelled("", reason, 2)
-    lines.append(
-        f"  saved {out.duration(answer.saved_seconds)} of compiling; "
-        f"cachekit itself took {out.duration(answer.overhead_seconds)}"
+    lines += out.labelled(
+        "",
+        f"saved {out.duration(answer.saved_seconds)} of compiling, tracing not counted; "
+        f"cachekit itself took {out.duration(answer.overhead_seconds)}",
+        2,
     )
     lines.append(f"  took {out.duration(answer.seconds)} in all; the model is in {answer.output_dir}")
     return [*lines, *bypassed(answer)]

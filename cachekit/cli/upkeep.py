@@ -67,13 +67,12 @@ def collected(found: Collected) -> list[str]:
         lines = [f"nothing to remove; {', '.join(stays)}"]
     else:
         what = f"{out.count(len(records), 'record')} and {out.count(len(files), 'other file')}"
-        lines = [f"{would} {what}, {out.size(found.bytes)}; {', '.join(stays)}"]
+        lines = out.labelled("", f"{would} {what}, {out.size(found.bytes)}; {', '.join(stays)}")
     limit = found.max_size
     if limit is not None and found.after > limit:
         meanwhile = "" if found.dry_run else "used or published in the meantime, "
-        lines.append(
-            f"that is more than {out.size(limit)}: the rest is pinned, in use, {meanwhile}or of another compiler"
-        )
+        why = f"each of these records is pinned, in use, {meanwhile}or of another compiler"
+        lines += out.labelled("", f"what stays is more than the limit of {out.size(limit)}: {why}")
     if records:
         lines += _table(records)
     if files:
