@@ -103,7 +103,8 @@ BAD_INPUT = {
     "an option without its value": ("warm bert --on", 2, "usage", "--on", "", "cachekit warm --help"),
     "a value that a verb of a verb lacks": ("store rm --set", 2, "usage", "--set", "", "cachekit store rm --help"),
     "a port that is none": (
-        "train tiny.yaml --nnodes 2 --master-addr a --master-port 99999", 2, "usage", "--master-port 99999", "", "65535",
+        "train tiny.yaml --nnodes 2 --master-addr a --master-port 99999", 2, "usage", "--master-port 99999: ", "",
+        "65535",
     ),
     "a fleet, where there was none": (
         "fleet wait", 2, "unknown-name", "no fleet was submitted from this store", "", "--on ENGINE",
