@@ -219,7 +219,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _verb(arguments: Sequence[str]) -> str:
     """The verb of a command line, as far as the line names one."""
-    path, known = ["cachekit"], Commands()
+    path: list[str] = ["cachekit"]
+    known: Mapping[str, Any] = Commands()
     for word in arguments:
         if word not in known:
             break

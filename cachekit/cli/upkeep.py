@@ -131,11 +131,13 @@ def quiet_lines(answer: Verified) -> str:
 def verified(answer: Verified) -> list[str]:
     """A check for people."""
     looked = "looked at" if answer.quick else "hashed"
-    problems = answer.problems
+    problems, came = answer.problems, answer.origins
+    unused = came.revoked or came.refused
+    repairs = ", now repaired" if problems and all(one.repaired for one in problems) else ""
     lines = [
         f"{out.count(answer.records, 'record')}, {out.count(answer.blobs, 'file')}, "
         f"{out.size(answer.bytes)} {looked} in {out.duration(answer.seconds)}: "
-        + (f"{len(problems)} bad" if problems else "all good")
+        + (f"{len(problems)} bad{repairs}" if problems else "all whole" if unused else "all good")
     ]
     repaired = [one for one in problems if one.repaired]
     bad = [one for one in problems if not one.repaired]
@@ -146,7 +148,6 @@ def verified(answer: Verified) -> list[str]:
         lines += out.labelled("bad         ", f"{_name(one)}: {one.reason}{why}")
     if more := max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0):
         lines.append(f"            ... and {more} more (--format json)")
-    came = answer.origins
     sources = {
         "made here": came.here,
         "from places of yours": came.owner,
