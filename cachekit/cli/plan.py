@@ -230,7 +230,8 @@ def _data(found: Preview | None) -> list[str]:
         sizes += f"; what follows is about the first {looked:,} rows of each file"
     lines = out.labelled("rows: ", sizes, 2)
     if found.columns:
-        unread = f"; unused: {', '.join(found.unread)}" if found.unread else ""
+        unread = f"; unused: {', '.join(found.unread[:LABELS])}" if found.unread else ""
+        unread += f", and {len(found.unread) - LABELS} more" if len(found.unread) > LABELS else ""
         lines += out.labelled("columns: ", f"{', '.join(found.columns)}{unread}", 4)
     if found.labels:
         shown = [f"{name} ({number:,})" for name, number in list(found.labels.items())[:LABELS]]

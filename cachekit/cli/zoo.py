@@ -233,7 +233,7 @@ def listed(topic: str, rows: Sequence[RecipeRow | ModelRow | InstanceRow | Toolc
     if topic == "recipes":
         lines += ["", "next: cachekit zoo show RECIPE, cachekit plan RECIPE, cachekit warm RECIPE"]
     if topic == "toolchains":
-        lines += ["", "trains: seen on a device, said by its maker, or no; cachekit zoo show TOOLCHAIN has the source"]
+        lines += ["", "trains: seen on a device, said by its maker, or no (`cachekit zoo show NAME`)"]
     return lines
 
 

@@ -163,7 +163,7 @@ def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
         yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
-    known = recipe.data.labels
+    known = recipe.data.labels or ()
     if total >= FEW and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
