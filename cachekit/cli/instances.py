@@ -23,7 +23,9 @@ def human(answer: InstancePlan) -> list[str]:
     header = ["instance", "an hour", "trains in", "costs", "compiling", "equal at"]
     lines += ["", *out.table([_row(row) for row in able], header, right={1, 2, 3, 5})]
     if answer.base:
-        lines += out.labelled("", f"equal at: as many times as fast as {answer.base} it must train to cost the same", 2)
+        lines += out.labelled(
+            "", f"equal at: how many times as fast as {answer.base} a machine must train to cost the same", 2
+        )
     for row in able:
         if row.training is not None:
             said = ", ".join(filter(None, [row.training.source, row.training.note]))
@@ -50,7 +52,7 @@ def _row(row: OnInstance) -> list[str]:
         cost = row.compiling_dollars
         compiling = " to ".join(map(dollars, cost)) if cost else span(row.compiling.low, row.compiling.high)
     else:
-        compiling = {"hit": "hit", "none": "not here"}.get(row.plan, "unknown")
+        compiling = {"hit": "hit", "none": "-"}.get(row.plan, "unknown")
     return [
         f"{several}{row.instance}",
         dollars(row.price.per_hour) if row.price else "unknown",

@@ -346,7 +346,10 @@ def _table(planned: Sequence[Row]) -> list[str]:
     names: dict[str, str] = {}  # of remotes, as the table has them
     costs = any(row.price for row in planned)
     header = ["recipe", "plan", "where", "to fetch", "compiling", *(["cost"] if costs else [])]
-    head, *rows = out.table([_row(row, names, costs=costs) for row in planned], header, right={3, 4, 5})
+    cells = [_row(row, names, costs=costs) for row in planned]
+    said = [place for place, column in enumerate(zip(*cells, strict=True)) if any(column)]  # the others say nothing
+    right = {said.index(place) for place in (3, 4, 5) if place in said}
+    head, *rows = out.table([[row[place] for place in said] for row in cells], [header[place] for place in said], right)
     kinds: dict[str, list[str]] = {}  # of compilers and machines, in the order in which they come
     for row, line in zip(planned, rows, strict=True):
         machine = f" on {row.elsewhere}" if row.elsewhere else ""
@@ -441,7 +444,7 @@ def _cost(unknown: int, seconds: float, between: tuple[float, float], paid: floa
     words = f"about {out.duration(seconds)} ({span(*between)})" if seconds else ""
     if seconds and paid:
         words += f", {dollars(paid)} ({' to '.join(map(dollars, costs))})"
-    left = f"{out.count(unknown, 'key')} of unknown time" if unknown else ""
+    left = f"{out.count(unknown, 'key')} whose time is unknown" if unknown else ""
     return ", and ".join(part for part in (words, left) if part) or "nothing of its own"
 
 

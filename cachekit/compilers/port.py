@@ -166,8 +166,8 @@ class Node(Struct, frozen=True):
         nodes = recipe.parallel.nodes
         if nodes > 1 and not (self.address and self.rank < nodes):
             raise UsageError(
-                f"the recipe trains on {nodes} nodes, and this one does not know its place",
-                cause=f"its rank is {self.rank}, the first node's address {self.address or 'unknown'}",
+                f"the recipe trains on {nodes} machines, and this one has not been told which of them it is",
+                cause=f"its number is {self.rank}, and the first machine's address is {self.address or 'not known'}",
                 hint="pass --node-rank (from 0) and --master-addr on every node, as for torchrun",
             )
 

@@ -31,7 +31,7 @@ from cachekit.executors.port import Fleet, Places, Seen
 
 PATIENCE = 120  # seconds for an answer of the cluster
 POLL = 0.1  # seconds
-HERE = "run this on a node of the cluster (`ray status`), or export RAY_ADDRESS=HOST:6379"
+HERE = "export RAY_ADDRESS=HOST:6379, of a cluster of your own; `ray status` shows it"
 OF_THE_NODE = re.compile("RAY_|.*_VISIBLE_")  # variables with which Ray tells a worker of its node and accelerators
 
 
@@ -49,25 +49,26 @@ def _shown(resources: Mapping[str, float]) -> str:
 
 
 @contextmanager
-def _cluster() -> Iterator[Any]:
-    """Ray, connected to the cluster that RAY_ADDRESS names, or to the one of which this machine is a node."""
+def _cluster(where: str) -> Iterator[Any]:
+    """Ray, connected to a cluster. Ray itself would look for one in /tmp, where another user's may be found first."""
     try:
         import ray
     except ImportError as error:
         raise EngineError("Ray is not installed", hint='pip install "cachekit-neuron[ray]"') from error
-    where = os.environ.get("RAY_ADDRESS", "")
+    if where in {"", "auto", "local"}:
+        raise UsageError("no Ray cluster is named", hint=HERE)
     try:
         host, _, port = where.rpartition("/")[2].rpartition(":")
         if port.isdecimal():  # Ray itself tries for a quarter of an hour
             socket.create_connection((host, int(port)), timeout=PATIENCE).close()
         if not ray.is_initialized():
             asked_to_end = signal.getsignal(signal.SIGTERM)
-            ray.init("auto", namespace="cachekit", log_to_driver=False, logging_level="ERROR")
+            ray.init(where, namespace="cachekit", log_to_driver=False, logging_level="ERROR")
             with suppress(ValueError):  # Ray's own would end this process without a word; in other threads it sets none
                 signal.signal(signal.SIGTERM, asked_to_end)
         yield ray
     except (OSError, RuntimeError, ray.exceptions.RayError) as error:
-        raise EngineError(f"Ray at {where or 'this machine'} failed", cause=_told(error), hint=HERE) from error
+        raise EngineError(f"Ray at {where} failed", cause=_told(error), hint=HERE) from error
 
 
 def _told(error: BaseException) -> str:
@@ -80,13 +81,14 @@ class _Ray:
 
     def check(self, queue: str, config: Config, verb: str) -> Mapping[str, Any]:
         wanted = _wanted(queue)
-        with _cluster() as ray:
+        where = os.environ.get("RAY_ADDRESS", "")
+        with _cluster(where) as ray:
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
             most = {name: max((node.get(name, 0) for node in nodes), default=0) for name in wanted}
             cause = f"the most that one of {len(nodes)} nodes has: {_shown(most)}"
             raise UnknownNameError(f"no node of the Ray cluster has {_shown(wanted)}", cause=cause, hint="`ray status`")
-        return {}
+        return {"address": where}
 
     def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
         raise UsageError(f"Ray runs a command on one node, and this one is for {nodes}", hint="--on slurm or sagemaker")
@@ -99,7 +101,7 @@ class _Ray:
         return "\n".join([f"# {_shown(_wanted(fleet.queue))} for each, {fleet.jobs} at once", *commands])
 
     def submit(self, fleet: Fleet) -> None:
-        with _cluster() as ray:
+        with _cluster(fleet.options["address"]) as ray:
             kept = {"name": fleet.id, "lifetime": "detached", "max_restarts": -1, "num_cpus": 0, "max_concurrency": 2}
             actor = ray.remote(_Commands).options(**kept).remote(fleet, dict(os.environ))
             try:
@@ -110,7 +112,10 @@ class _Ray:
 
     def look(self, fleet: Fleet) -> Mapping[int, Seen]:
         seen = {}
-        with _cluster() as ray, suppress(ValueError):  # nothing is called that: all has ended, or was lost
+        with (
+            _cluster(fleet.options["address"]) as ray,
+            suppress(ValueError),
+        ):  # nothing is called that: all has ended, or was lost
             ray.get_actor(fleet.id)
             for number in _left(fleet):
                 seen[number] = Seen("running" if (fleet.path / f"{number}.begun").exists() else "waiting")
@@ -121,7 +126,7 @@ class _Ray:
         """Nothing: the commands write there."""
 
     def cancel(self, fleet: Fleet) -> None:
-        with _cluster() as ray, suppress(ValueError, ray.exceptions.ActorDiedError):
+        with _cluster(fleet.options["address"]) as ray, suppress(ValueError, ray.exceptions.ActorDiedError):
             ray.get(ray.get_actor(fleet.id).cancel.remote(), timeout=PATIENCE)
 
 

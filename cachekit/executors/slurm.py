@@ -79,7 +79,9 @@ def _asked(*command: str, script: str = "") -> str:
         raise EngineError(f"Slurm does not answer: {command[0]} took more than {PATIENCE} s") from error
     except subprocess.CalledProcessError as error:
         said = " ".join(str(error.stderr or error.stdout).split())
-        raise EngineError(f"{command[0]} failed", cause=said[-500:], hint="`sinfo` shows what there is") from error
+        raise EngineError(
+            f"{command[0]} failed", cause=said[-500:], hint="run this on a machine of the cluster, where `sinfo` works"
+        ) from error
     return done.stdout
 
 

@@ -7,6 +7,7 @@ can know.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -101,7 +102,7 @@ def read(said: Iterable[str]) -> Prices:
         try:
             value = float(amount)
         except ValueError:
-            if equals:
+            if equals or not re.match(r"[a-z]\w*\.", text):  # no type of a machine
                 raise _wrong(text) from None
             if zoo.instance(text).price is None:
                 raise UsageError(

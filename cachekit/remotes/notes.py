@@ -112,15 +112,18 @@ class Notes:
         """Open the folder; yields its descriptor.
 
         Raises:
-            PermissionError: It is another user's, or a link of another user's leads there.
+            PermissionError: It is another user's, others can write to it, or a link of another user's leads there.
             OSError: It is not there, or cannot be opened.
         """
         steps: list[whose.PathStep] = []
         folder = whose.walk(self.folder, steps.append)
         try:
             for step in steps:
-                if (step.last or stat.S_ISLNK(step.state.st_mode)) and not whose.is_mine(step.state):
+                if stat.S_ISLNK(step.state.st_mode) and not whose.is_mine(step.state):
                     raise PermissionError(errno.EPERM, whose.of_another(step.place, step.state).why, str(step.place))
+            # In a folder that others can write to, a file of this user may be one that they moved there.
+            if why := whose.outsider(folder, self.folder):
+                raise PermissionError(errno.EPERM, why, str(self.folder))
             yield folder
         finally:
             os.close(folder)

@@ -79,10 +79,11 @@ def last_in(layout: Layout, cwd: Path) -> Last:
     path, strangers = layout.last(_place(cwd)), []
 
     def believe(handle: int) -> bool:
-        with suppress(OSError):
-            folder = path.parent.stat()  # in another user's, a file of this user is one that was moved there
-            why = "" if whose.is_mine(folder) else whose.of_another(path.parent, folder).why
-            strangers.append(whose.outsider(handle, path) or why)
+        # In a folder that others can write to, a file of this user may be one that they moved there.
+        with suppress(OSError), layout.inside.folder(path.parent) as folder:
+            strangers.append(whose.outsider(handle, path) or whose.outsider(folder, path.parent))
+            if not os.path.samestat(os.stat(path.name, dir_fd=folder), os.fstat(handle)):
+                strangers.append("it was exchanged")
         return strangers == [""]
 
     found = files.noted(path, _Noted, believe)

@@ -173,7 +173,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
                 hint=HINT,
             )
         differs = ", ".join(change.name for change in self.nearest.changes[:3]) if self.nearest else ""
-        near = f"the nearest record differs in {differs}" if differs else "no nearest record was found"
+        near = f"the nearest record differs in {differs}" if differs else "there is no record to compare with"
         # Here a miss says only that the store has nothing.
         silent = f"not asked, as no connection may be opened: {', '.join(self.unasked)}" if self.unasked else ""
         return MissError(

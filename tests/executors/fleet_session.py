@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 
 from cachekit import start
-from tests.support import forked
+from tests.support import forked, processes
 from tests.support.standins import RECIPE_YAML, compiles
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path(__file__).with_name("standin")
 DEADLINE = 180.0  # seconds; a command that does not end is a failure
+
+
+def until(true):
+    """What is waited for, once there is something; jobs of an engine take their time."""
+    return processes.until(true, "what must happen", 300.0)
 
 
 class Fleet:

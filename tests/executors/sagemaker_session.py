@@ -5,19 +5,17 @@ PYTEST_DONT_REWRITE: its fixtures are for `pytest_plugins`.
 
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cachekit import start
-from tests.executors.fleet_session import ROOT, SITE, Fleet
+from tests.executors.fleet_session import ROOT, SITE, Fleet, until
 from tests.executors.sagemaker_local import ACCOUNT, REGION, sagemaker
 from tests.remotes.s3_server import s3_server
 
 KIND = "ml.c6i.8xlarge"
-PATIENCE = 300.0  # seconds until what must happen has happened
 
 
 def settings(bucket, place="", **more):
@@ -52,14 +50,6 @@ class SageMakerUser(Fleet):
     def job(self):
         """The newest job, once there is one."""
         return until(lambda: [*self.service.jobs.values()][-1:])[0]
-
-
-def until(true):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 @contextmanager

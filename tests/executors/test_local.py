@@ -11,15 +11,9 @@ from cachekit.executors.fleet import every, retire, states
 from cachekit.executors.local import ENGINE
 from cachekit.executors.slurm import PROGRAMS
 from cachekit.store.layout import Layout
+from tests.executors.fleet_session import until
 
 pytest_plugins = ["tests.executors.fleet_session"]
-
-
-def _until(true):
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.feature("F2")
@@ -84,7 +78,7 @@ def test_one_that_fails_stops_no_other_and_says_why(fleet):
 def test_whoever_submitted_may_die_and_the_commands_go_on(fleet):
     fleet.environment["STANDIN_DELAY"] = "1"
     run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2, 3]), "--on", "local", "--jobs", "2")
-    _until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
+    until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
     run.kill()
     run.communicate()
     done = fleet("fleet", "wait", "--format", "json")[0]
@@ -95,7 +89,7 @@ def test_whoever_submitted_may_die_and_the_commands_go_on(fleet):
 def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
     fleet.environment["STANDIN_DELAY"] = "1"
     run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local")
-    _until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
+    until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
     assert run.returncode == 130
@@ -108,7 +102,7 @@ def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
 def test_cancel_ends_what_runs_and_begins_nothing_more(fleet):
     fleet.environment["STANDIN_DELAY"] = "60"
     run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local", "--format", "json")
-    _until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
+    until(lambda: list(Layout(fleet.home).fleets.glob("*/0.begun")))
     fleet("fleet", "cancel")
     _, err = run.communicate(timeout=60)
     assert run.returncode == 1, err
@@ -121,7 +115,7 @@ def test_commands_end_with_the_process_that_starts_them_and_are_lost(fleet):
     fleet.environment["STANDIN_DELAY"] = "60"
     run = fleet.begin("warm", "--matrix", fleet.matrix([1, 2]), "--on", "local", "--format", "json")
     layout = Layout(fleet.home)
-    _until(lambda: list(layout.fleets.glob("*/0.begun")))
+    until(lambda: list(layout.fleets.glob("*/0.begun")))
     starter = fleet("fleet", "show", "--format", "json")[0]
     assert starter["counts"] == {"running": 1, "waiting": 1}
     note = next(layout.fleets.glob("*/local.json")).read_text()
@@ -137,7 +131,7 @@ def test_a_command_that_uses_up_its_time_is_ended(tmp_path):
     long = _made(layout, [["true"], ["false"]], seconds=600)
     for fleet, ends in ((short, ["timed-out"]), (long, ["done", "failed"])):
         ENGINE.submit(fleet)
-        _until(lambda fleet=fleet, ends=ends: [one.state for one in states(fleet, ENGINE)] == ends)
+        until(lambda fleet=fleet, ends=ends: [one.state for one in states(fleet, ENGINE)] == ends)
 
 
 def test_a_command_begins_only_where_its_memory_fits(tmp_path, monkeypatch):

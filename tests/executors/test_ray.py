@@ -6,7 +6,6 @@
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from cachekit import process
 from cachekit.executors.fleet import every
 from cachekit.store.layout import Layout
+from tests.executors.fleet_session import until
 
 pytest_plugins = ["tests.executors.fleet_session"]
 pytestmark = pytest.mark.ray
@@ -48,14 +48,6 @@ def ray(fleet, cluster):
     return fleet
 
 
-def _until(true):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
-
-
 def _newest(ray):
     """The newest fleet; None before one is submitted."""
     return next(every(Layout(ray.home)), None)
@@ -85,12 +77,12 @@ def test_equal_keys_compile_once_on_the_nodes_of_a_cluster(ray):
 def test_commands_outlive_who_submitted_them_and_a_worker_that_dies(ray):
     """The worker dies with all processes of its command; Ray begins the command again."""
     run = ray.begin("warm", "--matrix", ray.matrix([1, 2]), "--on", "ray", "--jobs", "2", *FREE, STANDIN_DELAY="3")
-    _until(lambda: len(_at_work(ray)) > 1)
+    until(lambda: len(_at_work(ray)) > 1)
     run.kill()
     run.communicate()
-    worker, below = _until(lambda: next(iter(_at_work(ray).items()), None))
+    worker, below = until(lambda: next(iter(_at_work(ray).items()), None))
     os.kill(worker, signal.SIGKILL)
-    _until(lambda: not [one for one in below if Path(f"/proc/{one}").exists()])
+    until(lambda: not [one for one in below if Path(f"/proc/{one}").exists()])
     done = ray("fleet", "wait", "--format", "json")[0]
     assert done["counts"] == {"done": 2}
     assert ray.compiles <= 2 + 1
@@ -100,7 +92,7 @@ def test_commands_outlive_who_submitted_them_and_a_worker_that_dies(ray):
 @pytest.mark.feature("F2")
 def test_a_node_that_dies_loses_nothing(ray, cluster):
     run = ray.begin("warm", "--matrix", ray.matrix([1, 2, 3]), "--on", "ray", "--jobs", "3", *FREE, STANDIN_DELAY="3")
-    _until(lambda: len(_at_work(ray)) > 1)
+    until(lambda: len(_at_work(ray)) > 1)
     cluster.remove_node(cluster.plain, allow_graceful=False)
     cluster.plain = cluster.add_node(**SMALL)
     out, err = run.communicate(timeout=PATIENCE)
@@ -111,7 +103,7 @@ def test_a_node_that_dies_loses_nothing(ray, cluster):
 
 def test_cancel_ends_all_and_ctrl_c_none(ray):
     run = ray.begin("warm", "--matrix", ray.matrix([1, 2, 3]), "--on", "ray", "--jobs", "2", *FREE, STANDIN_DELAY="200")
-    _until(lambda: len(_at_work(ray)) > 1)
+    until(lambda: len(_at_work(ray)) > 1)
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130
@@ -119,7 +111,7 @@ def test_cancel_ends_all_and_ctrl_c_none(ray):
     assert ray("fleet", "show", "--format", "json")[0]["counts"] == {"running": 2, "waiting": 1}
     ray("fleet", "cancel")
     assert ray("fleet", "wait", "--format", "json", code=1)[0]["counts"] == {"cancelled": 3}
-    _until(lambda: not _at_work(ray))
+    until(lambda: not _at_work(ray))
 
 
 @pytest.mark.slow
@@ -141,6 +133,9 @@ def test_what_ray_cannot_do_is_an_error_before_anything_is_submitted(ray, tmp_pa
     assert "on one node" in ray("train", "toy.yaml", "--nnodes", "2", "--on", "ray", *FREE, code=2)[1]
     nowhere = {"RAY_ADDRESS": "127.0.0.1:1"}
     assert "127.0.0.1:1 failed" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=1, **nowhere)[1]
+    for found in ("", "auto"):  # another user's cluster may be found first
+        named = {"RAY_ADDRESS": found}
+        assert "no Ray cluster is named" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=2, **named)[1]
     (tmp_path / "ray.py").write_text("raise ImportError('as if it were not there')")
     absent = {"PYTHONPATH": f"{tmp_path}:{ray.environment['PYTHONPATH']}"}
     assert "cachekit-neuron[ray]" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=1, **absent)[1]

@@ -5,8 +5,9 @@ import signal
 
 import pytest
 
+from tests.executors.fleet_session import until
 from tests.executors.sagemaker_local import lacking, wrong
-from tests.executors.sagemaker_session import KIND, until
+from tests.executors.sagemaker_session import KIND
 from tests.support.processes import free_port
 
 pytest_plugins = ["tests.executors.sagemaker_session"]

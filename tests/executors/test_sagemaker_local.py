@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.executors.fleet_session import until
 from tests.executors.sagemaker_local import ACCOUNT, KILLED, lacking, sagemaker
-from tests.executors.sagemaker_session import until
 
 pytest_plugins = ["tests.executors.sagemaker_session"]
 pytestmark = [pytest.mark.servers, pytest.mark.skipif(bool(lacking()), reason=lacking())]

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from tests.executors.fleet_session import ROOT
+from tests.executors.fleet_session import ROOT, until
 from tests.executors.sagemaker_local import lacking, sagemaker
-from tests.executors.sagemaker_session import KIND, SageMakerUser, image, until
+from tests.executors.sagemaker_session import KIND, SageMakerUser, image
 
 pytest_plugins = ["tests.executors.sagemaker_session"]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())]

@@ -16,6 +16,7 @@ import pytest
 from cachekit import start
 from cachekit.executors.fleet import every
 from cachekit.store.layout import Layout
+from tests.executors.fleet_session import until
 from tests.executors.slurm_cluster import NODES, Cluster, lacking
 from tests.support.processes import LONGEST, free_port
 from tests.support.real_machine import SMALL, Machine, assert_compiled_nothing
@@ -42,14 +43,6 @@ def slurm(fleet, cluster, tmp_path):
         "CACHEKIT_LEASE_SECONDS": "5",
     }
     return fleet
-
-
-def _until(true):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
 
 
 def _show(slurm):
@@ -81,7 +74,7 @@ def test_a_node_that_dies_costs_one_compile_and_loses_nothing(slurm, cluster):
     """The engine requeues what ran there, under the same number; its lease ends, and another node compiles."""
     slurm.environment["STANDIN_DELAY"] = "2"
     run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2, 3, 4]), "--on", "slurm", "--jobs", "3", *FREE)
-    node = min(_until(lambda: _running_on(slurm)))
+    node = min(until(lambda: _running_on(slurm)))
     cluster.kill(node)
     out, err = run.communicate(timeout=PATIENCE)
     cluster.start(node)
@@ -90,13 +83,13 @@ def test_a_node_that_dies_costs_one_compile_and_loses_nothing(slurm, cluster):
     assert done["counts"] == {"done": 4}
     assert slurm.compiles <= 4 + 1
     assert len(list(slurm.shared.rglob("*.json"))) >= 4
-    _until(lambda: cluster.idle() == len(NODES))
+    until(lambda: cluster.idle() == len(NODES))
 
 
 def test_a_controller_that_is_away_is_waited_for(slurm, cluster):
     slurm.environment["STANDIN_DELAY"] = "2"
     run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2]), "--on", "slurm", "--jobs", "2", *FREE)
-    _until(lambda: _running_on(slurm))
+    until(lambda: _running_on(slurm))
     cluster.stop_controller()
     time.sleep(5)  # in which commands end
     cluster.start_controller()
@@ -108,7 +101,7 @@ def test_a_controller_that_is_away_is_waited_for(slurm, cluster):
 def test_cancel_ends_all_and_ctrl_c_none(slurm, cluster):
     slurm.environment["STANDIN_DELAY"] = "100"
     run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2, 3, 4]), "--on", "slurm", "--jobs", "3", *FREE)
-    _until(lambda: _running_on(slurm))
+    until(lambda: _running_on(slurm))
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
     assert run.returncode == 130
@@ -117,7 +110,7 @@ def test_cancel_ends_all_and_ctrl_c_none(slurm, cluster):
     slurm("fleet", "cancel")
     done = slurm("fleet", "wait", "--format", "json", code=1)[0]
     assert done["counts"] == {"cancelled": 4}
-    _until(lambda: cluster.idle() == len(NODES))
+    until(lambda: cluster.idle() == len(NODES))
 
 
 def test_what_slurm_has_forgotten_its_notes_still_tell(slurm, tmp_path):
@@ -126,13 +119,13 @@ def test_what_slurm_has_forgotten_its_notes_still_tell(slurm, tmp_path):
         slurm.environment["SLURM_CONF"] = str(short.configuration)
         slurm.warm(slurm.matrix([1, 2]), "--on", "slurm", "--jobs", "2", *FREE)
         name = next(every(Layout(slurm.home))).id
-        _until(lambda: not short.asked("squeue", "--noheader", "--states=all", f"--name=cachekit-{name}"))
+        until(lambda: not short.asked("squeue", "--noheader", "--states=all", f"--name=cachekit-{name}"))
         assert _show(slurm)["counts"] == {"done": 2}
         run = slurm.begin("warm", "--matrix", slurm.matrix([3, 4]), "--on", "slurm", *FREE, STANDIN_DELAY="100")
-        _until(lambda: _running_on(slurm))
+        until(lambda: _running_on(slurm))
         slurm("fleet", "cancel")
         run.communicate(timeout=60)
-        _until(lambda: not short.asked("squeue", "--noheader", "--states=all"))
+        until(lambda: not short.asked("squeue", "--noheader", "--states=all"))
         assert _show(slurm)["counts"] == {"cancelled": 2}
 
 
@@ -186,7 +179,7 @@ def test_random_kills_lose_nothing_and_cost_a_compile_each(slurm, cluster, seed)
     slurm.environment["STANDIN_DELAY"] = "1"
     batches = [1, 1, 2, 3, 4, 5]
     run = slurm.begin("warm", "--matrix", slurm.matrix(batches), "--on", "slurm", "--jobs", "3", *FREE)
-    _until(lambda: _running_on(slurm))
+    until(lambda: _running_on(slurm))
     kills = chance.randint(1, 3)
     for _ in range(kills):
         time.sleep(chance.uniform(0, 4))
@@ -198,7 +191,7 @@ def test_random_kills_lose_nothing_and_cost_a_compile_each(slurm, cluster, seed)
     assert run.returncode == 0, out + err
     assert _show(slurm)["counts"] == {"done": len(batches)}
     assert slurm.compiles <= len(set(batches)) + kills
-    _until(lambda: cluster.idle() == len(NODES))
+    until(lambda: cluster.idle() == len(NODES))
 
 
 @pytest.mark.feature("F2")
@@ -240,16 +233,16 @@ def test_a_node_that_dies_before_three_of_them_train_costs_one_compile(slurm, cl
     words = ("--nnodes", "3", "--master-port", str(free_port()))
     run = slurm.begin("train", "toy.yaml", "--on", "slurm", *words, *FREE)
     homes = slurm.home.parent / "homes"
-    _until(lambda: len(list(homes.glob("*/v1/journal"))) == len(NODES))
+    until(lambda: len(list(homes.glob("*/v1/journal"))) == len(NODES))
     cluster.kill("n2")
-    _until(lambda: cluster.asked("sinfo", "--noheader", "--states=down", "--format=%D"))
+    until(lambda: cluster.asked("sinfo", "--noheader", "--states=down", "--format=%D"))
     cluster.start("n2")
     out, err = run.communicate(timeout=PATIENCE * 2)
     assert run.returncode == 0, out + err
     assert _show(slurm)["counts"] == {"done": 1}
     assert slurm.compiles <= 2
     assert _runs(slurm, "train")[-3:] == [(3, 0)] * 3
-    _until(lambda: cluster.idle() == len(NODES))
+    until(lambda: cluster.idle() == len(NODES))
 
 
 @pytest.mark.feature("F2")
@@ -258,9 +251,9 @@ def test_a_node_that_dies_while_three_of_them_train_is_a_requeue_without_a_compi
     slurm.environment["STANDIN_TRAINS"] = "15"
     words = ("--nnodes", "3", "--master-port", str(free_port()))
     run = slurm.begin("train", "toy.yaml", "--on", "slurm", *words, *FREE)
-    _until(lambda: slurm.log.exists() and len(_runs(slurm, "train")) == len(NODES))
+    until(lambda: slurm.log.exists() and len(_runs(slurm, "train")) == len(NODES))
     cluster.kill("n2")
-    _until(lambda: _show(slurm)["counts"] == {"waiting": 1})
+    until(lambda: _show(slurm)["counts"] == {"waiting": 1})
     cluster.start("n2")
     out, err = run.communicate(timeout=PATIENCE * 2)
     assert run.returncode == 0, out + err
@@ -270,7 +263,7 @@ def test_a_node_that_dies_while_three_of_them_train_is_a_requeue_without_a_compi
     assert _runs(slurm, "train")[len(NODES) :] == [(3, 0)] * 3
     log = "\n".join(slurm("fleet", "logs", "-f", "json")[0]["lines"])
     assert "error[machine-gone]: node 1 (n2) went away" in log
-    _until(lambda: cluster.idle() == len(NODES))
+    until(lambda: cluster.idle() == len(NODES))
 
 
 @pytest.mark.feature("F1", "F2", "P1")

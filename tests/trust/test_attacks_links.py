@@ -242,6 +242,10 @@ def test_the_recipe_warmed_last_is_what_this_user_noted(tmp_path):
     assert "every user of this machine can write to" in told.value.cause
     path.chmod(0o600)
     assert last_in(layout, here) == structs.replace(mine, recipe="evil.yaml"), "it is this user's"
+    path.parent.chmod(0o777)
+    with pytest.raises(UsageError, match="none was warmed"):  # whoever can write there may have moved it there
+        last_in(layout, here)
+    path.parent.chmod(0o700)
     os.chown(path.parent, ONE, ONE)
     with pytest.raises(UsageError) as told:  # whose folder it is may have moved it there
         last_in(layout, here)

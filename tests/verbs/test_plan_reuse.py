@@ -36,7 +36,7 @@ def test_none_is_named_where_none_may_be_reused(tmp_path):
     watched = Watched(tmp_path)
     empty = planned(watched, recipe(8))
     assert empty.reuse is None, "an empty store"
-    assert answer(empty).miss().cause == "no nearest record was found"
+    assert answer(empty).miss().cause == "there is no record to compare with"
     warm(watched.session, watched.prepare(recipe(8)))
     other = Watched(tmp_path, compiler=StandIn("2.0"))
     assert planned(other, recipe(8)).nearest is not None

@@ -52,7 +52,7 @@ def test_train_after_warm_compiles_nothing(home, output, log, warmed):
 @pytest.mark.parametrize("node", [Node(), Node(2, "10.0.0.1")])
 def test_a_machine_that_does_not_know_its_place_among_several_compiles_nothing(home, output, log, node):
     watched = Watched(home, compiler=StandIn(node=node))
-    with pytest.raises(UsageError, match="does not know its place"):
+    with pytest.raises(UsageError, match="has not been told which of them it is"):
         train(watched.session, on_two(watched.prepare()), output_dir=output)
     assert runs(log) == []
 

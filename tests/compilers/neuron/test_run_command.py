@@ -72,7 +72,7 @@ def test_one_node_has_a_rendezvous_of_its_own(host, tmp_path):
 
 def test_several_nodes_meet_at_the_first(host, tmp_path):
     text = "parallel: {nodes: 2}"
-    with pytest.raises(UsageError, match="does not know its place") as raised:
+    with pytest.raises(UsageError, match="has not been told which of them it is") as raised:
         watch(tmp_path, text)
     assert "--master-addr" in raised.value.hint
     with pytest.raises(UsageError):
