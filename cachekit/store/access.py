@@ -52,10 +52,17 @@ class Owners:
         """Whose the store is, as it was when that was asked first."""
         return standing(self._layout)
 
-    @property
+    @cached_property
     def open(self) -> bool:
-        """Whether others can write to the store."""
-        return self.standing.whose == "others"
+        """Whether others can write to the store, or could when this user looked before: what they moved there stays."""
+        now, folder = self.standing.whose == "others", _own_folder()
+        if folder is None:
+            return now
+        seen = folder / f"{hashlib.sha256(os.fsencode(self._layout.home.absolute())).hexdigest()}.open"
+        if now and self._layout.records.exists():  # before that, the folder above it was looked at
+            with suppress(OSError):
+                (private_folder(folder) / seen.name).touch()
+        return now or os.path.exists(seen)  # noqa: PTH110 - what cannot be looked at is not there
 
     def remember(self, note: bytes) -> None:
         """See that a note counts which is about to be written, also where others can write to the store."""
@@ -71,7 +78,7 @@ class Owners:
         return (
             folder is not None
             and whose.standing(folder).whose == "own"
-            and ((folder / hashlib.sha256(note).hexdigest()).is_file())
+            and os.path.exists(folder / hashlib.sha256(note).hexdigest())  # noqa: PTH110 - likewise
         )
 
     def stranger(self, path: Path, handle: int) -> str:
@@ -87,7 +94,7 @@ class Owners:
         Raises:
             OSError: It cannot be looked at.
         """
-        if not self.open:
+        if self.standing.whose != "others":
             return whose.outsider(handle, path, self.standing)
         ours = not whose.outsider(handle, path) and self._lies_there(path, handle)
         return "" if ours else self.standing.why

@@ -159,10 +159,13 @@ def test_two_other_files_of_this_user_are_no_record_and_its_note(tmp_path):
     ):
         (tmp_path / "blob").write_bytes(raw)
         (tmp_path / "blob").rename(path)
-    again = in_store(home, trust())
-    assert again.store.read(record.place) is None
-    assert not planned(again).hit
-    assert again.store.origins.of(evil) != MADE_HERE
+    for closed in (False, True):  # who closes the store does not make it this user's, either
+        if closed:
+            mine.store.layout.records.chmod(0o755)
+        again = in_store(home, trust())
+        assert again.store.read(record.place) is None
+        assert not planned(again).hit
+        assert again.store.origins.of(evil) != MADE_HERE
 
 
 def test_a_blob_that_was_swapped_is_not_given_to_the_compiler(tmp_path, marker):

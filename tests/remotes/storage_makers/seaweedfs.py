@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shutil
 import socket
 import sys
@@ -23,17 +24,13 @@ from tests.remotes.server_program import STARTS, listening
 
 
 def _ports(number: int) -> list[int]:
-    """Free ports whose gRPC neighbours, 10,000 above, are free too."""
+    """Free ports whose gRPC neighbours, 10,000 above, are free too; the kernel gives none of them to a connection."""
     found: list[int] = []
     while len(found) < number:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            if port > 50_000:
-                port -= 20_000
-            with suppress(OSError):
-                other.bind(("127.0.0.1", port + 10_000))
-                found.extend({port} - set(found))
+        port = random.SystemRandom().randrange(12_000, 20_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            socket.create_server(("127.0.0.1", port + 10_000)).close()
+            found.extend({port} - set(found))
     return found
 
 
