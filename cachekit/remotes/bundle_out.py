@@ -85,7 +85,7 @@ def write_bundle(
     offers = [offer(store, record) for record in ordered]
     trust = trust or Trust()
     for one in offers:
-        if reason := trust.unpublishable(one.shared.record, one.beside):
+        if reason := trust.unshared(one.shared.record, one.beside):
             raise UntrustedError(
                 f"{one.shared.record.recipe} ({one.shared.record.key[:12]}) is not put into a bundle",
                 cause=reason,
