@@ -109,7 +109,7 @@ def _lines(found: list[RemoteContents]) -> str:
     return "\n".join(f"{one.remote} {row.key}" for one in found for row in one.records)
 
 
-def _listed(found: list[RemoteContents], asked: str) -> list[str]:
+def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
     lines = []
     for one in found:
         if one.recipes:
