@@ -50,8 +50,8 @@ _UNKNOWN = (
 )
 # For a record that others made.
 OWN = (
-    "name who signed it (`cachekit trust add NAME KEY`); what was signed since, remove (`cachekit store rm KEY`) and "
-    "take again; or compile it here (`cachekit warm RECIPE --recache`)"
+    "if it is signed, name the signer (`cachekit trust add NAME KEY`); if its maker has signed it since it came here, "
+    "remove it (`cachekit store rm KEY`) and fetch it again; or compile it here (`cachekit warm RECIPE --recache`)"
 )
 
 
