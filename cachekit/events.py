@@ -40,7 +40,7 @@ REASONS = {
     "compiler-bypass": "the compiler's own cache refused a graph",
     "compiler-not-keyed": "the compiler cannot be inspected, so there is no key",
     "store-unreadable": "the key's record in the store cannot be read",
-    "store-refused": "the settings do not let the key's record in the store be used",
+    "store-refused": "the settings do not let a record of the store be used",
     "store-damaged": "the key's record in the store, or a file of it, is damaged or missing",
     "store-schema": "only another version of cachekit can read the key's record in the store",
     "store-not-writable": "the store cannot be written: read-only, no permission, or no space",

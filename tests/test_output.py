@@ -72,7 +72,7 @@ def test_no_answer_controls_a_terminal(capsys, monkeypatch, form):
 
 def row(number=0):
     return Listed(
-        f"{number:064x}", "modèle", "neuron", "neuronxcc-2.1", "bert", 1, 1, 1, 1.0, "2026-01-01T00:00:00", "ann@a"
+        f"{number:064x}", "modèle", "neuron", "neuronxcc-2.1", "bert", 1, 1, 1, 1.0, 2.0, "2026-01-01T00:00:00", "ann@a"
     )
 
 

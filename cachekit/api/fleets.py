@@ -156,6 +156,10 @@ class Fleets(Runs):
         found, config = registry.engine(name), self._config()
         if spot and not found.spot:
             raise UsageError(f"{name} does not rent Spot machines", hint="leave out --spot")
+        if max_dollars is not None and not found.rents:
+            raise UsageError(
+                f"{name} rents no machines, so that a budget limits nothing", hint="leave out --max-dollars"
+            )
         options = {**found.check(queue, config, verb), "spot": spot, "nodes": nodes}
         first = found.together(nodes, options) if nodes > 1 else ()
         if not options.get("places"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from cachekit.errors import UsageError
+from cachekit.errors import MissError, UsageError
 from cachekit.recipe import Recipe
 from cachekit.recipe.variant import Variant
 from cachekit.store.record import Record
@@ -32,6 +32,7 @@ Progress = Callable[[dict[str, Any]], None]
 AnyRecipe = Recipe | Variant | str | Path
 AnyEntry = Record | Recipe | Variant | str | Path
 Price = float | Sequence[str]
+PORTS = 65535  # the last one
 
 
 def load_recipe(recipe: AnyRecipe) -> Recipe:
@@ -143,6 +144,10 @@ class Opened:
             return None
         from cachekit.compilers import Node
 
+        if not 0 < self.master_port <= PORTS:
+            raise UsageError(
+                f"--master-port {self.master_port}: there is no such port", hint=f"a number from 1 to {PORTS}"
+            )
         if (self.nnodes or 1) > 1 and not self.node_rank and not self.master_addr:
             from cachekit.compilers.nodes import place
 
@@ -218,6 +223,31 @@ class Opened:
         if isinstance(entry, Record):
             return naming.Named(entry.key, entry.recipe)
         return naming.named(self._variant(entry), self._elsewhere())
+
+    def _stored(self, store: Store, entries: Sequence[AnyEntry], hint: str = "") -> list[str]:
+        """The keys that somebody means, or their first digits; what is a recipe's is in the store.
+
+        Args:
+            store: The store.
+            entries: What was named.
+            hint: What to do where a recipe's record is not there; by default, how to get it.
+
+        Raises:
+            MissError: A recipe's record is not there.
+        """
+        keys = []
+        for entry in listed(entries):
+            named = self._named(entry)
+            if named.recipe and not isinstance(entry, Record) and not store.refresh().by_prefix(named.key):
+                source = self._source(entry) or named.recipe
+                pulled = self._source(entry, machine=True) or named.recipe
+                there = "there " if self.instance or self.target or self.toolchain else ""
+                raise MissError(
+                    f"{source} is not in the store: key {named.key[:16]} has no record",
+                    hint=hint or f"cachekit pull {pulled}, or {there}cachekit warm {source}",
+                )
+            keys.append(named.key)
+        return keys
 
 
 def listed(entries: Sequence[AnyEntry]) -> Sequence[AnyEntry]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, listed, variant
+from cachekit.api.opened import AnyEntry, AnyRecipe, Opened, variant
 from cachekit.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -87,13 +87,14 @@ class Sharing(Opened):
 
         Raises:
             UsageError: No remote may be written.
+            MissError: A recipe is not in the store. Nothing was sent.
             UnknownNameError: A key names no record.
         """
         from cachekit.verbs.push import Pushes, chosen, push_records
 
         with self.session(verb="" if dry_run else "push") as opened:
             opened.remotes.need("written")
-            records = chosen(opened, [self._named(entry).key for entry in listed(entries)], pending=pending)
+            records = chosen(opened, self._stored(opened.store, entries), pending=pending)
             done = push_records(opened, records, public=public, replaces=replace, dry_run=dry_run, recheck=recheck)
             return Pushes(dry_run, tuple(done))
 

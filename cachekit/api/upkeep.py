@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachekit.api.opened import AnyEntry, Opened, listed
+from cachekit.api.opened import AnyEntry, Opened
 from cachekit.store.record import Record
 
 if TYPE_CHECKING:
@@ -124,14 +124,16 @@ class Upkeep(Opened):
             dry_run: Only say what would go.
 
         Raises:
-            UnknownNameError: An entry names no record, or several. Nothing was removed.
-            UsageError: A record is pinned, or in use. Nothing was removed.
+            MissError: A recipe is not in the store. Nothing was removed; so below.
+            UnknownNameError: An entry names no record, or several.
+            UsageError: A record is pinned, or in use.
             StoreError: The store cannot be written.
         """
         from cachekit.verbs.records import remove
 
         with self.session(verb="" if dry_run else "rm") as opened:
-            return remove(opened, [self._named(entry).key for entry in entries], force=force, dry_run=dry_run)
+            keys = self._stored(opened.store, entries, hint="`cachekit store ls` lists the records")
+            return remove(opened, keys, force=force, dry_run=dry_run)
 
     def pin(self, *entries: AnyEntry, dry_run: bool = False) -> list[Pinned]:
         """Keep records, whatever limits `gc` has. `cachekit store pin`.
@@ -238,21 +240,11 @@ class Upkeep(Opened):
     def _exporting(self, entries: Sequence[AnyEntry], all_of: str) -> Iterator[tuple[Session, list[str]]]:
         """A session, and the keys of what is to be exported, which is there where it is a recipe's."""
         from cachekit.errors import UsageError
-        from cachekit.verbs.export import check_warm
 
         if entries and all_of:
             raise UsageError("both entries and all_of were given", hint="give one of them")
-        said = {"--toolchain": self.toolchain, "--target": self.target, "--instance": self.instance}
-        machine = [word for option, value in said.items() if value for word in (option, value)]
         with self.session() as opened:
-            keys = []
-            for entry in listed(entries):
-                named = self._named(entry)
-                if named.recipe and not isinstance(entry, Record):
-                    source = self._source(entry) or named.recipe
-                    check_warm(opened.store, named.key, source, machine)
-                keys.append(named.key)
-            yield opened, keys
+            yield opened, self._stored(opened.store, entries)
 
     def import_bundle(self, bundle: str | Path | None, *, dry_run: bool = False) -> Unbundled:
         """Take the records of a bundle into the store. `cachekit store import NAME.tar`.

@@ -198,8 +198,8 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         if type(error).__name__ == "Abort":
             return _interrupted(arguments)
-        hint = "cachekit --help"
-        context = getattr(error, "ctx", None)
+        hint = f"{_verb(arguments)} --help"
+        context = getattr(error, "ctx", None)  # none where an option lacks its value
         if context is not None:
             hint = f"{context.command_path} --help"
             if context.parent is None:
@@ -215,6 +215,18 @@ def run(arguments: Sequence[str]) -> int:
     if outcome == InterruptedRunError.exit_code:  # what the argument parser makes of Ctrl-C, without a word
         return _interrupted(arguments)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    """The verb of a command line, as far as the line names one."""
+    path: list[str] = ["cachekit"]
+    known: Mapping[str, Any] = Commands()
+    for word in arguments:
+        if word not in known:
+            break
+        path.append(word)
+        known = getattr(known[word], "commands", {})
+    return " ".join(path)
 
 
 def _moved(arguments: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def _full(one: Coverage) -> list[str]:
         lines.append("  nothing is cached here, and nobody knows what is elsewhere")
     else:
         about = f"; the nearest record has {out.count(one.graphs, 'graph')}" if one.graphs else ""
-        lines.append(f"  nothing is cached, and no run has recorded which modules are needed{about}")
+        lines += out.labelled("", f"nothing is cached, and no run has recorded which modules are needed{about}", 2)
     if one.basis == "trial":
         lines.append("  what is needed was reported by a trial that failed; there may be more")
     lines += _trouble(one)

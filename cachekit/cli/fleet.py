@@ -85,22 +85,23 @@ def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
     )
 
 
-def check_here(cache: Cache, *, spot: bool, max_dollars: float | None, price: list[str] | None) -> None:
+def check_here(cache: Cache, *, jobs: int = 1, spot: bool, max_dollars: float | None, price: list[str] | None) -> None:
     """See that nothing is said of machines of an engine where this machine is meant.
 
     Raises:
         UsageError: Something is.
     """
-    if cache.toolchain or cache.target or cache.instance or spot or max_dollars is not None or price:
+    if cache.toolchain or cache.target or cache.instance or jobs > 1 or spot or max_dollars is not None or price:
         raise UsageError(
-            "--toolchain, --target, --instance, --price, --spot and --max-dollars are for the machines of an engine",
+            "--toolchain, --target, --instance, --jobs, --price, --spot and --max-dollars are for the machines of an"
+            " engine",
             hint="--on ENGINE; or `cachekit plan`, for a machine that is not this one",
         )
 
 
 def _listed(rows: list[FleetRow]) -> list[str]:
     if not rows:
-        return ["no fleet was submitted from this store"]
+        return ["no fleet was submitted from this store", "next: cachekit warm RECIPE --on ENGINE"]
     cells = [[row.id, _engine(row), moment(row.created), f"{row.ended} of {row.commands}"] for row in rows]
     return out.table(cells, ["fleet", "engine", "submitted", "ended"])
 
@@ -157,10 +158,12 @@ def plan(answer: FleetPlan) -> list[str]:
         f"  {totals.hit} will be found, {totals.miss - same} compile"
         + (f", {same} find what another one compiles" if same else ""),
     ]
-    unknown = f"; of {out.count(totals.unknown_seconds, 'command')} nobody knows" if totals.unknown_seconds else ""
-    if totals.miss:
+    if totals.miss and answer.seconds:
         known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines, 'machine')}"
-        lines += out.labelled("  compiling takes ", (known if answer.seconds else "unknown time") + unknown)
+        lines += out.labelled("  compiling takes ", known)
+    if totals.unknown_seconds:
+        which = out.count(totals.unknown_seconds, "command")
+        lines.append(f"  how long {which} will compile is not known")
     if answer.price is not None:
         # The machine that compiles may be another one than the one that is compiled for.
         per_hour = answer.price.per_hour * answer.nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 NAME = 10  # characters of who made a record
 SHOWN = 12  # names of recipes
-LONGEST = 40  # of any other name: a stranger's may have hundreds
+LONGEST = 30  # of any other name: a stranger's may have hundreds
 
 app = group(
     "Set up and look at a team's cache on the Hugging Face Hub.\n\n"
@@ -78,7 +79,7 @@ def ls(
 
     Example:  cachekit hub ls --cache local:rw,team:r --recipe bert
     """
-    return Shown(cache.remote_contents(recipe=recipe, compiled_with=compiler), _listed, _lines)
+    return Shown(cache.remote_contents(recipe=recipe, compiled_with=compiler), partial(_listed, asked=recipe), _lines)
 
 
 def _url(answer: Used) -> str:
@@ -108,19 +109,20 @@ def _lines(found: list[RemoteContents]) -> str:
     return "\n".join(f"{one.remote} {row.key}" for one in found for row in one.records)
 
 
-def _listed(found: list[RemoteContents]) -> list[str]:
+def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
     lines = []
     for one in found:
         if one.recipes:
             there = ", ".join(out.some([_short(name) for name in one.recipes], SHOWN, 0))
-            lines += out.labelled("", f"{one.remote}: no record is of a recipe of this name; there are {there}")
+            lines += out.labelled("", f"{one.remote}: no record is of a recipe named {asked!r}, but of {there}")
         else:
             lines.append(f"{one.remote}: {out.count(len(one.records), 'record')}")
         if one.demands:
             lines += out.labelled("", f"used only if signed by somebody you trust: {one.demands}", 2)
-        header = ["  recipe", "model", "on", "size", "made", "by", "trust"]
-        rows = [_row(row, one) for row in one.records]
-        table = iter(out.table(rows, header, cut=(0, 1, 5, 6)))
+        machines = any(row.instance for row in one.records)
+        header = ["  key", "recipe", "model", *(["machine"] if machines else []), "size", "made", "by", "trust"]
+        rows = [_row(row, one, machines=machines) for row in one.records]
+        table = iter(out.table(rows, header, cut=(1, 2, len(header) - 2, len(header) - 1)))
         head = next(table)
         by_compiler: dict[str, list[str]] = {}
         for row, line in zip(one.records, table, strict=True):
@@ -132,15 +134,14 @@ def _listed(found: list[RemoteContents]) -> list[str]:
     return lines
 
 
-def _row(row: RemoteRecord, where: RemoteContents) -> list[str]:
+def _row(row: RemoteRecord, where: RemoteContents, *, machines: bool) -> list[str]:
     who, _, _ = row.by.partition("@")
     trust = "no signer" if where.demands else "anybody's" if where.mode == "all" else "yours"
     if row.said_signers:
         trust = f"says {', '.join(row.said_signers)}"
     made = row.created[:10]
-    names = [_short(name) for name in (row.recipe, row.model_type, row.instance or "-")]
-    names[0] = f"  {names[0]}"
-    return [*names, out.size(row.bytes), made, _short(who, NAME), _short(trust)]
+    names = [_short(name) for name in (row.recipe, row.model_type, *([row.instance or "-"] if machines else []))]
+    return [f"  {row.key[:12]}", *names, out.size(row.bytes), made, _short(who, NAME), _short(trust)]
 
 
 def _short(name: str, most: int = LONGEST) -> str:

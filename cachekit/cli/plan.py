@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Planned,
         Preview,
         Row,
+        SplitPreview,
         Told,
         Unanswered,
     )
@@ -153,7 +154,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         where = "in the local store"
         if answer.remote != LOCAL:
             where = f"on {answer.remote}; {out.size(answer.fetch_bytes)} to fetch"
-        took = f"compiling took {out.duration(answer.saved_seconds or 0)}"
+        took = f"compiling its graphs took {out.duration(answer.saved_seconds or 0)}"
         return [
             head,
             f"  {graphs} in {count}, {out.size(answer.bytes)}, {where}",
@@ -224,15 +225,13 @@ def _data(found: Preview | None) -> list[str]:
     if found is None:
         return []
     looked = max((one.looked_at for one in found.splits), default=0)
-    sizes = ", ".join(
-        f"{one.name} {'about ' if not one.exact else ''}{'not looked at' if one.rows is None else f'{one.rows:,}'}"
-        for one in found.splits
-    )
+    sizes = ", ".join(f"{one.name} {_rows(one)}" for one in found.splits) or "none could be read"
     if any(not one.exact for one in found.splits):
-        sizes += f"; the rest is about the first {looked:,} of each"
+        sizes += f"; what follows is about the first {looked:,} rows of each file"
     lines = out.labelled("rows: ", sizes, 2)
     if found.columns:
-        unread = f"; unused: {', '.join(found.unread)}" if found.unread else ""
+        unread = f"; unused: {', '.join(found.unread[:LABELS])}" if found.unread else ""
+        unread += f", and {len(found.unread) - LABELS} more" if len(found.unread) > LABELS else ""
         lines += out.labelled("columns: ", f"{', '.join(found.columns)}{unread}", 4)
     if found.labels:
         shown = [f"{name} ({number:,})" for name, number in list(found.labels.items())[:LABELS]]
@@ -250,9 +249,18 @@ def _data(found: Preview | None) -> list[str]:
         lines += out.labelled("", f"not read: {name}, {why}", 4)
     if len(found.ignored) > IGNORED:
         lines.append(f"    and {len(found.ignored) - IGNORED} more that are not read")
-    for doubt in (*found.unread_splits, *found.doubts):
+    for why in found.unread_splits:
+        lines += out.labelled("not read: ", why, 4)
+    for doubt in found.doubts:
         lines += out.labelled("odd: ", doubt, 4)
     return lines
+
+
+def _rows(split: SplitPreview) -> str:
+    """How many rows a split has; an estimate is no more precise than two digits."""
+    if split.rows is None:
+        return "not looked at"
+    return f"{split.rows:,}" if split.exact else f"about {float(f'{split.rows:.2g}'):,.0f}"
 
 
 def _modules(answer: Planned) -> list[str]:

@@ -92,7 +92,7 @@ LINES: dict[str, Callable[[Event], str]] = {
     "fleet.unit": lambda e: (
         ""
         if e["state"] == "waiting"
-        else f"{e['number']} {e['status'] or e['state']}{e['machine'] and ' on ' + e['machine']}: {e['name']}"
+        else f"command {e['number']}: {e['status'] or e['state']}{e['machine'] and ' on ' + e['machine']} ({e['name']})"
     ),
     "nodes.wait": lambda e: f"waiting for {e['holder']}",
     "contract.check": lambda e: str(e["check"]),

@@ -52,7 +52,7 @@ def listed(found: list[Listed], home: str) -> list[str]:
             row.directory,
             str(row.graphs),
             out.size(row.bytes),
-            out.duration(row.compile_seconds) if row.compile_seconds else "-",
+            out.duration(row.cold_seconds) if row.cold_seconds else "-",
             row.created[:10],
         )
         for row in found
@@ -79,6 +79,8 @@ def shown(answer: StoredRecord) -> list[str]:
         else "hashing them does NOT give this key"
     )
     took = f", compiled in {out.duration(answer.compile_seconds)}" if answer.compile_seconds else ""
+    if answer.cold_seconds != answer.compile_seconds:
+        took += f"; with nothing to reuse in {out.duration(answer.cold_seconds)}"
     lines = [
         f"key        {answer.key}",
         f"recipe     {answer.recipe}",

@@ -214,7 +214,7 @@ def lock(
             f"{option} without a recipe", hint=f"name the recipe that it changes: cachekit store lock bert {option} …"
         )
     done = cache.lock(*options.variants(recipes, overrides, tiny=tiny), lock_file=file, dry_run=dry_run)
-    told = [f"no remote has {one.recipe}: others cannot pull it before `cachekit push`" for one in done.unshared]
+    told = [f"no remote has {_name(one)}: others cannot pull it before `cachekit push`" for one in done.unshared]
     return Shown(done, locked, lambda found: "\n".join(one.key for one in found.locked), warnings=tuple(told))
 
 

@@ -105,7 +105,8 @@ def checked(answer: CheckedStats) -> list[str]:
     lines = [f"{out.count(answer.recounted, 'journal')} counted anew; {len(answer.differ)} differ"]
     lines += [f"  {run}" for run in answer.differ]
     if gone:
-        lines.append(f"{out.count(gone, 'run')} cannot be counted anew: the journal was removed, or the run goes on")
+        why = "the journal was removed, or says no end: the run was killed, or goes on"
+        lines += out.labelled("", f"{out.count(gone, 'run')} cannot be counted anew: {why}")
     return lines
 
 
@@ -129,7 +130,7 @@ def about(answer: Stats) -> list[str]:
     total, last, scope = answer.total, answer.last_run, answer.scope
     if not total.runs:
         when = f" since {scope.since}" if scope.since else ""
-        return [f"the store at {answer.home} has no runs{when}; next: cachekit warm RECIPE"]
+        return [f"the store at {answer.home} has no runs{when}", "next: cachekit warm RECIPE"]
     if scope.run:
         return [f"{last.verb if last and last.run == scope.run else 'run'} {scope.run}"]
     days = scope.first if scope.first == scope.last else f"{scope.first} to {scope.last}"

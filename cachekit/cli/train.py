@@ -129,7 +129,10 @@ def human(answer: Trained) -> list[str]:
     else:
         graphs = f"compiled nothing: {out.count(answer.found, 'graph')} found"
     taken = f"{answer.steps_taken:,} of " if answer.resumed_from else ""
-    lines = [f"{answer.recipe}: trained {taken}{out.count(answer.steps, 'step')}  key {answer.key[:16]}", f"  {graphs}"]
+    did = f"trained {taken}{out.count(answer.steps, 'step')}"
+    if answer.resumed_from and not answer.steps_taken:  # it may be of a longer training
+        did = f"nothing left to train: {Path(answer.resumed_from).name} has {out.count(answer.steps, 'step')}"
+    lines = [f"{answer.recipe}: {did}  key {answer.key[:16]}", f"  {graphs}"]
     if (steps := answer.speed.steps_per_second) and (rows := answer.speed.rows_per_second):
         lines.append(f"  {out.rate(steps)} steps a second, {out.rate(rows)} rows, by the median step")
     for split, figures in answer.metrics.items():
@@ -138,9 +141,11 @@ def human(answer: Trained) -> list[str]:
         lines.append(f"  {split}: {out.figures(figures)} on {figures['rows']:,.0f} rows{took}")
     if reason := answer.lacks.get("evaluation"):
         lines += out.labelled("", reason, 2)
-    lines.append(
-        f"  saved {out.duration(answer.saved_seconds)} of compiling; "
-        f"cachekit itself took {out.duration(answer.overhead_seconds)}"
+    lines += out.labelled(
+        "",
+        f"saved {out.duration(answer.saved_seconds)} of compiling, tracing not counted; "
+        f"cachekit itself took {out.duration(answer.overhead_seconds)}",
+        2,
     )
     lines.append(f"  took {out.duration(answer.seconds)} in all; the model is in {answer.output_dir}")
     return [*lines, *bypassed(answer)]

@@ -67,13 +67,12 @@ def collected(found: Collected) -> list[str]:
         lines = [f"nothing to remove; {', '.join(stays)}"]
     else:
         what = f"{out.count(len(records), 'record')} and {out.count(len(files), 'other file')}"
-        lines = [f"{would} {what}, {out.size(found.bytes)}; {', '.join(stays)}"]
+        lines = out.labelled("", f"{would} {what}, {out.size(found.bytes)}; {', '.join(stays)}")
     limit = found.max_size
     if limit is not None and found.after > limit:
         meanwhile = "" if found.dry_run else "used or published in the meantime, "
-        lines.append(
-            f"that is more than {out.size(limit)}: the rest is pinned, in use, {meanwhile}or of another compiler"
-        )
+        why = f"each of these records is pinned, in use, {meanwhile}or of another compiler"
+        lines += out.labelled("", f"what stays is more than the limit of {out.size(limit)}: {why}")
     if records:
         lines += _table(records)
     if files:
@@ -132,11 +131,13 @@ def quiet_lines(answer: Verified) -> str:
 def verified(answer: Verified) -> list[str]:
     """A check for people."""
     looked = "looked at" if answer.quick else "hashed"
-    problems = answer.problems
+    problems, came = answer.problems, answer.origins
+    unused = came.revoked or came.refused
+    repairs = ", now repaired" if problems and all(one.repaired for one in problems) else ""
     lines = [
         f"{out.count(answer.records, 'record')}, {out.count(answer.blobs, 'file')}, "
         f"{out.size(answer.bytes)} {looked} in {out.duration(answer.seconds)}: "
-        + (f"{len(problems)} bad" if problems else "all good")
+        + (f"{len(problems)} bad{repairs}" if problems else "all whole" if unused else "all good")
     ]
     repaired = [one for one in problems if one.repaired]
     bad = [one for one in problems if not one.repaired]
@@ -147,7 +148,6 @@ def verified(answer: Verified) -> list[str]:
         lines += out.labelled("bad         ", f"{_name(one)}: {one.reason}{why}")
     if more := max(len(bad) - SHOWN, 0) + max(len(repaired) - SHOWN, 0):
         lines.append(f"            ... and {more} more (--format json)")
-    came = answer.origins
     sources = {
         "made here": came.here,
         "from places of yours": came.owner,

@@ -136,7 +136,7 @@ def command(
             dry_run=dry_run,
         )
         return fleet.answered(ran)
-    fleet.check_here(cache, spot=spot, max_dollars=max_dollars, price=price)
+    fleet.check_here(cache, jobs=jobs, spot=spot, max_dollars=max_dollars, price=price)
     if matrix is not None:
         every = cache.warm_all(
             matrix,

@@ -232,6 +232,8 @@ def listed(topic: str, rows: Sequence[RecipeRow | ModelRow | InstanceRow | Toolc
     lines = out.table([cells(row) for row in rows], header)
     if topic == "recipes":
         lines += ["", "next: cachekit zoo show RECIPE, cachekit plan RECIPE, cachekit warm RECIPE"]
+    if topic == "toolchains":
+        lines += ["", "trains: seen on a device, said by its maker, or no (`cachekit zoo show NAME`)"]
     return lines
 
 

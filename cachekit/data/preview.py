@@ -125,7 +125,9 @@ def preview(recipe: Recipe) -> Preview | None:
 
 def _split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row]]:
     """The first rows of a file, and how many there are."""
-    if path.is_dir() or path.suffix.lower() == ".parquet" or not path.exists():
+    if not path.exists():
+        raise DataError(f"{name}: {path} is not on this machine")
+    if path.is_dir() or path.suffix.lower() == ".parquet":
         return SplitPreview(name, str(path)), []
     reader = shapes.read(recipe, path, tasks.read_columns(recipe))
     head = list(islice(reader, LOOKED_AT))
@@ -161,12 +163,13 @@ def _odd_labels(recipe: Recipe, labels: Counter[str]) -> Iterator[str]:
     name, most = labels.most_common(1)[0] if labels else ("", 0)
     if total >= FEW and len(labels) > 1 and most >= MOSTLY * total:
         yield f"{most:,} of {total:,} training rows are in one class, {name!r}: a model that always says so is as good"
-    known = recipe.data.labels
+    known = recipe.data.labels or ()
     if total >= FEW and len(labels) > total / 2:
         yield f"{total:,} training rows have {len(labels):,} classes: most have one row"
     for spellings in _spellings(labels):
         yield f"{_named(spellings)} are different classes, though only capitals or spaces tell them apart"
-    if known and (strange := [one for one in labels if one not in known and not one.isdecimal()]):
+    numbers = {one for one in labels if one.isdecimal() and (one.lstrip("0") or "0") in map(str, range(len(known)))}
+    if known and (strange := [one for one in labels if one not in known and one not in numbers]):
         yield f"the training rows have {count(len(strange), 'label')} that data.labels does not name: {_named(strange)}"
 
 

@@ -300,7 +300,8 @@ def _json_lines(path: Path, text: Iterable[str], start: int = 1) -> Iterator[tup
             try:
                 yield f"line {number}", _json(line.removesuffix("\n"))
             except (ValueError, RecursionError) as error:
-                raise DataError(f"{path}, line {number}: not JSON", cause=str(error)[:200]) from error
+                why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+                raise DataError(f"{path}, line {number}: not JSON", cause=why[:200]) from error
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from cachekit.text import cause_of
 
 NOTE = "fleet.json"
 CANCELLED = "cancelled"
+NONE = "no fleet was submitted from this store"
 _ERROR = re.compile(rb"^error\[[a-z-]+\]: (.*)$", re.MULTILINE)
 _END = 64 << 10  # bytes of a log in which its error is looked for
 LARGEST = 16 << 20  # bytes of what a command printed that are read
@@ -125,10 +126,13 @@ def one(layout: Layout, beginning: str) -> Fleet:
     Raises:
         UnknownNameError: None does, or several do.
     """
-    found = [fleet for fleet in every(layout) if fleet.id.startswith(beginning)]
+    known = list(every(layout))
+    if not known:
+        raise UnknownNameError(NONE, hint="cachekit warm RECIPE --on ENGINE")
+    found = [fleet for fleet in known if fleet.id.startswith(beginning)]
     if not found or (beginning and len(found) > 1):
         raise UnknownNameError(
-            f"{len(found)} fleets begin with {beginning!r}" if found else "there is no such fleet",
+            f"{len(found) or 'no'} fleet{'s begin' if found else ' begins'} with {beginning!r}",
             hint="`cachekit fleet ls` lists them",
         )
     return found[0]

@@ -41,7 +41,7 @@ def _wanted(queue: str) -> dict[str, float]:
     try:
         return {"CPU": 1.0, **{name.strip(): float(amount or 1) for name, _, amount in parts}}
     except ValueError as error:
-        raise UsageError(f"{queue!r} are no resources of Ray", hint="--on ray:CPU=8,neuron_cores=2") from error
+        raise UsageError(f"ray:{queue} does not name resources of Ray", hint="--on ray:CPU=8,neuron_cores=2") from error
 
 
 def _shown(resources: Mapping[str, float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -30,6 +31,8 @@ from cachekit.text import cause_of
 
 STEP = 16 << 20  # bytes between two signs of life
 _PART = ".cachekit-export-"  # how the name of an unfinished bundle begins, whatever the bundle's own will be
+_FULL = "free some space, or name a file on another disk"
+_HINTS = {errno.ENOENT: "make the folder first, or name another", errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}
 Count = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
@@ -82,7 +85,7 @@ def write_bundle(
     offers = [offer(store, record) for record in ordered]
     trust = trust or Trust()
     for one in offers:
-        if reason := trust.unpublishable(one.shared.record, one.beside):
+        if reason := trust.unshared(one.shared.record, one.beside):
             raise UntrustedError(
                 f"{one.shared.record.recipe} ({one.shared.record.key[:12]}) is not put into a bundle",
                 cause=reason,
@@ -205,7 +208,7 @@ def _opened(path: Path | None) -> Iterator[IO[bytes]]:
             sync_folder(path.resolve().parent)
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be written", cause=cause_of(error), hint="name a file on another disk"
+                f"{path} cannot be written", cause=cause_of(error), hint=_HINTS.get(error.errno or 0, "name another")
             ) from error
     finally:
         with suppress(OSError):

@@ -369,7 +369,7 @@ class Comparison:
         if usable and theirs and origin and mine not in {merged.record, theirs.record}:
             there = structs.replace(origin, remote=self._storage.name)
             reused = (*chain(mine, offer.beside.origin), *chain(theirs.record, there))
-        if usable and not self._signing.may_replace(offer.beside, reused):
+        if usable and not self._signing.may_replace(ToSign(merged.record, offer.beside, reused)):
             return None, ()  # whoever uses what is there would lose it
         return merged, reused
 

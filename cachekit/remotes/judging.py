@@ -50,8 +50,8 @@ _UNKNOWN = (
 )
 # For a record that others made.
 OWN = (
-    "name who signed it (`cachekit trust add NAME KEY`); what was signed since, remove (`cachekit store rm KEY`) and "
-    "take again; or compile it here (`cachekit warm RECIPE --recache`)"
+    "if it is signed, name the signer (`cachekit trust add NAME KEY`); if its maker has signed it since it came here, "
+    "remove it (`cachekit store rm KEY`) and fetch it again; or compile it here (`cachekit warm RECIPE --recache`)"
 )
 
 
@@ -176,6 +176,23 @@ class Trust(Struct, frozen=True):
         signed = self.signed(record, beside) if reason else None
         return reason if signed is None else self.withheld(signed)
 
+    def unshared(self, record: Record, beside: Beside) -> str:
+        """Why a record of the store is not signed, nor given to others; empty where it may be.
+
+        Args:
+            record: The record.
+            beside: What is kept beside it.
+        """
+        return self.unpublishable(record, beside) or self.unsignable(record, beside.origin)
+
+    def unsignable(self, record: Record, origin: Origin) -> str:
+        """Why no reader would accept what this user's key would say of a record; empty where they would."""
+        from cachekit.trust.statement import fits
+
+        if not (self.table.key and origin.reused) or fits(record, origin):
+            return ""
+        return f"it reuses {len(origin.reused):,} records, more than a signature may say"
+
     def signed(self, record: Record, beside: Beside) -> Origin | None:
         """The origin of a record as if it came now; None where nobody whom the settings name signed it."""
         verdict = self.policy.judge(record, envelopes_of(beside), mode="signed")
@@ -222,8 +239,9 @@ def beside_of(record: Record, origin: Origin, envelopes: Sequence[Envelope]) -> 
     if not envelopes:
         return Beside(origin)
     from cachekit.trust.envelope import to_document
-    from cachekit.trust.statement import holding
+    from cachekit.trust.statement import holding, standing
 
+    envelopes = standing(record, envelopes)  # a push passes them on
     if origin.how != "signed":
         found = [(key.fingerprint, statement) for _, key, statement in holding(record, envelopes)]
         keys = tuple(dict.fromkeys(key for key, _ in found))

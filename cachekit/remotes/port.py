@@ -247,6 +247,10 @@ class Storage(Protocol):
             memory: A folder of the store for what is remembered between runs; None remembers nothing.
         """
 
+    def known_stranger(self, memory: Path | None = None) -> str:
+        """What `stranger` would say, as far as that costs no request; empty where only a request tells more."""
+        return ""
+
     def place(self) -> str:
         """What names the place itself, however its address was typed: what is remembered against a place goes by it."""
         return self.name

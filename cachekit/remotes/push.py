@@ -304,7 +304,7 @@ def _refusal(remote: Remote, offered: Offer) -> CachekitError | None:
         check_shareable(record)
     except SecretError as error:
         return error
-    if reason := remote.trust.unpublishable(record, offered.beside):
+    if reason := remote.trust.unshared(record, offered.beside):
         return UntrustedError(
             f"{record.recipe} ({record.key[:12]}) is not shared with {remote.name}",
             cause=reason,

@@ -178,9 +178,9 @@ class Remote:
     def picks(self) -> bool:
         """Whether some records there may be told of and others not: those are told apart by reading each.
 
-        Each run asks: what was remembered of a remote that has been opened to others since would be told of them. A
-        private one shows itself only to whom it belongs, so what it has may be told of before anybody asks whose token
-        this is. That is asked before any of it is used.
+        Each run asks: what was remembered of a remote that has been opened to others since would be told of them. Of a
+        private one this costs no request where nothing that is known says that it is somebody else's: whose token this
+        is, is asked before any of it is used.
 
         Raises:
             RemoteError, AuthError: See `demands`.
@@ -189,7 +189,7 @@ class Remote:
             return True
         if self._demands is None and self.trust.mode(self.name) == "owner":
             self.revision()
-            if self.storage.private:
+            if self.storage.private and not self.storage.known_stranger(self._memory):
                 return False
         return bool(self.demands())
 

@@ -55,6 +55,12 @@ class ToSign(Struct, frozen=True):
 
     __hash__ = by_value
 
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from, as it will lie there."""
+        origin = self.beside.origin
+        return structs.replace(origin, reused=tuple(dict.fromkeys((*origin.reused, *self.reused))))
+
 
 class Signing:
     """What one push asks and does about signatures.
@@ -94,21 +100,18 @@ class Signing:
         """Whether a record of the store goes with signatures."""
         return bool(self._passed_on(beside)) or self._signs(beside)
 
-    def may_replace(self, beside: Beside, reused: Sequence[ReusedOrigin]) -> bool:
+    def may_replace(self, todo: ToSign) -> bool:
         """Whether a record may take the place of another one that others use: not where they would need its signature.
 
         Args:
-            beside: What belongs to the record of the store.
-            reused: Records there of which it has modules; see `ToSign`.
+            todo: The record, as it would lie there.
 
         Raises:
             RemoteError, AuthError: It cannot be asked who may write there.
         """
-        return (
-            self._signs(beside, reused)
-            or bool(not reused and self._passed_on(beside))
-            or not (self._remote and self._remote.demands())
-        )
+        if self._signs(todo.beside, todo.reused):
+            return not self._trust.unsignable(todo.record, todo.origin)
+        return bool(not todo.reused and self._passed_on(todo.beside)) or not (self._remote and self._remote.demands())
 
     def write(self, storage: Storage, revision: str, todo: ToSign, *, exists: bool) -> tuple[Write | None, bytes]:
         """What is to be written beside a record, if anything; and what lies there then.
@@ -176,7 +179,5 @@ class Signing:
 
         digest = todo.record.digest
         if digest not in self._made:
-            origin = todo.beside.origin
-            origin = structs.replace(origin, reused=tuple(dict.fromkeys((*origin.reused, *todo.reused))))
-            self._made[digest] = sign(todo.record, signer, origin)
+            self._made[digest] = sign(todo.record, signer, todo.origin)
         return self._made[digest]

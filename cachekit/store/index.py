@@ -96,8 +96,9 @@ class Index:
     def listed(self) -> list[Listed]:
         """The records that can be used, the youngest first."""
         query = (
-            "SELECT key, recipe, compiler, directory, model_type, graphs, modules, bytes, compile_seconds, created, "
-            "user || '@' || host FROM record JOIN folder ON folder.id = record.folder WHERE usable"
+            "SELECT key, recipe, compiler, directory, model_type, graphs, modules, bytes, compile_seconds, "
+            "cold_seconds, created, user || '@' || host "
+            "FROM record JOIN folder ON folder.id = record.folder WHERE usable"
         )  # in the order in which they lie in the file: folder by folder it would be read again for each
         same = dict[str, str]().setdefault  # most texts are those of many records: each is kept once
 
@@ -105,9 +106,9 @@ class Index:
             return [
                 Listed(
                     key, same(recipe, recipe), same(compiler, compiler), same(directory, directory),
-                    same(model_type, model_type), graphs, modules, size, seconds, created, same(by, by),
+                    same(model_type, model_type), graphs, modules, size, seconds, cold, created, same(by, by),
                 )
-                for key, recipe, compiler, directory, model_type, graphs, modules, size, seconds, created, by
+                for key, recipe, compiler, directory, model_type, graphs, modules, size, seconds, cold, created, by
                 in database.execute(query)
             ]  # fmt: skip
 

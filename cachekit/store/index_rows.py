@@ -76,6 +76,8 @@ class Listed(Struct, Placed, frozen=True, gc=False, tag_field="schema", tag="cac
 
     Attributes:
         bytes: Of all files.
+        compile_seconds: What compiling took of the graphs that were compiled for it.
+        cold_seconds: What compiling took of all its graphs, also of those that came from another record.
         by: Who made it on which host, as it says.
         refused: Why it is not used: somebody else can have written it, and nobody whom the settings name signed it.
     """
@@ -89,6 +91,7 @@ class Listed(Struct, Placed, frozen=True, gc=False, tag_field="schema", tag="cac
     modules: int
     bytes: int
     compile_seconds: float
+    cold_seconds: float
     created: str
     by: str
     refused: str = ""

@@ -152,7 +152,7 @@ class Verified(Answer, frozen=True, tag="cachekit/verify/1"):
                 f"{len(gone)} of {text.count(self.records, 'record')} {'is' if len(gone) == 1 else 'are'} "
                 f"{'revoked' if revoked else 'not used'}: " + ", ".join(one.key[:12] for one in gone[:SHOWN]),
                 cause=f"{gone[0].recipe} is {gone[0].reason}",
-                hint="they are not used; the next plan of each sets it aside, or `cachekit store rm KEY`"
+                hint="what is revoked is not used, and the next plan sets it aside; or `cachekit store rm KEY`"
                 if revoked
                 else "`cachekit store rm KEY`, or let its maker sign it",
             )
@@ -164,7 +164,9 @@ class Verified(Answer, frozen=True, tag="cachekit/verify/1"):
             f"{len(keys)} of {text.count(self.records, 'record')} cannot be used: {', '.join(keys[:SHOWN])}"
             + (" and more" if len(keys) > SHOWN else ""),
             cause=f"{first.file or first.path}: {first.reason}",
-            hint="warm them again, or `cachekit store rm KEY`" if self.repair else "cachekit store verify --repair",
+            hint="warm their recipes again, or `cachekit store rm KEY`"
+            if self.repair
+            else "cachekit store verify --repair",
         )
 
 

@@ -155,7 +155,7 @@ class Meeting:
         """
         began, first = time.monotonic(), f"{self.place.address}:{self.place.port}"
         while True:
-            trouble = "something else answers at that port"
+            trouble, unknown = "something else answers at that port", ""
             try:
                 peer = socket.create_connection((self.place.address, self.place.port), ANSWER)
                 if peer.getsockname() != peer.getpeername():  # Linux may connect a socket of one host with itself
@@ -165,6 +165,7 @@ class Meeting:
                 peer.close()
             except OSError as error:
                 trouble = cause_of(error)
+                unknown = f" ({trouble})" if isinstance(error, socket.gaierror) else ""  # may be known later
             waited = time.monotonic() - began
             if waited > wait:
                 raise WaitedTooLongError(
@@ -172,7 +173,7 @@ class Meeting:
                     cause=trouble,
                     hint="start the same command there; its firewall or security group must let that port through",
                 )
-            self._told(f"node 0 at {first}", waited)
+            self._told(f"node 0 at {first}{unknown}", waited)
             time.sleep(PAUSE)
         self._links[0] = link
         link.tell(msgspec.json.encode(self.me))

@@ -121,11 +121,14 @@ def too_large(most: int) -> str:
 
 
 def fitting(record: Record, envelopes: Sequence[Envelope]) -> bytes:
-    """The document of envelopes over a record; the last are left out where all would be too large for `largest`."""
-    raw = encode(envelopes)
-    while len(raw) > largest(record) and len(envelopes) > 1:
-        envelopes = envelopes[:-1]
-        raw = encode(envelopes)
+    """The document of envelopes over a record, which is never too large for `largest`.
+
+    One that is too large alone is left out; where all others together would be, the last of them are.
+    """
+    most = largest(record)
+    kept = [one for one in envelopes if len(encode([one])) <= most]
+    while len(raw := encode(kept)) > most:
+        kept.pop()
     return raw
 
 

@@ -98,12 +98,14 @@ class _Spent(Struct):
     """What the signatures beside a record cost so far.
 
     Attributes:
-        vain: See `Policy.judge`.
+        before: Checks in vain beside other records; see `Policy.judge`.
+        vain: Those beside this one, by key.
         keys: How many name a key.
         stale: How many hold, and are about another record.
     """
 
-    vain: Counter[str]
+    before: int
+    vain: Counter[str] = field(default_factory=Counter)
     keys: Counter[str] = field(default_factory=Counter)
     stale: int = 0
 
@@ -145,19 +147,21 @@ class Policy(Struct, frozen=True):
                 store; `all` none, and one by a revoked key counts against the record only where no other counts.
             now: The time; the clock's by default.
             vain: How many signatures of known signers' keys were checked in vain where the record lies, by key: each
-                costs 10 ms, and anybody may write them beside many records. This record's are counted there, too; after
-                `VAIN` no signature there is looked at.
+                costs 10 ms, and anybody may write them beside many records. This record's are counted there, too, if
+                none counts; after `VAIN` no signature there is looked at.
         """
         now = now or datetime.now(timezone.utc)
         if reason := self.revoked(record):
             return Judgement(reason=reason, revoked=True)
         if mode == "all" and not self.table.revokes:
             return Judgement("all")
-        spent = _Spent(Counter() if vain is None else vain)
+        vain = Counter() if vain is None else vain
+        spent = _Spent(vain.total())
         checked = [self._check(record, envelope, now, spent) for envelope in envelopes]
         good = [(one, one.statement) for one in checked if one.statement is not None]
-        if mode == "signed" and not good:  # beside one that counts, they are of what lay there before
-            spent.vain["stale"] += spent.stale
+        if not good:  # a true one was not put there by whoever writes false ones beside many records
+            vain.update(spent.vain)
+            vain["stale"] += spent.stale if mode == "signed" else 0
         withdrawn = next((one for one in checked if one.revoked), None)
         if mode == "all" and (good or withdrawn is None):
             return Judgement("all")
@@ -257,7 +261,7 @@ class Policy(Struct, frozen=True):
         spent.keys[print_] += 1
         if spent.keys[print_] > CHECKS:
             return _Checked(reason=f"signed more than {CHECKS} times in {name}'s name")
-        if spent.vain.total() >= VAIN:
+        if spent.before + spent.vain.total() >= VAIN:
             why = f"{VAIN} other signatures there are false, or about other records, and so no more are checked"
             return _Checked(reason=f"signed in {name}'s name, but {why}")
         try:

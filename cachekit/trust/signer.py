@@ -87,7 +87,7 @@ def key_of(setting: str) -> PublicKey:
     """
     try:
         path = _path(setting)
-        text = sshsig.mended(setting) if path is None else _read(path).decode("ascii")
+        text = sshsig.mended(setting) if path is None else _read(path).decode("ascii", "replace")
         if "PRIVATE KEY-----" not in text:
             return public_key(text)
         found = key_inside(text)

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, Literal, cast
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cachekit import redact
 from cachekit.errors import UsageError
@@ -24,7 +24,7 @@ from cachekit.store.origin import HERE, How, Origin, ReusedOrigin
 from cachekit.store.record import MOST_VALUES, DamagedRecordError, Digest, Record, parse, paths_of, values_of
 from cachekit.text import parse_time
 from cachekit.trust import sshsig
-from cachekit.trust.envelope import Envelope, MalformedError, Signature, pae
+from cachekit.trust.envelope import SIGNATURE, Envelope, MalformedError, Signature, encode, largest, pae
 from cachekit.trust.signer import Signer, holds
 from cachekit.trust.sshsig import PublicKey
 from cachekit.values import by_value
@@ -287,6 +287,37 @@ def holding(
                     statement = read_statement(envelope.payload)
                     if is_about(statement, record):
                         yield envelope, signer, statement
+
+
+def standing(record: Record, envelopes: Iterable[Envelope]) -> tuple[Envelope, ...]:
+    """What of these signatures is worth keeping: those that `holding` finds, and those that nothing here can check.
+
+    False ones, and those over other records, cost whoever checks them. Anybody may put them beside a record, also into
+    the envelope of a true one.
+    """
+
+    def stands(envelope: Envelope, signature: Signature) -> bool:
+        one = structs.replace(envelope, signatures=(signature,))
+        try:
+            key = sshsig.parse(signature.sig).key
+            return any(holding(record, [one], key))
+        except UsageError:
+            return True
+        except MalformedError:
+            return False
+
+    kept = (
+        structs.replace(one, signatures=tuple(signature for signature in one.signatures if stands(one, signature)))
+        for one in envelopes
+    )
+    return tuple(one for one in kept if one.signatures)
+
+
+def fits(record: Record, origin: Origin) -> bool:
+    """Whether the document beside a record may hold what `sign` says of it; see `envelope.largest`."""
+    payload = statement_of(record, origin, builder())
+    room = Signature("", bytes(SIGNATURE))
+    return len(encode([Envelope(payload, PAYLOAD_TYPE, (room,))])) <= largest(record)
 
 
 def _reused(one: ReusedOrigin) -> StatedReuse:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cachekit.errors import IntegrityError, UnknownNameError, UntrustedError, UsageError
-from cachekit.key.canonical import FEWEST_DIGITS
+from cachekit.key.canonical import DIGITS, FEWEST_DIGITS
 from cachekit.recipe import zoo
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def named(variant: Variant, machine: Elsewhere) -> Named:
             error.message, cause="nor is it the beginning of a key, which has the digits 0-9 and a-f", hint=error.hint
         ) from None
     loaded = variant.load()
-    return Named(machine.prepare(loaded).key, name or loaded.name)
+    return Named(machine.prepare(loaded).key, loaded.name)
 
 
 def is_key(name: str) -> bool:
@@ -98,6 +98,8 @@ def one_of(names: Iterable[str], beginning: str, what: str, hint: str) -> str:
     found = [name for name in names if name.startswith(beginning.lower())]
     if len(found) == 1:
         return found[0]
+    if len(beginning) == DIGITS:
+        raise UnknownNameError(f"no {what} has the key {beginning[:16]}", hint=hint)
     raise UnknownNameError(
         f"{len(found)} {what}s begin with {beginning!r}" if found else f"no {what} begins with {beginning!r}",
         cause=", ".join(name[:16] for name in found[:5]),

@@ -15,7 +15,7 @@ from cachekit.compilers import registry
 from cachekit.compilers.cachedir import note_origin
 from cachekit.compilers.foreign import ForeignCache
 from cachekit.compilers.port import Restored
-from cachekit.errors import CachekitError, IntegrityError, MissError, UnknownNameError, UsageError
+from cachekit.errors import CachekitError, IntegrityError, UnknownNameError, UsageError
 from cachekit.remotes.bundle_out import write_bundle
 from cachekit.store import IndexRow, Store
 from cachekit.store.archive import UnsafeArchiveError
@@ -103,27 +103,6 @@ def chosen(store: Store, keys: Sequence[str], all_of: str = "") -> list[Record]:
             f"the store has no records{f' of {all_of}' if all_of else ''}", hint="`cachekit store ls` lists the records"
         )
     return records
-
-
-def check_warm(store: Store, key: str, recipe: str, machine: Sequence[str] = ()) -> None:
-    """See that a recipe's record is there.
-
-    Args:
-        store: The store.
-        key: The recipe's.
-        recipe: As it is typed.
-        machine: The options that say which other machine is meant.
-
-    Raises:
-        MissError: It is not.
-    """
-    if not store.by_prefix(key):
-        raise MissError(
-            f"{recipe} is not in the store: key {key[:16]} has no record",
-            hint=f"cachekit pull {' '.join([recipe, *machine])}, or there cachekit warm {recipe}"
-            if machine
-            else f"cachekit pull {recipe}, or cachekit warm {recipe}",
-        )
 
 
 @using_store

@@ -379,7 +379,7 @@ def logs(fleet: Fleet, number: int) -> FleetLog:
     """What a command of a fleet printed; see `Cache.fleet_logs`."""
     if number >= len(fleet.units):
         raise UsageError(
-            f"{fleet.id} has no command {number}", hint=f"0 to {len(fleet.units) - 1}: cachekit fleet show {fleet.id}"
+            f"{fleet.id} has no command {number}", hint=f"cachekit fleet show {fleet.id} lists its commands, from 0"
         )
     with suppress(EngineError):  # else what was fetched before
         registry.engine(fleet.engine).fetch(fleet, number)

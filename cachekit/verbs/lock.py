@@ -128,7 +128,7 @@ class CheckedLock(Answer, frozen=True, tag="cachekit/lock-check/1"):
         """What to raise where one does not fit."""
         if self.good:
             return None
-        names = [one.recipe for one in self.changed]
+        names = [lock_file.words(one.recipe, one.set, tiny=one.tiny) for one in self.changed]
         first = self.changed[0]
         again = lock_file.words(from_here(first.recipe, self.file), first.set, tiny=first.tiny)
         return MissError(
@@ -183,7 +183,7 @@ def pull_lock(session: Session, path: Path, recipes: Sequence[str], *, dry_run: 
         try:
             done.append(pull_locked(session, entry, dry_run=dry_run))
         except IntegrityError as error:
-            done.append(Outcome(entry.recipe, "failed", entry.record.key, error=error))
+            done.append(Outcome(entry.words, "failed", entry.record.key, error=error))
     return Pulls(tuple(done))
 
 
@@ -263,7 +263,7 @@ def check(locked: Locked, prepared: Prepared) -> CheckedRecipe:
 @using_store
 def pull_locked(session: Session, locked: Locked, *, dry_run: bool = False) -> Outcome:
     """Fetch exactly the locked artifacts into the store; see `remotes.locked.fetch_locked`."""
-    record, name = locked.record, locked.recipe
+    record, name = locked.record, locked.words
     judge = registry.judge(record.directory)
     done = fetch_locked(session.store, session.remotes, locked, judge, dry_run=dry_run)
     if done is None:

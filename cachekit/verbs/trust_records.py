@@ -103,7 +103,7 @@ def sign(session: Session, names: Sequence[str], *, dry_run: bool = False) -> li
     done = []
     for record in [find(store, name) for name in names]:
         beside = store.origins.of(record)
-        if reason := trust.unpublishable(record, beside):
+        if reason := trust.unshared(record, beside):
             raise UntrustedError(f"{record.recipe} ({record.key[:12]}) is not signed", cause=reason, hint=OWN)
         known = envelopes_of(beside)
         new = not any(holding(record, known, own))

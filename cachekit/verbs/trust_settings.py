@@ -222,7 +222,17 @@ def add(
     check(file, made)
     if not dry_run:
         config_files.write(file, made)
-    return ChangedTrust((file,), (f"{name}: {public.fingerprint}",), dry_run=dry_run)
+    dates = {"from": valid_after, "until before": valid_before}
+    told = " ".join([f"{name}: {public.fingerprint}", *(f"{word} {date}" for word, date in dates.items() if date)])
+    for place in dict.fromkeys((file, user_file())):
+        if public.fingerprint in _revoked(place):
+            told += f"; it is revoked in {place}, and is used only if it is taken out of [trust.revoked] there"
+    return ChangedTrust((file,), (told,), dry_run=dry_run)
+
+
+def _revoked(file: Path) -> tuple[str, ...]:
+    """The keys that a settings file revokes."""
+    return _own_table(file, config_files.text_of(file)).revoked.keys
 
 
 def listed(config: Config, modes: Sequence[AskedOf]) -> Signers:
@@ -324,7 +334,7 @@ def _given(key: str) -> PublicKey:
     try:
         if any(key.startswith(kind) for kind in ("ssh-", "sk-", "ecdsa-")):
             return public_key(key)
-        return public_key(files.read(named(key), LARGEST_FILE).decode("ascii"))
+        return public_key(files.read(named(key), LARGEST_FILE).decode("ascii", "replace"))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{key[:80]} is not a public key",

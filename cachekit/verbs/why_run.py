@@ -104,6 +104,9 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
     numbers = _numbers(ends[-1] if ends else {})
     warmed = [event for event in events if event.get("event") == "warm.end"]
     compiled = sum(_int(event.get("graphs")) for event in told) + sum(_int(event.get("compiled")) for event in warmed)
+    found = numbers.get("found", 0)
+    if warmed and not ends:  # no worker ran: all graphs were stored already
+        found = sum(_int(event.get("graphs")) - _int(event.get("compiled")) for event in warmed)
     if ends and not told and not warmed:
         compiled = numbers.get("compiled", 0)
     record = _record(store, key) if told else None
@@ -114,7 +117,7 @@ def why_run(store: Store, name: str = LAST) -> RunWhy:
         key=key,
         planned=str(plan.get("status", "")),
         compiled=compiled,
-        found=numbers.get("found", 0),
+        found=found,
         built=sum(_int(event.get("built")) for event in told),
         phases=tuple(dict.fromkeys(str(phase) for event in told for phase in _list(event.get("when")))),
         modules=tuple(module for event in told for module in _modules(store, record, event)),

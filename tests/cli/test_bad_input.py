@@ -100,6 +100,15 @@ BAD_INPUT = {
     "a home that is too long": (
         f"plan tiny.yaml --home {'x' * 5000}", 1, "store", "cannot hold a store", "File name too long", "--home",
     ),
+    "an option without its value": ("warm bert --on", 2, "usage", "--on", "", "cachekit warm --help"),
+    "a value that a verb of a verb lacks": ("store rm --set", 2, "usage", "--set", "", "cachekit store rm --help"),
+    "a port that is none": (
+        "train tiny.yaml --nnodes 2 --master-addr a --master-port 99999", 2, "usage", "--master-port 99999: ", "",
+        "65535",
+    ),
+    "a fleet, where there was none": (
+        "fleet wait", 2, "unknown-name", "no fleet was submitted from this store", "", "--on ENGINE",
+    ),
     "no such key": (
         "store show 0123456789", 2, "unknown-name", "no record begins with '0123456789'", "", "cachekit store ls"
     ),

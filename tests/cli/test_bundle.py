@@ -87,7 +87,8 @@ def test_what_is_no_bundle_is_not_written_over(command, machine, home, work):
     (work / "pipe.tar").unlink()
     command("store", "export", "tiny.tar", "tiny.yaml")
     command("store", "export", "tiny.tar", "tiny.yaml")  # a bundle is
-    assert "cannot be written" in command("store", "export", "nowhere/tiny.tar", "tiny.yaml", code=2).err
+    _, message, _, hint = the_error(command("store", "export", "nowhere/tiny.tar", "tiny.yaml", code=2))
+    assert ("cannot be written" in message, hint) == (True, "make the folder first, or name another")
     assert sorted(path.name for path in work.iterdir()) == ["data", "data.tar", "tiny.tar", "tiny.yaml"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cachekit.cli import out
 from cachekit.events import Journal
 from cachekit.store import Store
 from cachekit.store.layout import Layout
@@ -78,11 +79,12 @@ def test_limits_come_from_the_settings_where_nothing_is_said(command, home, work
 def test_a_pinned_recipe_survives_gc_to_0_bytes(command, home, machine):
     record = publish(home)
     several(home)
-    assert command("store", "pin", "tiny.yaml").out.startswith(f"pinned {record.key[:12]} tiny.yaml, ")
+    assert command("store", "pin", "tiny.yaml").out.startswith(f"pinned {record.key[:12]} tiny, ")
     assert command("store", "pin", record.key[:8]).out.startswith("was pinned already: ")
     assert record.key[:12] in command("store", "pin", "--list").out
     answer = command("store", "gc", "--max-size", "0")
-    assert "pinned" in answer.out.splitlines()[0]
+    said = " ".join(answer.out.split())
+    assert f"{out.size(record.size)} pinned what stays is more than the limit of 0 B: each of these records is" in said
     assert command("store", "ls", "--format", "quiet").out.split() == [record.key]
     assert the_error(command("store", "rm", "tiny.yaml", code=2))[3].startswith("cachekit store unpin ")
     assert command("store", "unpin", "tiny.yaml").out.startswith("unpinned ")
@@ -106,12 +108,19 @@ def test_verbs_about_records_take_a_recipe_in_small(command, home, tmp_path):
     key = command("plan", "bert", "--tiny", "--format", "json").json["key"]
     assert key != command("plan", "bert", "--format", "json").json["key"]
     for verb in ("pin", "unpin"):
-        assert [one["key"] for one in command("store", verb, "bert", "--tiny", "--format", "json").json] == [key]
-    assert key[:16] in command("store", "rm", "bert", "--tiny", code=2).err
-    assert key[:16] in command("store", "export", "bert.tar", "bert", "--tiny", code=3).err
+        (one,) = command("store", verb, "bert", "--tiny", "--format", "json").json
+        assert (one["key"], one["recipe"]) == (key, "bert-tiny")
     (tmp_path / "team").mkdir()
-    team = f"local:rw,{tmp_path / 'team'}:rw"
-    assert key[:16] in command("push", "bert", "--tiny", "--cache", team, code=2).err
+    team = ("--cache", f"local:rw,{tmp_path / 'team'}:rw")
+    for verb, hint in (
+        (("store", "rm"), "store ls"),
+        (("store", "export", "bert.tar"), "warm bert"),
+        (("push", *team), "warm bert"),
+    ):
+        code, told, _, helps = the_error(command(*verb, "bert", "--tiny", code=3))
+        assert (code, f"is not in the store: key {key[:16]} has" in told, hint in helps) == ("not-warm", True, True)
+    assert the_error(command("store", "rm", key, code=2))[1] == f"no record has the key {key[:16]}"
+    team = team[1]
     missed = command("pull", "bert", "--tiny", "--cache", team, "--format", "json", code=3)
     assert [one["key"] for one in missed.json["pulled"]] == [key]
 

@@ -286,6 +286,8 @@ def test_a_signer_is_named_and_revoked(command, work):
     assert listed["revoked_keys"] == [public_key(line(0)).fingerprint, public_key(line(1)).fingerprint]
     assert (listed["revoked_records"], listed["revoked_before"][:10]) == ([digest], "2026-01-01")
     assert "revoked" in command("trust", "ls").out
+    again = command("trust", "add", "alice", "alice.pub", "--valid-before", "2030-01-01")
+    assert "until before 2030-01-01; it is revoked in " in " ".join(again.out.split())
 
 
 @pytest.mark.feature("T5")
@@ -386,12 +388,14 @@ def test_a_name_that_stands_for_another_key_is_not_written(command, work, name):
         ("pipe", "it is not a regular file"),
         ("/dev/zero", "it is not a regular file"),
         ("large.pub", "it has more than 65,536 bytes"),
+        ("notes.md", "expected one line"),
     ],
 )
 def test_a_public_key_is_a_small_regular_file(command, work, given, cause):
     os.mkfifo(work / "pipe")
     (work / "large.pub").write_text(line(1) + " " * (64 << 10))
     (work / "small.pub").write_text(line(1))
+    (work / "notes.md").write_text("# Nöten, not all in ASCII\n\nand lines\n", encoding="utf-8")
     message, said = the_error(command("trust", "add", "ann", given, code=2))[1:3]
     assert (message, cause in said) == (f"{given} is not a public key", True)
     command("trust", "add", "ann", "small.pub")

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from msgspec import structs
 
+from cachekit.cli.plan import _data
 from cachekit.data import preview as previewing
 from cachekit.data.preview import preview
 from cachekit.recipe.schema import Data, Model, Recipe, Training
@@ -50,6 +52,8 @@ def test_json_has_further_columns_that_are_not_read(folder, suffix):
     (folder / f"train.{suffix}").write_text(lines)
     found = preview(recipe(folder))
     assert (found.splits[0].rows, found.unread, found.labels) == (4, ("id",), {"0": 2, "1": 2})
+    many = structs.replace(found, unread=tuple(f"c{number}" for number in range(40)))
+    assert "c9, and 30 more" in " ".join(" ".join(_data(many)).split())
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
@@ -113,9 +117,11 @@ def test_labels_that_are_hardly_classes(folder, labels, says):
 
 
 def test_a_label_that_the_recipe_does_not_name(folder):
-    write(folder / "train.csv", [("a", "calm"), ("b", "lout")])
-    (doubt,) = preview(recipe(folder, labels=("calm", "loud"))).doubts
-    assert doubt == "the training rows have 1 label that data.labels does not name: 'lout'"
+    """A number stands for the class of that number, where there is one."""
+    for wrong, right in (("lout", "calm"), ("2", "1")):
+        write(folder / "train.csv", [("a", right), ("b", wrong)])
+        (doubt,) = preview(recipe(folder, labels=("calm", "loud"))).doubts
+        assert doubt == f"the training rows have 1 label that data.labels does not name: {wrong!r}"
 
 
 def test_a_first_line_that_is_a_row(folder):
@@ -139,6 +145,15 @@ def test_a_row_in_the_middle_that_cannot_be_read_is_told_and_no_error(folder):
     assert found.splits == ()
     assert "line 3: 1 instead of 2 columns" in found.unread_splits[0]
     assert found.doubts == ()
+    shown = _data(found)
+    assert shown[0] == "  rows: none could be read"
+    assert shown[1].startswith("    not read: ")
+
+
+def test_a_file_that_is_not_here_is_told(folder):
+    there = recipe(folder, labels=("calm", "loud"))
+    absent = structs.replace(there, data=structs.replace(there.data, path=None, train_file=str(folder / "absent.csv")))
+    assert preview(absent).unread_splits == (f"train: {folder / 'absent.csv'} is not on this machine",)
 
 
 def test_what_is_beside_the_splits_is_named_with_the_reason(folder):

@@ -39,6 +39,8 @@ def test_a_plan_submits_nothing_and_says_what_would_be(fleet):
     assert planned["order"][-1].endswith("=1"), "what finds another one's comes last"
     lines = planned["request"].splitlines()
     assert len(lines) == 3
+    told, _ = fleet("warm", "toy.yaml", "--on", "local", "--dry-run")
+    assert "how long 1 command will compile is not known" in told
     assert all("start.py cachekit warm toy.yaml --set training.per_device_train_batch_size=" in line for line in lines)
     assert fleet("fleet", "ls", "--format", "json")[0] == []
     assert not fleet.log.exists()
@@ -96,6 +98,7 @@ def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
     assert "the commands go on" in err
     name = next(every(Layout(fleet.home))).id
     assert f"cachekit fleet wait {name}" in err
+    assert "no fleet begins with 'foo'" in fleet("fleet", "show", "foo", code=2)[1]
     assert fleet("fleet", "wait", name[:9], "--format", "json")[0]["counts"] == {"done": 2}
 
 
@@ -176,6 +179,8 @@ def _made(layout, commands, *, seconds=None, jobs=1):
         (["--on", "local", "--offline"], 2, "cannot be offline"),
         (["--on", "local", "--jobs", "0"], 2, "--jobs"),
         (["--max-dollars", "3"], 2, "--on ENGINE"),
+        (["--jobs", "2"], 2, "--on ENGINE"),
+        (["--on", "local", "--max-dollars", "3"], 2, "local rents no machines"),
         (["--on", "local", "--require-warm", "--recache"], 2, "contradict"),
     ],
 )

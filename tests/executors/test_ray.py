@@ -129,7 +129,10 @@ def test_what_ray_cannot_do_is_an_error_before_anything_is_submitted(ray, tmp_pa
     _, err = ray("warm", "--matrix", matrix, "--on", "ray:neuron_cores=4", *FREE, code=2)
     assert "no node of the Ray cluster has CPU=1, neuron_cores=4" in err
     assert "neuron_cores=2" in err
-    assert "are no resources of Ray" in ray("warm", "--matrix", matrix, "--on", "ray:CPU=many", *FREE, code=2)[1]
+    assert (
+        "ray:CPU=many does not name resources"
+        in ray("warm", "--matrix", matrix, "--on", "ray:CPU=many", *FREE, code=2)[1]
+    )
     assert "on one node" in ray("train", "toy.yaml", "--nnodes", "2", "--on", "ray", *FREE, code=2)[1]
     nowhere = {"RAY_ADDRESS": "127.0.0.1:1"}
     assert "127.0.0.1:1 failed" in ray("warm", "--matrix", matrix, "--on", "ray", *FREE, code=1, **nowhere)[1]

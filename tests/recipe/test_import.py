@@ -280,7 +280,7 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("x.sh", "python train.py --lr 1\n", "no recipe can be made"),
+        ("x.sh", "python train.py --lr 1\n", "it has no call of an example script"),
         ("x.yaml", "a: 1\n", "no recipe can be made"),
         ("x.json", '{"model_name_or_path": "gpt2"}', "no recipe can be made of x.json alone"),
         ("x.yaml", "a: [1\n", "no recipe can be made"),
@@ -291,6 +291,6 @@ def test_zoo_new_writes_a_recipe_and_tells_what_is_missing(command, work):
 )
 def test_files_of_no_known_kind(command, work, name, text, words):
     (work / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    code, message, _, hint = the_error(command("zoo", "new", "--from", name, code=2))
-    assert (code, words in message, bool(hint)) == ("bad-recipe", True, True), message
+    code, message, cause, hint = the_error(command("zoo", "new", "--from", name, code=2))
+    assert (code, words in f"{message}: {cause}", bool(hint)) == ("bad-recipe", True, True), message
     assert "does not exist" in the_error(command("zoo", "new", "--from", "nowhere.sh", code=2))[1]

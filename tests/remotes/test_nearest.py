@@ -1,5 +1,7 @@
 """The record with the least difference, in the store and on remotes, for few questions."""
 
+import json
+
 import pytest
 from msgspec import structs
 
@@ -7,6 +9,7 @@ from cachekit.key.canonical import Ingredients
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.hub import HubStorage
 from cachekit.remotes.nearest import Wanted, search
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
@@ -14,6 +17,7 @@ from cachekit.remotes.survey import Budget
 from cachekit.store.record import COMMAND, IMPORTED
 from tests.remotes.storage_processes import KINDS, serve
 from tests.remotes.watched_storages import Counted
+from tests.support.hubserver.faults import Fault
 from tests.support.processes import memory_folder
 from tests.support.standins import PROVENANCE, Watched, make_record, publish
 
@@ -139,7 +143,70 @@ def test_who_asks_again_reads_nothing(tmp_path, make):
     twice = search(wish(wanted), again.store, again.session.remotes)
     assert twice.nearest.known == once.nearest.known
     # But who may write there now: what is remembered is told only while nobody else may.
-    assert sorted(storage.calls) == ["revision"] + ["stranger"] * (not storage.private)
+    assert sorted(storage.calls) == sorted(["revision", "known_stranger" if storage.private else "stranger"])
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """Opens a private repo of the organisation `team` anew."""
+    with serve("hub", tmp_path / "server") as opened:
+        yield opened
+
+
+def near_there(hub, wanted):
+    """Put a record near to a recipe into the repo."""
+    fill(hub(), [made_from(wanted, **{"training.max_seq_length": 64})])
+    hub.hub.log.clear()
+
+
+def asked_whose(hub):
+    """How often the Hub was asked whose the token is."""
+    return sum("whoami" in entry.path for entry in hub.hub.requests)
+
+
+@pytest.mark.feature("T2")
+def test_nothing_of_a_private_repo_is_told_that_anybody_on_the_way_may_have_written(tmp_path, hub):
+    clear = HubStorage(hub.repo.name, endpoint=hub.hub.endpoint.replace("127.0.0.1", "0.0.0.0"), token=hub.hub.token)
+    me = Watched(tmp_path / "me", shared=[(clear, "r")])
+    wanted = me.prepare()
+    near_there(hub, wanted)
+    found = search(wish(wanted, reuse_bytes=1 << 30), me.store, me.session.remotes)
+    assert (found.nearest, found.reuse) == (None, None)
+    assert "it is read over http://" in found.looked[0].untrusted
+    assert asked_whose(hub) == 0
+
+
+@pytest.mark.feature("T2")
+def test_nothing_of_a_private_repo_is_told_that_is_known_to_be_somebody_elses(tmp_path, hub):
+    me = Watched(tmp_path / "me", shared=[(hub(), "r")])
+    wanted = me.prepare()
+    near_there(hub, wanted)
+    says = Fault("rewrite", on="GET /api/whoami-v2", times=None, body=json.dumps({"name": "ann", "orgs": []}))
+    hub.hub.faults.add(says)
+    assert me.session.remotes.readable[0].demands()  # as of a hit: from then on there is a note of the token's names
+    again = Watched(tmp_path / "me", shared=[(hub(), "r")])
+    found = search(wish(wanted, reuse_bytes=1 << 30), again.store, again.session.remotes)
+    assert (found.nearest, found.reuse) == (None, None)
+    assert "it belongs to team" in found.looked[0].untrusted
+    hub.hub.faults.clear()
+    later = Watched(tmp_path / "me", shared=[(hub(), "r")])
+    found = search(wish(wanted, reuse_bytes=1 << 30), later.store, later.session.remotes)
+    assert found.reuse.distance > 0, "distrust is not remembered"
+
+
+@pytest.mark.feature("R7")
+@pytest.mark.parametrize("known", [False, True])
+def test_whose_a_private_repo_is_costs_a_search_no_request(tmp_path, hub, known):
+    me = Watched(tmp_path / "me", shared=[(hub(), "r")])
+    wanted = me.prepare()
+    near_there(hub, wanted)
+    if known:
+        (remote,) = me.session.remotes.readable
+        assert remote.demands() == ""
+        hub.hub.log.clear()
+    again = Watched(tmp_path / "me", shared=[(hub(), "r")])
+    assert search(wish(wanted), again.store, again.session.remotes).nearest.place == hub().name
+    assert asked_whose(hub) == 0
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,7 @@ def test_the_command_line(command, machine, home, work):
     remotes = ("--cache", f"local:rw,{folder}:rw")
     record = publish_recipe(home)
     assert "no remote has tiny.yaml" in command("store", "lock", "tiny.yaml").err
+    assert command("pull", "--locked").out.startswith("tiny.yaml: already in the store")
     command("push", record.key, *remotes)
     said = command("store", "lock", "tiny.yaml", *remotes)
     assert said.err == ""

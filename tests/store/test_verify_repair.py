@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from cachekit.cli.upkeep import verified
 from cachekit.remotes.folder import FolderStorage
 from cachekit.store.record import decode, encode
 from cachekit.verbs.verify import verify
@@ -37,6 +38,7 @@ def test_a_damaged_record_comes_back_from_a_shared_cache(home, shared, way):
     ]
     done = verify(watched.session, repair=True)
     assert [problem.repaired for problem in done.problems] == [watched.session.remotes.readable[0].name]
+    assert verified(done)[0].endswith(": 1 bad, now repaired")
     assert decode(path.read_bytes()) == made[0]
     assert [aside.read_bytes() for aside in watched.store.layout.quarantine.iterdir()] == [bad]
     assert verify(watched.session).problems == ()

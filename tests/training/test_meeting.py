@@ -165,6 +165,23 @@ def test_one_that_does_not_come_is_named_by_all_that_are_there(machines):
 
 
 @pytest.mark.feature("F2")
+def test_a_name_that_nobody_knows_is_told_while_it_is_waited_for(monkeypatch):
+    """In the place of the name service stands one that knows no names; it may know this one later."""
+
+    def unknown(*_):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def waiting(whom, _):
+        raise TrainingError(whom)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    me = Participant(rank=1, host="n1", nodes=2, mode="train", key="abc", hard=HARD)
+    wanted = r"node 0 at nosuch\.invalid:29500 \(Name or service not known\)"
+    with pytest.raises(TrainingError, match=wanted), meeting(me, Node(1, "nosuch.invalid"), LATE, waiting):
+        pass
+
+
+@pytest.mark.feature("F2")
 @pytest.mark.parametrize("other", ["nobody", "another program"])
 def test_a_first_machine_that_is_not_there_is_named(machines, other):
     """Torch's store of an earlier run may still answer at that port; it says nothing of its own accord."""

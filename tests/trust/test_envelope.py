@@ -123,4 +123,4 @@ def test_of_envelopes_that_are_too_large_for_a_record_the_oldest_are_left_out():
     assert decode(raw) == tuple(many[:2])
     assert decode(fitting(about, many[4:])) == tuple(many[4:])
     alone = Envelope(bytes(3 << 20), "t", (Signature("k", b"s"),))
-    assert decode(fitting(about, [alone, many[0]])) == (alone,), "who signs a record learns of it as one reads it"
+    assert decode(fitting(about, [alone, many[0]])) == (many[0],), "nobody would read the document with it"

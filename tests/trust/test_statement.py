@@ -5,11 +5,12 @@ import json
 import pytest
 from msgspec import structs
 
+from cachekit.errors import UsageError
 from cachekit.store.origin import Origin, ReusedOrigin
 from cachekit.store.record import File, Module, to_document
-from cachekit.trust.envelope import MalformedError
+from cachekit.trust.envelope import MalformedError, Signature
 from cachekit.trust.signer import signer_of
-from cachekit.trust.statement import holding, is_about, moment, read_statement, sign, statement_of
+from cachekit.trust.statement import holding, is_about, moment, read_statement, sign, standing, statement_of
 from tests.store.record_cases import HARD, digest, record
 from tests.trust.trust_cases import ME, TODAY, _forgets, envelope, key, key_file  # noqa: F401 - fixtures
 
@@ -160,3 +161,17 @@ def test_one_finds_what_one_has_signed_already(tmp_path, monkeypatch):
     assert [signer for _, signer, _ in holding(record(), [envelope(1), other, spoilt, mine])] == [key(1), key(0)]
     assert not [*holding(record(graphs=5), [mine], key(0))]
     assert not [*holding(record(), [mine], key(1))]
+
+
+@pytest.mark.feature("T4")
+def test_what_a_signature_is_worth_is_found_out_where_it_can_be(monkeypatch):
+    good, false = envelope(), Signature("", envelope(about=record(graphs=5)).signatures[0].sig)
+    mixed = structs.replace(good, signatures=(false, *good.signatures))
+    other = envelope(about=record(graphs=5))
+    assert standing(record(), [mixed, other, structs.replace(good, signatures=(false,))]) == (good,)
+
+    def useless(*_):
+        raise UsageError("nothing here can check it")
+
+    monkeypatch.setattr("cachekit.trust.statement.holds", useless)
+    assert standing(record(), [mixed]) == (mixed,), "another machine may be able to"

@@ -105,6 +105,8 @@ def test_a_compile_that_reused_another_is_no_measure_of_a_cold_one(home, log, tm
     assert (record.reused.graphs, record.reused.cold_seconds) == (2, 30.0)
     assert decode(encode(record)) == record
     alone(home, record)
+    (row,) = Watched(home).store.listed()
+    assert (row.compile_seconds, row.cold_seconds) == (10.0, 30.0)
     watched = Watched(home)
     prepared = watched.prepare(recipe(**NEAR))
     done = train(watched.session, prepared, output_dir=tmp_path / "output")

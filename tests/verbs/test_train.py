@@ -82,7 +82,7 @@ def test_a_finished_run_that_is_resumed_takes_no_step_and_saves_nothing(home, ou
     last = make(output / "checkpoint-1")
     done = train(watched.session, watched.prepare(), output_dir=output, resume="auto")
     assert (done.resumed_from, done.steps, done.steps_taken, done.saved_seconds) == (str(last), 1, 0, 0.0)
-    assert human(done)[0].startswith("toy: trained 0 of 1 step  key")
+    assert human(done)[0].startswith(f"toy: nothing left to train: {last.name} has 1 step  key")
 
 
 @pytest.mark.feature("F1")

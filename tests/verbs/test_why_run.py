@@ -67,6 +67,10 @@ def test_what_of_a_modules_name_is_new(name, relation, words):
 
 def test_a_hit_that_compiled_nothing_says_so(home, journaled, tmp_path):
     warm(journaled("warm").session, Watched(home).prepare())
+    again = journaled("warm")
+    warm(again.session, again.prepare())
+    found = why_run(again.store)
+    assert of_run(found) == [f"warm of toy, {found.run}: compiled nothing; 3 graphs found"]
     watched = journaled("train")
     train(watched.session, watched.prepare(), output_dir=tmp_path / "out")
     found = why_run(watched.store)

@@ -25,7 +25,6 @@ from cachekit.recipe.convert.tables import Tree, is_true, plain, tables
 from cachekit.recipe.field_names import SYNONYMS
 from cachekit.recipe.load import read_text
 from cachekit.recipe.schema import Training
-from cachekit.text import count
 
 PASTE = "paste the command line, with its values: cachekit zoo new -- torchrun ... run_glue.py ..."
 LARGEST = 1 << 20  # bytes of a file of arguments
@@ -96,7 +95,8 @@ def in_script(text: str, file: str) -> list[str]:
         if read(command):
             calls.append([*exported, *command])
     if len(calls) != 1:
-        raise _unread(file, f"it has {count(len(calls), 'call')} of example scripts")
+        has = f"{len(calls)} calls" if calls else "no call"
+        raise _unread(file, f"it has {has} of an example script of Transformers (run_glue.py …), and one is needed")
     return calls[0]
 
 

@@ -38,7 +38,7 @@ class _Known(Struct, frozen=True):
     asked: float = 0.0
 
 
-def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Callable[[], object]) -> bool:
+def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Callable[[], object] | None) -> bool:
     """Whether a namespace is this user's, or an organisation's of this user.
 
     What the Hub says counts for a day. Where it cannot be asked, what was found true before still holds, however long
@@ -49,7 +49,8 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
         memory: A folder of the store for what is remembered between runs; None remembers nothing.
         endpoint: Of the Hub.
         token: The user's token; only its digest is written down.
-        ask: Asks the Hub for its answer to `whoami`.
+        ask: Asks the Hub for its answer to `whoami`. With None, what it said last counts, and a token of which it was
+            never asked may be anybody's.
 
     Raises:
         RemoteError, AuthError: The Hub cannot be asked, and nothing is known.
@@ -59,6 +60,8 @@ def is_own(owner: str, memory: Path | None, endpoint: str, token: str, ask: Call
     known = notes.read(note, _Known) if notes else None
     if known is None or known.token != digest:
         known = _Known()
+    if ask is None:
+        return owner in known.names or not known.token
     if owner in known.names and 0 <= time.time() - known.asked < _DAY:
         return True
     try:

@@ -80,6 +80,10 @@ class BucketStorage(Storage):
         info = self._said()
         return self._client.stranger(str(info.id or self._bucket), memory, private=self.private)
 
+    def known_stranger(self, memory: Path | None = None) -> str:
+        """What the endpoint says, and the names that the token stood for when that was asked last."""
+        return self._client.stranger(str(self._said().id or self._bucket), memory, private=self.private, asks=False)
+
     def _said(self) -> Any:
         if self._info is None:
             self._info = self._client.ask(lambda api: api.bucket_info(self._bucket))

@@ -84,13 +84,15 @@ class Client:
         """Of the Hub: given, of the environment, or the client's own."""
         return str(self.api.endpoint)
 
-    def stranger(self, name: str, memory: Path | None, *, private: bool) -> str:
+    def stranger(self, name: str, memory: Path | None, *, private: bool, asks: bool = True) -> str:
         """Why others than this user may write to a repo or a bucket; empty where they may not. One request a day.
 
         Args:
             name: `OWNER/NAME`, as the Hub itself calls it.
             memory: A folder of the store for what is remembered between runs; None remembers nothing.
             private: What the Hub says of that.
+            asks: Ask the Hub whose the token is, where that is not known of today. Else what it said last counts, and
+                nothing is said where it was never asked.
 
         Raises:
             RemoteError, AuthError: The Hub cannot be asked.
@@ -100,16 +102,16 @@ class Client:
         if clear := in_clear(self.endpoint):
             return clear
         owner = name.partition("/")[0]
-        if self.owns(owner, memory):
+        if self.owns(owner, memory, asks=asks):
             return ""
         return f"it belongs to {owner}, which is neither this token's user nor an organisation of this user"
 
-    def owns(self, owner: str, memory: Path | None = None) -> bool:
+    def owns(self, owner: str, memory: Path | None = None, *, asks: bool = True) -> bool:
         """Whether a namespace is the token's user, or an organisation of this user; see `account.is_own`."""
         from huggingface_hub import get_token
 
         token = self._token or get_token() or ""
-        return is_own(owner, memory, self.endpoint, token, self.account)
+        return is_own(owner, memory, self.endpoint, token, self.account if asks else None)
 
     def account(self) -> Any:
         """What the Hub says of the token's user: `whoami`."""

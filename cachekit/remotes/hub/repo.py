@@ -113,6 +113,10 @@ class HubStorage(Storage):
         """What the repo's owner and its being private say; one request a day, beside that of `revision`."""
         return self._client.stranger(self._place, memory, private=self.private)
 
+    def known_stranger(self, memory: Path | None = None) -> str:
+        """What the endpoint says, and the names that the token stood for when that was asked last."""
+        return self._client.stranger(self._place, memory, private=self.private, asks=False)
+
     def server(self) -> str:
         """The Hub."""
         return self._client.endpoint
