@@ -123,6 +123,8 @@ class Origins:
         note = self._read(self._layout.origin(record.place))
         if note is None or record.digest in note.of:
             return note.of[record.digest] if note else None
+        if self._owners.open:  # another record's note may lie there: what its signer says of a third vouches for none
+            return None
         # Of one that was replaced more than once meanwhile, those tell that grew from it.
         for origin in (beside.origin for beside in note.of.values()):
             for one in origin.reused:
