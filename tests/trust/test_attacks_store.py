@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import msgspec
 import pytest
@@ -9,7 +10,9 @@ from msgspec import structs
 
 from cachekit import files
 from cachekit.errors import UntrustedError
-from cachekit.store.origin import MADE_HERE
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
+from cachekit.store.origin import MADE_HERE, UNKNOWN, Beside, Origin, ReusedOrigin
 from cachekit.store.partial import receiving
 from cachekit.store.record import encode
 from cachekit.verbs.export import export_bundle
@@ -19,8 +22,8 @@ from cachekit.verbs.records import show
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from cachekit.whose import standing
-from tests.support.doctor_cases import public  # noqa: F401 - a fixture
-from tests.support.standins import Watched, overwrite
+from tests.support.doctor_cases import fine, public, the_problem  # noqa: F401 - a fixture
+from tests.support.standins import Watched, expected, make_record, overwrite, publish, served
 from tests.support.users import ANOTHER, ONE, as_user
 from tests.trust.attack_cases import RUN, Loader, marker, trains  # noqa: F401
 from tests.trust.flow_cases import ALICE, alice, place, planned, trust, user  # noqa: F401
@@ -159,13 +162,69 @@ def test_two_other_files_of_this_user_are_no_record_and_its_note(tmp_path):
     ):
         (tmp_path / "blob").write_bytes(raw)
         (tmp_path / "blob").rename(path)
-    for closed in (False, True):  # who closes the store does not make it this user's, either
-        if closed:
-            mine.store.layout.records.chmod(0o755)
-        again = in_store(home, trust())
+    (tmp_path / "link").symlink_to(home)
+    moved = tmp_path / "moved"
+    # Who closes the store does not make it this user's, nor does another name of it.
+    for name in (home, home, tmp_path / "link", home / ".." / "store", moved, tmp_path / "elsewhere"):
+        if name == moved:
+            home.rename(moved)
+        elif name.name == "elsewhere":
+            name.mkdir()
+            (moved / "v1").rename(name / "v1")
+        again = in_store(name, trust())
         assert again.store.read(record.place) is None
         assert not planned(again).hit
         assert again.store.origins.of(evil) != MADE_HERE
+        again.store.layout.records.chmod(0o755)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_note_of_one_record_is_none_of_those_that_its_signer_says_it_reuses(tmp_path, closed):
+    """The note is this user's; what it says of a third record is the signer's word, who may be revoked by now."""
+    home = tmp_path / "store"
+    mine = in_store(home, trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
+    record = warm(mine.session, mine.prepare()).record
+    evil = structs.replace(record, provenance=structs.replace(record.provenance, user="mallory"))
+    told = Origin("/place", "signed", ("SHA256:x",), (ReusedOrigin(evil.key, evil.digest, "/place", "stated"),))
+    other = publish(mine.store, make_record(), beside=Beside(told))
+    assert in_store(home, trust()).store.origins.of(other).origin == told
+    layout = mine.store.layout
+    (tmp_path / "blob").write_bytes(encode(evil))
+    (tmp_path / "blob").rename(layout.record(record.place))
+    layout.origin(other.place).rename(layout.origin(record.place))
+    if closed:
+        layout.records.chmod(0o755)
+    again = in_store(home, trust())
+    assert not planned(again).hit
+    assert again.store.origins.of(evil) == UNKNOWN
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("way", ["folder", "file", "link", "file above"])
+def test_whoever_takes_the_place_of_unfinished_files_ends_no_fetch(public, way):
+    """Nor is anything made where that leads; what is missing is that a fetch which is cut is resumed."""
+    (shared := public / "shared").mkdir()
+    ann = Watched(public / "ann", shared=[(FolderStorage(shared), "rw")])
+    record = publish(ann.store, made := make_record(size=50_000))
+    push(ann.store, ann.session.remotes, [record])
+    bob = Watched(public / "bob", shared=[(FolderStorage(shared), "r")])
+    layout, elsewhere = bob.store.layout, public / "elsewhere"
+    elsewhere.mkdir()
+    taken = layout.partial.parent if way == "file above" else layout.partial
+    taken.parent.mkdir(parents=True)
+    make = {"folder": taken.mkdir, "link": lambda: taken.symlink_to(elsewhere)}.get(way, taken.touch)
+    make()
+    os.chown(taken, ONE, ONE, follow_symlinks=False)
+    assert bob.pull(bob.session.remotes.find(record.place)).files == 2
+    assert served(bob.store, record) == expected(made)
+    assert not list(elsewhere.iterdir())
+    assert not [path for path in layout.tmp.iterdir() if path.is_dir()]
+    found = the_problem("store", home=public / "bob")
+    assert f"{taken} " in found["said"]
+    subprocess.run(["bash", "-c", found["run"]], check=True)
+    assert fine("store", home=public / "bob")
 
 
 def test_a_blob_that_was_swapped_is_not_given_to_the_compiler(tmp_path, marker):
