@@ -58,20 +58,20 @@ class Owners:
         now, folder = self.standing.whose == "others", _own_folder()
         if folder is None:
             return now
-        marks = [folder / f"{hashlib.sha256(name).hexdigest()}.open" for name in self._names()]
+        seen = [folder / f"{one}.open" for one in self._names()]
         if now and self._layout.records.exists():  # before that, the folder above it was looked at
             with suppress(OSError):
-                for mark in marks:
-                    (private_folder(folder) / mark.name).touch()
-        return now or any(os.path.exists(mark) for mark in marks)  # noqa: PTH110 - what cannot be looked at is not there
+                private_folder(folder)
+                for mark in seen:
+                    mark.touch()
+        return now or any(map(os.path.exists, seen))  # what cannot be looked at is not there
 
-    def _names(self) -> Iterator[bytes]:
-        """What the store is known again by: where it lies, and its folders, wherever they are moved and linked from."""
-        yield os.fsencode(self._layout.home.resolve())
-        for folder in (self._layout.home, self._layout.root, self._layout.records):
-            with suppress(OSError):
-                state = folder.stat()
-                yield f"{state.st_dev}:{state.st_ino}".encode()
+    def _names(self) -> Iterator[str]:
+        """What the store is known again by: its path without links, and its folder, which keeps its number if moved."""
+        yield hashlib.sha256(os.path.realpath(os.fsencode(self._layout.root))).hexdigest()
+        with suppress(OSError):
+            state = self._layout.root.stat()
+            yield f"{state.st_dev:x}-{state.st_ino:x}"
 
     def remember(self, note: bytes) -> None:
         """See that a note counts which is about to be written, also where others can write to the store."""
