@@ -58,11 +58,20 @@ class Owners:
         now, folder = self.standing.whose == "others", _own_folder()
         if folder is None:
             return now
-        seen = folder / f"{hashlib.sha256(os.fsencode(self._layout.home.absolute())).hexdigest()}.open"
+        seen = [folder / f"{one}.open" for one in self._names()]
         if now and self._layout.records.exists():  # before that, the folder above it was looked at
             with suppress(OSError):
-                (private_folder(folder) / seen.name).touch()
-        return now or os.path.exists(seen)  # noqa: PTH110 - what cannot be looked at is not there
+                private_folder(folder)
+                for mark in seen:
+                    mark.touch()
+        return now or any(map(os.path.exists, seen))  # what cannot be looked at is not there
+
+    def _names(self) -> Iterator[str]:
+        """What the store is known again by: its path without links, and its folder, which keeps its number if moved."""
+        yield hashlib.sha256(os.path.realpath(os.fsencode(self._layout.root))).hexdigest()
+        with suppress(OSError):
+            state = self._layout.root.stat()
+            yield f"{state.st_dev:x}-{state.st_ino:x}"
 
     def remember(self, note: bytes) -> None:
         """See that a note counts which is about to be written, also where others can write to the store."""
