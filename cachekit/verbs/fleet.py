@@ -317,7 +317,7 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
     before: dict[int, str] = {}
     with _going_on(fleet):
         engine = registry.engine(fleet.engine)
-        pause, longest, answered = *POLL, time.monotonic()
+        pause, answered = POLL[0], time.monotonic()
         while True:
             try:
                 found = state(fleet, engine)
@@ -328,9 +328,9 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
                 found = None
             else:
                 answered = time.monotonic()
-                longest = max(POLL[1], EACH * sum(unit.state not in ENDED for unit in found.units))
-            pause = min(pause * 1.5, longest)
-            for unit in found.units if found else ():
+            units = found.units if found else ()
+            pause = min(pause * 1.5, max(POLL[1], EACH * sum(unit.state not in ENDED for unit in units)))
+            for unit in units:
                 if before.get(unit.number) != unit.state:
                     before[unit.number], pause = unit.state, POLL[0]
                     tell("fleet.unit", fleet=fleet.id, of=len(fleet.units), **msgspec.structs.asdict(unit))
