@@ -91,12 +91,14 @@ def preview(recipe: Recipe) -> Preview | None:
     if found is None:
         return None
     columns, unread = tasks.columns(recipe), []
-    splits, heads, have = [], {}, []
+    splits, heads = [], {}
+    have: list[str] = []
     for name, path in found.splits.items():
         if why := _unread(path):
             unread.append(f"{name}: {path} {why}")
             continue
-        split, heads[name], names = _images(recipe, name, path) if found.form == "images" else _split(recipe, name, path)
+        look = _images if found.form == "images" else _split
+        split, heads[name], names = look(recipe, name, path)
         splits.append(split)
         have = names if name == "train" else have
     train = heads.get("train", [])
@@ -137,7 +139,8 @@ def _split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[ro
     if path.is_dir():
         return SplitPreview(name, str(path)), [], []
     if path.suffix.lower() == ".parquet":
-        seen = {column: field for column, field in columns.items() if field not in tasks.fields(recipe).free}  # no image
+        images_too = tasks.fields(recipe).free  # which nobody looks at here
+        seen = {column: field for column, field in columns.items() if field not in images_too}
         head, names, number = parquet.head(path, seen, LOOKED_AT)
         for column, field in seen.items() if head else ():  # a column has one type
             rows.check_value(head[0][column], column, field, str(path), nested=field in tasks.nested(recipe))
