@@ -85,23 +85,24 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def check_writers(path: Path, state: os.stat_result, why: str, *, settings: bool = False) -> None:
+def check_writers(path: Path, state: os.stat_result, why: str, *, found: bool = False, settings: bool = False) -> None:
     """See that a file is of those who may say whose code runs: `/tmp` is above much.
 
     That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
     this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
     other file was put by this user, too; settings, which their owner can add to later, only where they are mounted into
     the folder, as into a container's. What lies on the way in a folder of everybody, and the file there, must be this
-    user's or root's: see `planted_on`.
+    user's or root's: see `planted_on`. Nor can anybody else have given another file of theirs this name.
 
     Args:
         path: Its name. It may be a link, which whoever owns it can have lead anywhere.
         state: Of the file that is open: the name may lead elsewhere by now.
         why: It matters, for people.
-        settings: It says whose records are used.
+        found: No person named it: it was looked for.
+        settings: It says whose records are used; it was looked for, too.
 
     Raises:
-        UsageError: It is somebody else's, or everybody can write to it.
+        UsageError: It is somebody else's, everybody can write to it, or somebody else can give it its name.
         OSError: It is gone.
     """
     folder, own = path.parent, path == user_file()
@@ -132,8 +133,43 @@ def check_writers(path: Path, state: os.stat_result, why: str, *, settings: bool
             within = shlex.quote(str(folder))
             hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
     else:
+        check_name(path, why, found=found or settings)
         return
     raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
+
+
+def check_name(path: Path, why: str, *, found: bool) -> None:
+    """See that nobody else can give a file its name, in its folder or in that of a link to it.
+
+    Whoever can write to the folder can move any file of this user's there from another such folder: whose a file is
+    says who wrote it, and neither where it lay nor who chose its bytes. The sticky bit keeps what is there; it keeps
+    nobody from giving a name that is free. Those to whom another user, with whom this one works, opens a folder belong
+    there; in a folder of this user's or root's only their groups do.
+
+    Args:
+        path: The file, which need not be there yet.
+        why: It matters, for people.
+        found: No person named it.
+
+    Raises:
+        UsageError: Somebody else can.
+        OSError: A folder cannot be looked at.
+    """
+    mine, place = {os.getegid(), *os.getgroups()}, path.absolute().parent
+    for folder in dict.fromkeys((place, path.resolve().parent)):
+        steps: list[whose.PathStep] = []
+        os.close(whose.walk(folder, steps.append))
+        step, owned = steps[-1], whose.is_mine(steps[-1].state)
+        sticky = bool(step.state.st_mode & stat.S_ISVTX)
+        others = step.everybody or (owned and bool(step.users or step.groups - mine))
+        if not others or (sticky and owned and not (found and folder == place)):
+            continue
+        told, own = whose.open_to_others(step), step.state.st_uid == os.geteuid() and not sticky
+        raise UsageError(
+            f"{path} is not read: {why}",
+            cause=f"{told.why}, and so can give any file this name",
+            hint=f"look at what it says, and then: {told.mend}" if own else "keep it in a folder of your own",
+        )
 
 
 def planted_on(path: Path, *, file: bool = True) -> tuple[Path, int] | None:
@@ -247,6 +283,8 @@ def editable(path: Path, wanted: str) -> tuple[str, dict[str, Any]]:
             if project[0].parent == path.parent
             else f"run it in {project[0].parent}",
         )
+    if not project:
+        check_name(path, _WHY, found=True)
     return text_of(path), project[1] if project else {}
 
 

@@ -81,6 +81,20 @@ def test_the_action_asks_for_the_entry_of_its_recipes(tmp_path):
     assert keys[0].startswith("cachekit-")
 
 
+@pytest.mark.feature("T2")
+@pytest.mark.parametrize(("key", "restores"), [("", True), ("a key", False)])
+def test_a_job_that_signs_restores_nothing(tmp_path, monkeypatch, key, restores):
+    """What is restored counts as made here; whoever runs code in another job of the repository can have saved it."""
+    monkeypatch.setenv("CACHEKIT_TRUST_KEY", key)
+    runner = Runner(tmp_path, recipes="bert", options="--tiny")
+    for step in ("Install cachekit", "Plan"):
+        assert runner.run(step).returncode == 0
+    restore = next(step for step in ACTION["runs"]["steps"] if step["name"] == "Restore")
+    left, different, right = restore["if"].split()
+    assert (left, different) == ("steps.key.outputs.signs", "!=")
+    assert (runner.outputs()["signs"] != right.strip("'")) == restores
+
+
 @pytest.mark.parametrize(("given", "code"), [({"recipes": "no-such"}, 2), ({"recipes": "bert", "options": "--no"}, 2)])
 def test_a_wrong_input_ends_the_action_with_cachekits_code(tmp_path, given, code):
     runner = Runner(tmp_path, **given)

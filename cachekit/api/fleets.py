@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from msgspec import structs
 from cachekit import redact, start
 from cachekit.api.opened import AnyRecipe, Price, prices, variant
 from cachekit.api.runs import Runs
-from cachekit.errors import SecretError, UsageError
+from cachekit.errors import CachekitError, SecretError, UsageError
 from cachekit.recipe.variant import Overrides, Variant
 from cachekit.store.layout import Layout
 from cachekit.verbs import entry as naming
@@ -80,6 +81,31 @@ class Fleets(Runs):
             price=price, compile_for=compile_for, require_warm=require_warm, recache=recache, dry_run=dry_run,
         )  # fmt: skip
 
+    def _machines(self, verb: str, recipes: Sequence[Variant], instance: str, config: Config) -> int:
+        """On how many machines each command runs: all of a training, and of a trial run that needs all of them.
+
+        Raises:
+            UsageError: That differs from recipe to recipe.
+        """
+        from cachekit.compilers.elsewhere import Elsewhere
+
+        where = Elsewhere(config, self.toolchain or "", self.target or "", instance)
+        needed = set()
+        for one in recipes:
+            with suppress(CachekitError):  # the plan tells of it
+                recipe = self._variant(one).load()
+                together = recipe.parallel.nodes > 1 and (
+                    verb == "train" or where.select(recipe, guess=True).trial_needs_all
+                )
+                needed.add(recipe.parallel.nodes if together else 1)
+        if len(needed) > 1:
+            raise UsageError(
+                f"the list has recipes that are traced on {' and on '.join(map(str, sorted(needed)))} machines at once",
+                cause="the commands of a list run on as many machines each",
+                hint="one list for each number of machines",
+            )
+        return needed.pop() if needed else 1
+
     def train_on(
         self,
         engine: str,
@@ -121,7 +147,6 @@ class Fleets(Runs):
         return self._on(
             engine, "train", _entries([structs.replace(one, tiny=False)], ()), said, tiny=one.tiny, jobs=1, spot=spot,
             max_dollars=max_dollars, price=price, require_warm=require_warm, recache=recache, dry_run=dry_run,
-            nodes=one.load().parallel.nodes,
         )  # fmt: skip
 
     def _on(
@@ -140,7 +165,6 @@ class Fleets(Runs):
         require_warm: bool,
         recache: bool,
         dry_run: bool,
-        nodes: int = 1,
     ) -> FleetState | FleetPlan:
         from cachekit.executors import registry
         from cachekit.executors.port import FleetUnit
@@ -160,13 +184,14 @@ class Fleets(Runs):
             raise UsageError(
                 f"{name} rents no machines, so that a budget limits nothing", hint="leave out --max-dollars"
             )
-        options = {**found.check(queue, config, verb), "spot": spot, "nodes": nodes}
+        checked, machine = found.check(queue, config, verb), found.machine(queue)
+        where = replace(self, instance=compile_for or self.instance or fleet.compiled_for(machine))
+        variants = [Variant(one.recipe, one.overrides, tiny) for one in entries]
+        nodes = self._machines(verb, variants, where.instance or "", config)
+        options = {**checked, "spot": spot, "nodes": nodes}
         first = found.together(nodes, options) if nodes > 1 else ()
         if not options.get("places"):
             fleet.check_shared(config, found, name)
-        machine = found.machine(queue)
-        where = replace(self, instance=compile_for or self.instance or fleet.compiled_for(machine))
-        variants = [Variant(one.recipe, one.overrides, tiny) for one in entries]
         doubt = self._doubt(variants, compile_for, config) if compile_for else ""
         forecast = where.plan_all(variants, price=price)
         paid = prices(price).of(machine or self.instance or "")
@@ -177,6 +202,8 @@ class Fleets(Runs):
             if not dry_run:
                 raise
             lacks = "; ".join(filter(None, [refusal.said, refusal.hint]))
+        if seconds is not None and (longest := options.get("longest")):
+            seconds = min(seconds, longest)
         files: dict[str, str] = {}
         if found.places is not None:
             from cachekit.verbs.carry import carried

@@ -222,12 +222,14 @@ class Questions(Opened):
         with self._prepared(recipe, "coverage") as (opened, prepared):
             return coverage(opened, prepared)
 
-    def coverage_all(self, recipes: Sequence[AnyRecipe], *, skip: bool = False) -> CoverageOfAll:
+    def coverage_all(self, recipes: Sequence[AnyRecipe], *, skip: bool = False, certain: bool = True) -> CoverageOfAll:
         """What of several recipes is cached. `cachekit coverage --all`.
 
         Args:
             recipes: The recipes.
             skip: One that cannot be used here is a row of its own, and does not hide the others.
+            certain: Read each record on a remote, and look at each file; else the remote's index answers for those that
+                are there alone (`basis`), in four requests on the Hub.
         """
         from cachekit.verbs.coverage import coverage_of_all
 
@@ -238,7 +240,8 @@ class Questions(Opened):
             return where.prepare(self._variant(recipe).load(), self._source(recipe), guess=len(recipes) > 1)
 
         with self.session(verb="coverage", config=config) as opened:
-            return coverage_of_all(opened, [(_name(one), partial(prepared, one)) for one in recipes], skip=skip)
+            wanted = [(_name(one), partial(prepared, one)) for one in recipes]
+            return coverage_of_all(opened, wanted, skip=skip, certain=certain)
 
     def stats(
         self,

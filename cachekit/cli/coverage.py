@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,8 @@ from cachekit.errors import UsageError
 from cachekit.text import a
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from cachekit.api import Cache
     from cachekit.api.answers import Coverage, CoverageOfAll
 
@@ -32,7 +35,8 @@ def command(
 
     Names each module with its place, and a failed one with the class of its failure and its log. Looks at the store,
     the remotes and the compiler's own folder; runs and fetches nothing. Reports a key that was built twice with
-    different bytes, with both builders. With --require-warm, exits 3 if anything is not cached.
+    different bytes, with both builders. With --require-warm, exits 3 if anything is not cached. With --all, a remote's
+    index says how many modules are there; named recipes, and --require-warm, have each record read.
 
     Example:  cachekit coverage bert
 
@@ -44,7 +48,8 @@ def command(
             hint="cachekit coverage RECIPE, or --all",
         )
     names = api.names("recipes") if everything else recipes or ()
-    found = cache.coverage_all(options.variants(names, overrides, tiny=tiny), skip=everything)
+    wanted = options.variants(names, overrides, tiny=tiny)
+    found = cache.coverage_all(wanted, skip=everything, certain=require_warm or not everything)
     missed = found.miss() if require_warm else None
     return Shown(found, human, lambda said: "\n".join(map(_brief, said.recipes)), error=missed)
 
@@ -53,17 +58,35 @@ def human(answer: CoverageOfAll) -> list[str]:
     """Coverage for people: one recipe in full, of several what they lack."""
     found = answer.recipes
     if len(found) == 1:
-        return _full(found[0])
-    rows = [[one.recipe, _count(one), one.status, _where(one)] for one in found]
+        return [*_full(found[0]), *_told(found)]
+    rows = [[one.recipe, _count(one), one.status, ", ".join(one.where)] for one in found]
     lines = out.table(rows, ["recipe", "modules", "status", "where"])
+    notes = Counter(note for one in found for note in one.notes)
+    common = [note for note, count in notes.items() if count > 1]
     for one in found:
-        if trouble := _trouble(one, 2):
+        if trouble := _trouble(one, 2, common):
             lines += [f"  {one.recipe}", *trouble]
+    for note in common:
+        lines += out.labelled("", note)
     counts = {
         "covered": answer.covered, "failed": answer.failed, "missing": answer.missing, "unknown": answer.unknown,
         "unusable": answer.unusable,
     }  # fmt: skip
-    return [*lines, ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)]
+    lines.append(", ".join(f"{count} {kind}" for kind, count in counts.items() if count))
+    return [*lines, *_told(found)]
+
+
+def _told(found: Sequence[Coverage]) -> list[str]:
+    """What was not looked at."""
+    told = [one for one in found if one.basis == "index"]
+    if not told:
+        return []
+    names = ", ".join(dict.fromkeys(place for one in told for place in one.where))
+    text = (
+        f"as the index of {names} says, of {out.count(len(told), 'recipe')}; `cachekit coverage RECIPE`, or"
+        " --require-warm, reads the records and looks at each file"
+    )
+    return out.labelled("", text)
 
 
 def _brief(one: Coverage) -> str:
@@ -74,17 +97,12 @@ def _count(one: Coverage) -> str:
     return f"{one.cached} of {one.needed}" if one.needed else "0 of ?"
 
 
-def _where(one: Coverage) -> str:
-    places = dict.fromkeys(place for module in one.modules for place in module.where)
-    return ", ".join(places)
-
-
 def _full(one: Coverage) -> list[str]:
     head = f"{one.recipe}: {one.status}  {one.directory}  key {(one.key or '')[:16]}"
     lines = [head]
-    graphs = f" ({out.count(one.graphs, 'graph')})" if one.graphs and one.basis == "record" else ""
+    graphs = f" ({out.count(one.graphs, 'graph')})" if one.graphs and one.basis in {"record", "index"} else ""
     if one.needed:
-        where = f", {_where(one)}" if _where(one) else ""
+        where = f", {', '.join(one.where)}" if one.where else ""
         lines.append(f"  {one.cached} of {out.count(one.needed, 'module')} cached{graphs}{where}")
     elif one.status == "unknown":
         lines.append("  nothing is cached here, and nobody knows what is elsewhere")
@@ -100,8 +118,8 @@ def _full(one: Coverage) -> list[str]:
     return lines
 
 
-def _trouble(one: Coverage, indent: int = 0) -> list[str]:
-    """What is not cached, by name, and what else should be known; folded to the terminal's width."""
+def _trouble(one: Coverage, indent: int = 0, told: Collection[str] = ()) -> list[str]:
+    """What is not cached, by name, and what else should be known but these notes; folded to the terminal's width."""
     left = " " * indent
     lines: list[str] = []
     for status in ("failed", "missing"):
@@ -126,7 +144,8 @@ def _trouble(one: Coverage, indent: int = 0) -> list[str]:
             for digest, what, made in sides:
                 lines.append(f"{left}    {digest[:16]} {what}, by {made.by}, {out.moment(made.created)}")
     for note in one.notes:
-        lines += out.labelled("", note, 2 + indent)
+        if note not in told:
+            lines += out.labelled("", note, 2 + indent)
     if problem := one.problem:
         told = ": ".join(filter(None, [problem.message, problem.cause]))
         lines += out.labelled("", told, 2 + indent)

@@ -23,7 +23,7 @@ from cachekit.text import cause_of
 NOTE = "fleet.json"
 CANCELLED = "cancelled"
 NONE = "no fleet was submitted from this store"
-_ERROR = re.compile(rb"^error\[[a-z-]+\]: (.*)$", re.MULTILINE)
+_ERROR = re.compile(rb"^error\[[a-z-]+\]: (.*)(?:\n  cause: (.*))?$", re.MULTILINE)
 _END = 64 << 10  # bytes of a log in which its error is looked for
 LARGEST = 16 << 20  # bytes of what a command printed that are read
 
@@ -125,8 +125,18 @@ def one(layout: Layout, beginning: str) -> Fleet:
 
     Raises:
         UnknownNameError: None does, or several do.
+        StoreError: Its file cannot be read.
     """
     known = list(every(layout))
+    names = {fleet.id for fleet in known}
+    newest = max((found.name for found in _folders(layout) if files.entries(found.path)), default="")
+    for name in {newest} if not beginning else {found.name for found in _folders(layout)} - names:
+        if name not in names and name and name.startswith(beginning):
+            raise StoreError(
+                f"what was submitted as {name} cannot be read",
+                cause=f"{layout.fleets / name / NOTE} is missing, damaged, or of a store in another folder",
+                hint=f"its commands go on: an engine knows them as cachekit-{name}; others: `cachekit fleet ls`",
+            )
     if not known:
         raise UnknownNameError(NONE, hint="cachekit warm RECIPE --on ENGINE")
     found = [fleet for fleet in known if fleet.id.startswith(beginning)]
@@ -202,15 +212,19 @@ def log(fleet: Fleet, number: int) -> list[Path]:
     return [path for name in names if (path := fleet.path / name).is_file() and path.stat().st_size]
 
 
-def error(fleet: Fleet, number: int) -> str:
-    """The last error in what a command told, or in what its engine told of it; empty where there is none."""
+def error(fleet: Fleet, number: int, *, failed: bool) -> str:
+    """The last error in what a command told, or in what its engine told of it, with its cause; else empty.
+
+    Where there is none, it is the engine's last line; and of a command that `failed`, its own last line.
+    """
+    lines: list[str] = []
     for path in reversed(log(fleet, number)):
         end = tail(path, _END)
         if found := _ERROR.findall(end):
-            return str(found[-1].decode(errors="replace"))
-        if path.suffix == ".engine" and end.strip():
-            return end.strip().splitlines()[-1].decode(errors="replace")
-    return ""
+            return b": ".join(filter(None, found[-1])).decode(errors="replace")
+        if (path.suffix == ".engine" or (failed and path.suffix == ".log")) and end.strip():
+            lines.insert(0, end.strip().splitlines()[-1].decode(errors="replace"))
+    return "; ".join(lines)
 
 
 def tail(path: Path, most: int) -> bytes:

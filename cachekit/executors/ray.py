@@ -80,8 +80,7 @@ class _Ray:
     places: Places | None = None
 
     def check(self, queue: str, config: Config, verb: str) -> Mapping[str, Any]:
-        wanted = _wanted(queue)
-        where = os.environ.get("RAY_ADDRESS", "")
+        wanted, where = _wanted(queue), os.environ.get("RAY_ADDRESS", "")
         with _cluster(where) as ray:
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
@@ -112,10 +111,7 @@ class _Ray:
 
     def look(self, fleet: Fleet) -> Mapping[int, Seen]:
         seen = {}
-        with (
-            _cluster(fleet.options["address"]) as ray,
-            suppress(ValueError),
-        ):  # nothing is called that: all has ended, or was lost
+        with _cluster(fleet.options["address"]) as ray, suppress(ValueError):  # no actor: all has ended, or was lost
             ray.get_actor(fleet.id)
             for number in _left(fleet):
                 seen[number] = Seen("running" if (fleet.path / f"{number}.begun").exists() else "waiting")
@@ -156,8 +152,7 @@ class _Commands:
         own = {"num_cpus": resources.pop("CPU"), "num_gpus": resources.pop("GPU", 0), "resources": resources}
         self._task = ray.remote(_run).options(**own, max_retries=3)  # after a death of its machine
         self._ray, self._fleet, self._environment = ray, fleet, environment
-        self._waiting, self._lock = _left(fleet), threading.Lock()
-        self._running: dict[Any, int] = {}
+        self._waiting, self._lock, self._running = _left(fleet), threading.Lock(), dict[Any, int]()
         threading.Thread(target=self._go_on, daemon=True).start()
 
     def cancel(self) -> None:

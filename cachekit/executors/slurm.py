@@ -101,12 +101,14 @@ class _Slurm:
                     f"Slurm was not found: `{program}` is not on PATH",
                     hint="run this where `sinfo` works, or --on local",
                 )
-        partitions = {name.rstrip("*") for name in _asked("sinfo", "--noheader", "--format=%P").split()}
+        shown = [line.partition("|") for line in _asked("sinfo", "--noheader", "--format=%P|%l").split()]
+        partitions = {name.rstrip("*"): limit for name, _, limit in shown}
         if queue and queue not in partitions:
             raise UnknownNameError(
                 f"Slurm has no partition {queue!r}", hint=f"there are: {', '.join(sorted(partitions)) or 'none'}"
             )
-        return {"setup": config.slurm_setup}
+        own = queue or next((name.rstrip("*") for name, _, _ in shown if name.endswith("*")), "")
+        return {"setup": config.slurm_setup, "longest": _seconds(partitions.get(own, ""))}
 
     def together(self, nodes: int, options: Mapping[str, Any]) -> tuple[str, ...]:
         """One command on each node, with all of its processors; what the first one answers is the answer."""
@@ -162,6 +164,19 @@ class _Slurm:
 
     def cancel(self, fleet: Fleet) -> None:
         _asked("scancel", f"--name={_name(fleet)}")
+
+
+def _seconds(limit: str) -> int | None:
+    """The longest that a partition lets a job run; one that asks for more would wait for ever. None for no limit.
+
+    `[DAYS-]HOURS:MINUTES:SECONDS`, of which only the last ones may be there [sinfo(1), "%l"].
+    """
+    days, _, rest = limit.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdecimal() for part in (*parts, days or "0")):
+        return None  # infinite, n/a
+    hours, minutes, seconds = map(int, ["0", "0", *parts][-3:])
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _name(fleet: Fleet) -> str:

@@ -90,7 +90,7 @@ def _pull(store: Store, found: Found, judge: Judge, worth: float | None) -> Pull
             found.remote.call() as storage,
         ):
             came = inline_files(inline, workspace)
-            fetch = Fetch(store, storage, found.revision, found.remote.spoiled, worth)
+            fetch = Fetch(store, storage, found.revision, workspace, spoiled=found.remote.spoiled, worth=worth)
             came |= unpacked(fetch, storage, found.revision, record.key, wanted=wanted, folder=workspace)
             came |= fetch.all([file for file in wanted if file.name not in came])
             finished = {sha256: one.path for sha256, one in came.items()}

@@ -79,6 +79,7 @@ class Fetch:
         store: Gets what arrives.
         storage: Where from.
         revision: The remote's state.
+        workspace: A private folder in the store, for files that cannot be kept until the next fetch.
         spoiled: Gets the paths of files that are not what they should be.
         worth: Seconds that all of it may take: those of the compile that it spares. None is as long as it takes.
     """
@@ -88,12 +89,15 @@ class Fetch:
         store: Store,
         storage: Storage,
         revision: str,
+        workspace: Path,
+        *,
         spoiled: set[str] | None = None,
         worth: float | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
         self._revision = revision
+        self._workspace = workspace
         self._spoiled = set() if spoiled is None else spoiled
         self._total, self._lines = 0, 1
         self._lock = threading.Lock()
@@ -141,7 +145,7 @@ class Fetch:
         return found
 
     def _one(self, file: WantedFile) -> Fetched:
-        with receiving(self._store.layout, file.name) as part:
+        with receiving(self._store.layout, file.name, self._workspace) as part:
             self._count(part.size)
             found = self._fetched(part, file)
             if found is None:  # on its way, or by what an earlier run left

@@ -62,6 +62,7 @@ class Known(Struct, Placed, frozen=True):
         by: Who made it.
         instance: The machine type that it was made on, where that is known.
         signers: Whose signatures lie beside it on the remote, as far as somebody looked: fingerprints of their keys.
+        modules: How many it has; 0 where that is not known.
     """
 
     key: str
@@ -78,6 +79,7 @@ class Known(Struct, Placed, frozen=True):
     by: str
     instance: str = ""
     signers: tuple[str, ...] = ()
+    modules: Annotated[int, Meta(ge=0)] = 0
 
     @classmethod
     def of(cls, record: Record, signers: Iterable[str] = ()) -> Known:
@@ -98,6 +100,7 @@ class Known(Struct, Placed, frozen=True):
             f"{made.user}@{made.host}",
             made.instance,
             tuple(sorted(signers)),
+            len(record.modules),
         )
 
 
@@ -214,7 +217,8 @@ class RemoteIndex(Struct, frozen=True, dict=True):
             for name, column in self.columns.items()
             if name.startswith(_HARD) and (value := column.of(row)) is not ABSENT
         }
-        said = {name: self.columns[name].of(row) for name in _SAID if name in self.columns}
+        told = {name: self.columns[name].of(row) for name in _SAID if name in self.columns}
+        said = {name: value for name, value in told.items() if value is not ABSENT}
         try:
             known = msgspec.convert({"key": key_of(hard), "hard": hard, **said}, Known)
         except (msgspec.ValidationError, ValueError, TypeError, RecursionError):

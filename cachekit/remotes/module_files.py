@@ -120,7 +120,7 @@ class ModuleFiles:
             inline.pop(name, None)
         total = sum(one.size for one in wanted.values())
         store.journal.emit("pull.start", key="", remote=self._storage.name, files=len(wanted), bytes=total)
-        found = Fetch(store, self._storage, self._revision).all(wanted.values(), sparing=True)
+        found = Fetch(store, self._storage, self._revision, self._workspace).all(wanted.values(), sparing=True)
         self.count, self.size = len(found), sum(one.size for one in found.values())
         found |= inline_files(inline, self._workspace)
         self._brought |= found

@@ -9,7 +9,7 @@ has the same revision; and what a record says need not be read again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -29,6 +29,7 @@ from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry
 from cachekit.remotes.survey import Budget, Survey
 from cachekit.store import Store
+from cachekit.store.layout import Place
 from cachekit.store.record import DamagedRecordError
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class RemoteSearch:
     def __init__(self, remote: Remote, wanted: Wanted, store: Store, budget: Budget) -> None:
         self._remote, self._wanted, self._store, self._budget = remote, wanted, store, budget
         self._catalogue = Catalogue(remote, store.layout.remotes, budget)
+        self._own = {key[:DIGITS] for key in wanted.own()}
         self._picks = True  # each is read: see `Remote.picks`
         self._judged: dict[str, Found | None] = {}  # those that may be used, by their keys
         self._here: dict[Path, set[str]] = {}  # the first digits of the keys in folders of the store
@@ -231,7 +233,7 @@ class RemoteSearch:
         """Whether a record is worth comparing: comparable, not wanted itself, and not in the store."""
         directory, model_type, digits = path.split("/")
         wanted = self._wanted
-        if not wanted.comparable(model_type) or digits == wanted.place.key[:DIGITS]:
+        if not wanted.comparable(model_type) or digits in self._own:
             return False
         folder = self._store.layout.record(wanted.place._replace(directory=directory, model_type=model_type)).parent
         if folder not in self._here:
@@ -260,6 +262,35 @@ class RemoteSearch:
             return None
         known = Known.of(found.shared.record)
         return Nearest(known, changes, remote=self._remote, found=found, fetch=known.size)
+
+
+def said_of(remote: Remote, places: Sequence[Place]) -> tuple[dict[str, Known], list[Place]]:
+    """What a remote's index says of those of these records that are there: nothing is listed, and no record read.
+
+    On a Hub these are four requests for a thousand records.
+
+    Returns:
+        By key, what it says; and the records that are there of which it says nothing. It never says anything where
+        records are told apart by reading each (see `Remote.picks`).
+
+    Raises:
+        RemoteError, AuthError: The remote cannot be asked.
+    """
+    there = remote.exist([layout.record_path(place) for place in places])
+    left = {index.short_path(place): place for place in places if layout.record_path(place) in there}
+    said: dict[str, Known] = {}
+    if left and not remote.picks:
+        revision = remote.revision()
+        with remote.call() as storage:
+            raw, _ = index.read(storage, revision)
+            known = raw or RemoteIndex()
+            if known.change:
+                known = known.after(storage.latest(revision)) or known
+        for path in left.keys() & known.paths.keys():
+            one = known.known(known.paths[path])
+            if one is not None and one.modules and one.key == left[path].key:
+                said[one.key] = one
+    return said, [place for place in left.values() if place.key not in said]
 
 
 def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:

@@ -94,6 +94,9 @@ class Remote:
         writable: It may be written.
         trust: What this run asks of records.
         patience: How long this run asks again.
+
+    Attributes:
+        vain: Signatures that were checked in vain there, by key; see `Policy.judge`.
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class Remote:
         self._demands: str | None = None  # why records need a signature; None until the remote was asked
         self._breaker = Breaker(memory, storage.name)
         self._absent, self._pending = Notes(own / "absent"), Notes(own / "pending")
-        self._vain: Counter[str] = Counter()  # see `Policy.judge`
+        self.vain: Counter[str] = Counter()
         self.spoiled: set[str] = set()  # paths of files that this run found not to be what their record says
         self._revision: str | None = None
         self._passed_over: dict[str, Shared] = {}
@@ -249,7 +252,7 @@ class Remote:
         record = shared.record
         envelopes = self.signatures(record, revision)
         mode: Mode = "signed" if demands else self.trust.mode(self.name)
-        verdict = self.trust.policy.judge(record, envelopes, mode=mode, vain=self._vain)
+        verdict = self.trust.policy.judge(record, envelopes, mode=mode, vain=self.vain)
         if owned and verdict.trusted:
             reused = tuple(one for one in origin_of(self.name, verdict).reused if one.how == "signed")
             return Found(self, shared, revision, structs.replace(owned, reused=reused), envelopes)

@@ -30,10 +30,15 @@ OWN = "CACHEKIT_HOME to a folder of your own"
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 
-def standing(layout: Layout) -> Standing:
-    """Whose a store is: who can write records there, or what says where records came from and what is revoked."""
+def standing(layout: Layout, within: Path | None = None) -> Standing:
+    """Whose a store is: who can write records there, or what says where records came from and what is revoked.
+
+    Args:
+        layout: The store's paths.
+        within: See `whose.standing`.
+    """
     depths = {layout.records: 2, layout.blobs: 0, layout.trust: 2, layout.staying: 1, layout.quarantine: 0}
-    found = [whose.standing(folder, depth) for folder, depth in depths.items()]
+    found = [whose.standing(folder, depth, within) for folder, depth in depths.items()]
     return max(found, key=lambda one: whose.ORDER.index(one.whose))
 
 
@@ -54,15 +59,28 @@ class Owners:
 
     @cached_property
     def open(self) -> bool:
-        """Whether others can write to the store, or could when this user looked before: what they moved there stays."""
-        now, folder = self.standing.whose == "others", _own_folder()
+        """Whether others can move files about in the store, or could when this user looked before: that stays.
+
+        In a container's volume they often can above the store alone, and the next container has another home.
+        """
+        now = self.standing.whose == "others" and standing(self._layout, self._layout.root).whose == "others"
+        folder = _own_folder()
         if folder is None:
             return now
-        seen = folder / f"{hashlib.sha256(os.fsencode(self._layout.home.absolute())).hexdigest()}.open"
+        seen = [folder / f"{one}.open" for one in self._names()]
         if now and self._layout.records.exists():  # before that, the folder above it was looked at
             with suppress(OSError):
-                (private_folder(folder) / seen.name).touch()
-        return now or os.path.exists(seen)  # noqa: PTH110 - what cannot be looked at is not there
+                private_folder(folder)
+                for mark in seen:
+                    mark.touch()
+        return now or any(map(os.path.exists, seen))  # what cannot be looked at is not there
+
+    def _names(self) -> Iterator[str]:
+        """What the store is known again by: its path without links, and its folder, which keeps its number if moved."""
+        yield hashlib.sha256(os.path.realpath(os.fsencode(self._layout.root))).hexdigest()
+        with suppress(OSError):
+            state = self._layout.root.stat()
+            yield f"{state.st_dev:x}-{state.st_ino:x}"
 
     def remember(self, note: bytes) -> None:
         """See that a note counts which is about to be written, also where others can write to the store."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from cachekit.config import Config
 from cachekit.disk import barred, file_system
 from cachekit.health import Check, Finding, age, exposed, of_others, trouble
-from cachekit.store import access
+from cachekit.store import access, partial
 from cachekit.store import lock_file as locked
 from cachekit.store.garbage import size_of
 from cachekit.store.layout import Layout
@@ -38,6 +38,9 @@ def store(config: Config) -> Iterator[Finding]:
     copied = "its files are read through copies"
     if not found and whose.whose == "others":
         found.append(Finding("problem", f"{whose.why}: {copied}", "" if whose.mend else REPAIR, whose.mend))
+    if taken := partial.taken(Layout(home)):
+        said = f"{taken} is not a folder of this user's: a fetch that is cut begins anew"
+        found.append(Finding("problem", said, run=f"mv {shlex.quote(str(taken))} {shlex.quote(f'{taken}.away')}"))
     system = file_system(home)
     if system.network:
         said = f"{home} is on {system.network}: two machines would both compile, locks are the kernel's"

@@ -97,7 +97,8 @@ def read(path: Path) -> list[Locked]:
     """
     try:
         with files.opened(path) as source:
-            check_writers(path, os.fstat(source.fileno()), "a lock file says which artifacts run here")
+            state = os.fstat(source.fileno())
+            check_writers(path, state, "a lock file says which artifacts run here", found=path == nearest())
             document = parse(source.read())
         if document.get("version") != VERSION:
             raise UsageError(

@@ -123,6 +123,8 @@ class Origins:
         note = self._read(self._layout.origin(record.place))
         if note is None or record.digest in note.of:
             return note.of[record.digest] if note else None
+        if self._owners.open:  # what a signer says was reused may be another file of this user's that was moved here
+            return None
         # Of one that was replaced more than once meanwhile, those tell that grew from it.
         for origin in (beside.origin for beside in note.of.values()):
             for one in origin.reused:

@@ -3,7 +3,7 @@
 The owner holds a lock on the file. A process that finds the file locked fetches into a file of its own: the bytes come
 twice then, which is harmless. So it does where the file is not this user's alone: whoever wrote it, or holds it open,
 would say what the bytes are. Where nobody knows the digest of a blob, and others can move files about in the store, it
-resumes nothing.
+resumes nothing. Nor does it where somebody else took the place of this user's unfinished files.
 
 The digest of the whole is computed in a thread beside whoever receives and writes the bytes: it takes longer than both.
 The disk writes meanwhile, too: the sync at the end would write all of it, with the line idle.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 import time
 import uuid
@@ -133,22 +134,21 @@ def _begin_writing(handle: int, start: int, end: int) -> None:
 
 
 @contextmanager
-def receiving(layout: Layout, name: str) -> Iterator[Partial]:
+def receiving(layout: Layout, name: str, aside: Path | None = None) -> Iterator[Partial]:
     """Open the file for a blob, with what is there already.
 
     Args:
         layout: The store's paths.
         name: The blob's SHA-256; where that is not known, `unknown-` and 64 hex digits.
+        aside: A private folder in the store, where the file is made if somebody else took the place of such files.
 
     Raises:
         OSError: It cannot be made.
     """
-    path = layout.partial / name
     shared = not is_digest(name) and whose.standing(layout.partial).whose == "others"
-    layout.inside.check(layout.partial.parent)
-    # Bytes of strangers in a file of this user's: nobody else gives them another name in the store.
-    closed_folder(layout.partial)
-    with layout.inside.folder(layout.partial, make=True) as folder:
+    place = _place(layout, aside)
+    path = place / name
+    with layout.inside.folder(place, make=True) as folder:
         handle = None if shared else _held(name, folder)
         own = handle is None
         if handle is None:
@@ -168,6 +168,29 @@ def receiving(layout: Layout, name: str) -> Iterator[Partial]:
         raise
     finally:
         os.close(handle)
+
+
+def _place(layout: Layout, aside: Path | None) -> Path:
+    try:
+        layout.inside.check(layout.partial.parent)
+        # Bytes of strangers in a file of this user's: nobody else gives them another name in the store.
+        closed_folder(layout.partial)
+        layout.inside.check(layout.partial)
+    except OSError:
+        if aside is None:
+            raise
+        return aside
+    return layout.partial
+
+
+def taken(layout: Layout) -> Path | None:
+    """What somebody else made in the place of this user's unfinished files; None where nobody did."""
+    for path in (layout.partial.parent, layout.partial):
+        with suppress(FileNotFoundError):
+            state = path.lstat()
+            if not stat.S_ISDIR(state.st_mode) or (path == layout.partial and state.st_uid != os.geteuid()):
+                return path
+    return None
 
 
 def _held(name: str, folder: int) -> int | None:

@@ -74,11 +74,11 @@ def _named(path: Path) -> str:
 
 def _check_writers(checkpoint: Path) -> None:
     """See that a checkpoint is of those who may say whose code runs: its files are unpickled, and torch before 2.6
-    runs what a pickle says.
+    runs what a pickle says. The Trainer looks for them by their names.
     """
-    for file in sorted(checkpoint.iterdir()):
+    for file in sorted(checkpoint.rglob("*")):
         if file.is_file():
-            check_writers(file, file.stat(), "a checkpoint is unpickled, which may run code")
+            check_writers(file, file.stat(), "a checkpoint is unpickled, which may run code", found=True)
 
 
 def checkpoints(folder: Path) -> list[Path]:

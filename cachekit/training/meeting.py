@@ -6,8 +6,8 @@ connections stay open meanwhile: a machine that dies closes its own, and the oth
 says `Connection closed by peer`.
 
 Each message is a line of JSON. Nobody proves who they are, as nobody does to torch at the same port: nothing of a
-message is run, what another machine says is only shown, and shortened, and the hints are this machine's own. Whoever
-sends too much is put off.
+message is run, what another machine says is only shown, and shortened, and the hints are this machine's own, as is the
+exit code: of a failure elsewhere, a training that failed. Whoever sends too much is put off.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from cachekit.errors import (
     CachekitError,
     ErrorDocument,
     MachineGoneError,
+    TrainingError,
     UsageError,
     WaitedTooLongError,
     from_code,
@@ -40,6 +41,8 @@ GRACE = 10.0  # seconds in which the machine whose failure made this one fail is
 SILENT = 30.0  # seconds after which a connection that has said nothing is closed
 WAITING = 64  # connections that have said nothing yet, at most: others wait until one of them is closed
 SHOWN = 1000  # characters of what another machine says went wrong
+# What the first machine finds out of the meeting; whatever else it says is a failure.
+_FOUND = {one.code for one in (MachineGoneError, UsageError, WaitedTooLongError)}
 ALIKE = "the same command on all machines, with the same versions, and another --node-rank on each"
 # How a run fails because another one did [torch 2.13: gloo, NCCL, TCPStore].
 _CONSEQUENCE = re.compile(r"by peer|broken pipe|gloo|nccl|connection (?:refused|closed)|timed out", re.IGNORECASE)
@@ -259,8 +262,7 @@ class Meeting:
         return next((str(one) for one in self.participants if one.rank == rank), f"node {rank} ({self.place.address})")
 
     def _failed(self, rank: int, error: ErrorDocument) -> CachekitError:
-        return from_code(
-            error.code,
+        return TrainingError(
             f"{self._name(rank)} failed",
             cause=": ".join(filter(None, [error.message, error.cause])),
             hint="see what the command told on that machine",
@@ -268,7 +270,8 @@ class Meeting:
 
     def _raised(self, error: ErrorDocument) -> CachekitError:
         hint = ALIKE if error.code == UsageError.code else self._again
-        return from_code(error.code, error.message, cause=error.cause, hint=hint)
+        code = error.code if error.code in _FOUND else TrainingError.code
+        return from_code(code, error.message, cause=error.cause, hint=hint)
 
     @property
     def _again(self) -> str:

@@ -1,7 +1,8 @@
 """How much of what a recipe needs is cached, module by module: where it lies, what failed and why, what is missing.
 
 What a recipe needs is what its record names, here or on any remote; without one, what a trial that failed had
-reported; without that, nobody knows more than how many graphs the nearest record has.
+reported; without that, nobody knows more than how many graphs the nearest record has. Of many recipes, a remote's index
+says how many modules a record there has, so that no record need be read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from cachekit.compilers import Failed
 from cachekit.compilers.prepare import Prepared
 from cachekit.errors import AuthError, CachekitError, MissError, RemoteError, UntrustedError, UsageError, from_code
 from cachekit.key.nearest import INTERRUPTED
+from cachekit.remotes.index import Known
 from cachekit.remotes.judging import HINT
+from cachekit.remotes.nearest_on import said_of
 from cachekit.remotes.remote import Found, Outcome, Remote
 from cachekit.store import divergent
 from cachekit.store.divergent import DivergentBuilds
@@ -29,7 +32,7 @@ from cachekit.verbs.planned import shortened, warm_it
 from cachekit.verbs.session import Session
 
 CACHE_DIR = "compiler cache dir"  # the compiler's own folder on this host, among the places
-Basis = Literal["record", "trial", "nearest", "unknown"]
+Basis = Literal["record", "index", "trial", "nearest", "unknown"]
 Status = Literal["cached", "failed", "missing"]
 
 
@@ -56,7 +59,9 @@ class Coverage(Answer, frozen=True, kw_only=True, tag="cachekit/coverage-recipe/
 
     Attributes:
         elsewhere: The type of the machine that is meant; empty where it is this one.
-        basis: What the list of modules is taken from.
+        basis: What the list of modules is taken from. `index`: a remote has the record, and its index says how many
+            modules that has; which, and whether each file of them lies there, was not looked at.
+        where: The places that have modules of it.
         needed: How many modules are needed, as far as that is known.
         graphs: How many graphs that is, where it is known; of the nearest record where there is no better.
         builds: Where the key was built twice with other bytes.
@@ -76,6 +81,7 @@ class Coverage(Answer, frozen=True, kw_only=True, tag="cachekit/coverage-recipe/
     model_type: str = ""
     status: Literal["covered", "failed", "missing", "unknown", "unusable"]
     basis: Basis = "unknown"
+    where: tuple[str, ...] = ()
     needed: int | None = None
     cached: int = 0
     failed: int = 0
@@ -91,7 +97,7 @@ class Coverage(Answer, frozen=True, kw_only=True, tag="cachekit/coverage-recipe/
 
     @property
     def whole(self) -> bool:
-        """Everything is cached, and what that is is known for certain."""
+        """Everything is cached, and what that is is known: for certain, unless a remote's index says so (`basis`)."""
         return self.status == "covered"
 
 
@@ -100,7 +106,7 @@ def coverage(session: Session, prepared: Prepared) -> Coverage:
 
     A remote that cannot be asked is told, and noted.
     """
-    return _coverage(session, prepared, _ask(session, [prepared.place]))
+    return _coverage(session, prepared, _ask(session, [prepared], certain=True))
 
 
 def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> Coverage:
@@ -125,12 +131,17 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
     units = [_unit(name, tuple(where[name]), size, failures.get(name)) for name, size in sorted(wanted.items())]
     if attempt and not records and not any(unit.status == "failed" for unit in units):
         units.append(Unit("", "failed", failed=_of_trial(attempt)))
+    told = {one.remote.name: known for one in asked if (known := one.told.get(prepared.key))}
     basis, graphs = _basis(session, prepared, records, attempt)
+    counts = Counter[str](unit.status for unit in units)
+    if told and (not units or counts["cached"] < len(units)):
+        largest = max(told.values(), key=lambda known: known.modules)
+        basis, graphs, units, counts = "index", largest.graphs, [], Counter(cached=largest.modules)
     for found in shared if own else ():
         divergent.tell(session.store.layout, session.journal, own, found.shared.record, found.remote.name)  # type: ignore[arg-type]
     noted = divergent.noted(session.store.layout, prepared.key)
-    counts, fingerprint = Counter(unit.status for unit in units), prepared.fingerprint
-    whole = basis == "record" and counts["cached"] == len(units)
+    fingerprint, needed = prepared.fingerprint, counts.total()
+    whole = basis in {"record", "index"} and counts["cached"] == needed
     silent = None if whole else next(filter(None, (one.failure(prepared.key) for one in asked)), None)
     return Coverage(
         recipe=prepared.recipe.name,
@@ -142,7 +153,8 @@ def _coverage(session: Session, prepared: Prepared, asked: Sequence[_Asked]) -> 
         model_type=prepared.model_type,
         status="covered" if whole else "failed" if counts["failed"] else "unknown" if silent else "missing",
         basis=basis,
-        needed=len(units) or None,
+        where=tuple(dict.fromkeys([*(place for unit in units for place in unit.where), *told])),
+        needed=needed or None,
         cached=counts["cached"],
         failed=counts["failed"],
         missing=counts["missing"],
@@ -208,6 +220,7 @@ def coverage_of_all(
     wanted: Sequence[tuple[str, Callable[[], Prepared]]],
     *,
     skip: bool,
+    certain: bool = True,
 ) -> CoverageOfAll:
     """What of several recipes is cached.
 
@@ -215,6 +228,8 @@ def coverage_of_all(
         session: Collaborators.
         wanted: Each with its name, and what prepares it.
         skip: One that cannot be used here, another compiler's, say, does not hide the others.
+        certain: Read each record on a remote, and look whether each file of it is there. Else the remote's index
+            answers for a record of which nothing is known here.
     """
     made: list[tuple[str, Prepared | CachekitError]] = []
     for name, prepare in wanted:
@@ -224,7 +239,7 @@ def coverage_of_all(
             if not skip:
                 raise
             made.append((name, error))
-    asked = _ask(session, [one.place for _, one in made if isinstance(one, Prepared)])
+    asked = _ask(session, [one for _, one in made if isinstance(one, Prepared)], certain=certain)
     found = []
     for name, one in made:
         try:
@@ -260,17 +275,20 @@ class _Asked(Struct, frozen=True):
         outcomes: By key; a key without a record is not among them.
         lying: The paths of files of those records that are there.
         problem: Why it is not known which files are there.
+        told: What the remote's index says of records that are there and were not read.
     """
 
     remote: Remote
     outcomes: Mapping[str, Outcome]
     lying: Collection[str] = ()
     problem: RemoteError | AuthError | None = None
+    told: Mapping[str, Known] = {}
 
     def has(self, key: str) -> bool:
-        """Whether the record of a key is there, with all of its files."""
+        """Whether the record of a key is there, with all of its files as far as they were looked at."""
         found = self.outcomes.get(key)
-        return isinstance(found, Found) and not self.problem and _paths(found).keys() <= set(self.lying)
+        whole = isinstance(found, Found) and not self.problem and _paths(found).keys() <= set(self.lying)
+        return whole or key in self.told
 
     def failure(self, key: str) -> RemoteError | AuthError | None:
         """Why nobody knows what the remote has of a key; None where that is known."""
@@ -284,12 +302,14 @@ class _Asked(Struct, frozen=True):
         )
 
 
-def _ask(session: Session, places: Sequence[Place]) -> list[_Asked]:
+def _ask(session: Session, wanted_of: Sequence[Prepared], *, certain: bool) -> list[_Asked]:
     """Ask each remote for all records at once, and for their files; again only where no other has all of them."""
     asked: dict[Remote, _Asked] = {}
+    places = [one.place for one in wanted_of]
+    may_be_told = [] if certain else [one.place for one in wanted_of if not _is_partly_here(session, one)]
 
     def ask(remote: Remote) -> Collection[RemoteError | AuthError]:
-        asked[remote] = answer = _answer(remote, places)
+        asked[remote] = answer = _answer(remote, places, may_be_told)
         return [error for place in places if (error := answer.failure(place.key))]
 
     def wanted(remote: Remote) -> bool:
@@ -302,16 +322,24 @@ def _ask(session: Session, places: Sequence[Place]) -> list[_Asked]:
     return list(asked.values())
 
 
-def _answer(remote: Remote, places: Sequence[Place]) -> _Asked:
+def _is_partly_here(session: Session, one: Prepared) -> bool:
+    """Whether modules of a recipe are known here by name, and some of them may lie on a remote alone."""
+    own, attempt = session.store.read(one.place), attempt_of(session.store.layout, one.key)
+    return bool(session.store.lacking(own.files) if own else attempt and attempt.needed)
+
+
+def _answer(remote: Remote, places: Sequence[Place], may_be_told: Sequence[Place]) -> _Asked:
     try:
-        outcomes: Mapping[str, Outcome] = remote.find_all(places, anew=True)
+        told, unsaid = said_of(remote, may_be_told) if may_be_told else ({}, [])
+        read = [*(place for place in places if place not in may_be_told), *unsaid]
+        outcomes: Mapping[str, Outcome] = remote.find_all(read, anew=True) if read else {}
     except (RemoteError, AuthError) as error:
         return _Asked(remote, dict.fromkeys((place.key for place in places), error))
     paths = {path for one in outcomes.values() if isinstance(one, Found) for path in _paths(one)}
     try:
-        return _Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else ())
+        return _Asked(remote, outcomes, remote.exist(sorted(paths)) if paths else (), told=told)
     except (RemoteError, AuthError) as error:
-        return _Asked(remote, outcomes, problem=error)
+        return _Asked(remote, outcomes, problem=error, told=told)
 
 
 def _found(session: Session, asked: _Asked, key: str, notes: list[str]) -> Found | None:

@@ -114,7 +114,12 @@ class FleetState(Answer, frozen=True, kw_only=True, tag="cachekit/fleet/1"):
         first = wrong[0]
         return EngineError(
             f"{len(wrong)} of {count(len(self.units), 'command')} did not succeed",
-            cause=": ".join(filter(None, [first.name, first.error or first.reason or first.state])),
+            cause=": ".join(
+                [
+                    f"{first.name} on {first.machine}" if first.machine else first.name,
+                    first.error or first.reason or first.state,
+                ]
+            ),
             hint=f"cachekit fleet logs {self.id} {first.number}",
         )
 
@@ -225,6 +230,12 @@ def limit(
             "the hourly price of such a machine is unknown", hint="--price DOLLARS per hour, or --instance TYPE"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans) / nodes
+    if each < 1:  # engines take a limit of 0 seconds for none
+        raise UsageError(
+            f"{dollars(most)} are not enough for a second of each command",
+            cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour of a machine",
+            hint="--max-dollars N, with more; or a shorter list",
+        )
     for row in forecast.plans:
         if row.expected is not None and row.expected.high > each:
             raise UsageError(
@@ -351,7 +362,7 @@ def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
             if lost and said["compiled"] and registry.engine(fleet.engine).rents:
                 said["error"] = f"what it compiled was not pushed ({', '.join(sorted(lost))})"
     elif one.state in ENDED:
-        said = {"error": fleets.error(fleet, one.number)}
+        said = {"error": fleets.error(fleet, one.number, failed=one.state == "failed")}
     return UnitOutcome(**msgspec.structs.asdict(one), **said)
 
 

@@ -145,6 +145,7 @@ def _judged(remote: Remote, paths: Sequence[str], revision: str) -> Iterator[Jud
         if shared is None:
             continue
         record = shared.record
+        remote.vain.clear()  # false signatures beside one record say nothing of the next
         try:
             origin = remote.judge(shared, revision).origin
         except UntrustedError as error:

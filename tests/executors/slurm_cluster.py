@@ -97,6 +97,7 @@ class Cluster:
         for node, port in zip(NODES, ports, strict=True):
             text += f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=1000\n"
         text += f"PartitionName=c Nodes={','.join(NODES)} Default=YES MaxTime=INFINITE State=UP\n"
+        text += f"PartitionName=short Nodes={NODES[0]} MaxTime=30 State=UP\n"
         (folder / "hosts").write_text("".join(f"127.0.0.1 {name}\n" for name in ("localhost", host, *NODES)))
         self.configuration = folder / "slurm.conf"
         self.configuration.write_text(text)

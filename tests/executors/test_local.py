@@ -7,11 +7,13 @@ import time
 
 import pytest
 
+from cachekit.errors import StoreError
 from cachekit.executors import local
-from cachekit.executors.fleet import every, retire, states
+from cachekit.executors.fleet import every, one, retire, states
 from cachekit.executors.local import ENGINE
 from cachekit.executors.slurm import PROGRAMS
 from cachekit.store.layout import Layout
+from cachekit.verbs.fleet import state
 from tests.executors.fleet_session import until
 
 pytest_plugins = ["tests.executors.fleet_session"]
@@ -158,6 +160,26 @@ def test_a_command_begins_only_where_its_memory_fits(tmp_path, monkeypatch):
     assert max(began) == 1
     notes = [(fleet.path / f"{number}.ended").stat().st_mtime_ns for number in range(2)]
     assert (fleet.path / "1.begun").stat().st_mtime_ns >= notes[0]
+
+
+def test_a_fleet_whose_file_is_damaged_is_named_and_no_older_one_taken_for_it(tmp_path):
+    """Its commands may be running, and cost money."""
+    layout = Layout(tmp_path)
+    old, young = sorted((_made(layout, [["true"]]) for _ in range(2)), key=lambda fleet: fleet.id)
+    (young.path / "fleet.json").write_text('{"id": "')
+    for name in ("", young.id):
+        with pytest.raises(StoreError, match=f"what was submitted as {young.id} cannot be read") as caught:
+            one(layout, name)
+        assert f"cachekit-{young.id}" in caught.value.hint
+    assert one(layout, old.id) == old
+
+
+def test_what_fails_without_an_error_of_ours_is_told_in_its_own_last_line(tmp_path):
+    fleet = _made(Layout(tmp_path), [["sh", "-c", "echo begun; echo no such module: neuron >&2; exit 3"]])
+    ENGINE.submit(fleet)
+    until(lambda: state(fleet).ended)
+    (unit,) = state(fleet).units
+    assert (unit.state, unit.code, unit.error) == ("failed", 3, "no such module: neuron")
 
 
 def test_fleets_of_which_nothing_was_heard_for_long_go(tmp_path):

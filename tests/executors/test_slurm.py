@@ -86,12 +86,13 @@ def test_a_node_that_dies_costs_one_compile_and_loses_nothing(slurm, cluster):
     until(lambda: cluster.idle() == len(NODES))
 
 
-def test_a_controller_that_is_away_is_waited_for(slurm, cluster):
+@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_controller_that_is_away_is_waited_for(slurm, cluster, seconds):
     slurm.environment["STANDIN_DELAY"] = "2"
     run = slurm.begin("warm", "--matrix", slurm.matrix([1, 2]), "--on", "slurm", "--jobs", "2", *FREE)
     until(lambda: _running_on(slurm))
     cluster.stop_controller()
-    time.sleep(5)  # in which commands end
+    time.sleep(seconds)  # in which commands end
     cluster.start_controller()
     out, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, out + err
@@ -155,6 +156,14 @@ def test_a_budget_is_kept_by_a_limit_of_time(slurm):
     per_hour = planned["price"]["per_hour"]
     assert planned["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 2, abs=0.001)
     assert "#SBATCH --time=67" in planned["request"] or "#SBATCH --time=" in planned["request"]
+    # A job that asks for more than its partition gives would wait for ever.
+    short = slurm.warm(matrix, "--on", "slurm:short", "--dry-run", *instance, "--max-dollars", "3")
+    assert short["max_seconds"] == 30 * 60
+    assert "#SBATCH --time=30\n" in short["request"]
+    assert (
+        "not enough for a second"
+        in slurm("warm", "--matrix", matrix, *options, *instance, "--max-dollars", "0", code=2)[1]
+    )
     three = ("train", "toy.yaml", "--nnodes", "3", "--format", "json", "--on", "slurm", "--dry-run", *instance)
     assert slurm(*three, "--max-dollars", "3")[0]["max_seconds"] == pytest.approx(3 / per_hour * 3600 / 3, abs=0.001)
     assert slurm("fleet", "ls", "--format", "json")[0] == []
@@ -164,11 +173,49 @@ def test_what_slurm_cannot_do_is_an_error_before_anything_is_submitted(slurm):
     matrix = slurm.matrix([1])
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm:gpu", *FREE, code=2)
     assert "no partition 'gpu'" in err
-    assert "there are: c" in err
+    assert "there are: c, short" in err
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=2, CACHEKIT_CACHE="local:rw")
     assert "no shared cache" in err
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=1, PATH="/nowhere")
     assert "Slurm was not found" in err
+
+
+@pytest.mark.feature("F2", "F9")
+def test_a_node_whose_disk_is_full_says_so_and_the_others_go_on(slurm):
+    """Its own disk, where it has its store: a file system of a few blocks, mounted in its space alone."""
+    store = f"{slurm.home.parent}/homes/n2"
+    setup = slurm.environment["CACHEKIT_SLURM_SETUP"]
+    full = f"[ $SLURMD_NODENAME != n2 ] || {{ mkdir -p {store}; mount -t tmpfs -o size=300k none {store}; }}"
+    batches = [1, 2, 3, 4, 5, 6]
+    done = slurm.warm(
+        slurm.matrix(batches), "--on", "slurm", "--jobs", "3", *FREE, code=1, CACHEKIT_SLURM_SETUP=f"{setup}; {full}"
+    )
+    failed = [unit for unit in done["units"] if unit["state"] != "done"]
+    assert {unit["state"] for unit in failed} == {"failed"}
+    assert {unit["machine"] for unit in failed} == {"n2"}
+    for unit in failed:
+        assert "No space left on device" in unit["error"]
+        assert store in unit["error"]
+    assert f"{failed[0]['name']} on n2: " in done["error"]["cause"]
+    # The others have compiled theirs, and once there is room the rest follows.
+    again = slurm.warm(
+        "list.yaml", "--on", "slurm", "--jobs", "3", *FREE, CACHEKIT_SLURM_SETUP=f"{setup}; umount -q {store}; true"
+    )
+    assert again["counts"] == {"done": len(batches)}
+    assert sum(unit["status"] == "hit" for unit in again["units"]) == len(batches) - len(failed)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F2", "F10")
+def test_a_command_that_runs_out_of_time_gives_its_lease_back(slurm):
+    """Slurm's limits are of whole minutes. Whoever compiles the same next waits for nobody."""
+    slurm.environment |= {"STANDIN_DELAY": "300", "CACHEKIT_LEASE_SECONDS": "600"}
+    paid = ("--instance", "trn1.2xlarge", "--toolchain", "neuron-2.31", "--price", "60", "--max-dollars", "1")
+    done = slurm.warm(slurm.matrix([1]), "--on", "slurm", *paid, code=1)
+    (unit,) = done["units"]
+    assert unit["state"] == "timed-out"
+    assert "error[interrupted]" in slurm("fleet", "logs")[0]
+    assert slurm.warm("list.yaml", "--on", "slurm", *FREE, STANDIN_DELAY="0")["counts"] == {"done": 1}
 
 
 @pytest.mark.slow
@@ -224,6 +271,24 @@ def test_a_training_on_three_nodes_is_one_command_of_which_one_compiles(slurm):
     assert (unit["state"], unit["machine"]) == ("done", "n[1-3]")
     assert (_runs(slurm, "trial"), _runs(slurm, "train")) == ([(0, 3)], [(3, 0)] * 3)
     assert len({path.name for path in (slurm.home.parent / "homes").iterdir()}) == 3, "each has a store of its own"
+
+
+@pytest.mark.feature("F2", "C2")
+def test_a_warm_that_needs_all_machines_of_the_training_gets_them(slurm):
+    """As Neuron's does, whose graphs name all workers."""
+    slurm.environment["STANDIN_TOGETHER"] = "1"
+    words = ("toy.yaml", "--on", "slurm", "--nnodes", "3", "--master-port", str(free_port()), *FREE, "--format", "json")
+    assert "#SBATCH --nodes=3\n" in slurm("warm", *words, "--dry-run")[0]["request"]
+    (unit,) = slurm("warm", *words)[0]["units"]
+    assert (unit["state"], unit["machine"], unit["status"]) == ("done", "n[1-3]", "compiled")
+    assert _runs(slurm, "trial") == [(0, 3)] * 3
+    slurm("train", *words, "--require-warm")
+    assert _runs(slurm, "train") == [(3, 0)] * 3
+    assert "this is one machine" in slurm("warm", "toy.yaml", "--on", "local", "--nnodes", "3", code=2)[1]
+    entries = [{"recipe": "toy.yaml", "set": {"parallel.nodes": nodes}} for nodes in (1, 3)]
+    (slurm.work / "list.yaml").write_text(json.dumps(entries))
+    _, err = slurm("warm", "--matrix", "list.yaml", "--on", "slurm", *FREE, code=2)
+    assert "traced on 1 and on 3 machines at once" in err
 
 
 @pytest.mark.feature("F2")

@@ -28,6 +28,7 @@ class S3Server:
     Attributes:
         endpoint, bucket: Where.
         requests: `METHOD /path?query`, since the last `clear()`.
+        sent: Bytes of all answers' bodies.
         keys: Access keys that requests were signed with.
         fault: Asked for each request; an answer of it is sent in place of the real one, which is not made.
         lost: Asked for each request; where it says so, the request is carried out and a 500 is the answer.
@@ -36,6 +37,7 @@ class S3Server:
     endpoint: str
     bucket: str
     requests: list[str] = field(default_factory=list)
+    sent: int = 0
     keys: set[str] = field(default_factory=set)
     fault: Callable[[str], Answer | None] = lambda _: None
     lost: Callable[[str], bool] = lambda _: False
@@ -98,7 +100,9 @@ def s3_server() -> Iterator[S3Server]:
         # moto looks at If-Match in one step and writes in another, and answers 500 to who reads what another thread
         # is writing; S3 does neither.
         with one_at_a_time:
-            return list(application(environ, start))
+            body = list(application(environ, start))
+            server.sent += sum(map(len, body)) if environ["REQUEST_METHOD"] != "HEAD" else 0
+            return body
 
     class Handler(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"

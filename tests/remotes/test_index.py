@@ -19,7 +19,9 @@ from cachekit.remotes.nearest_on import Catalogue, by_key
 from cachekit.remotes.port import Commit, PastCommit, Write
 from cachekit.remotes.push import push
 from cachekit.remotes.survey import Budget, Survey
+from cachekit.verbs.coverage import coverage_of_all
 from cachekit.verbs.hub import contents
+from cachekit.verbs.why import with_nearest
 from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.storage_processes import KINDS, serve, title
 from tests.remotes.test_nearest import fill, fill_whole, made_from, names, others, wish
@@ -398,16 +400,23 @@ def test_the_index_is_renewed_before_the_history_no_longer_reaches_back_to_it(tm
 
 @pytest.mark.feature("R7")
 @pytest.mark.parametrize("size", [3_000])
-def test_a_push_of_one_record_beside_many_and_a_miss_ask_and_send_little(tmp_path, wanted, size):
+def test_a_push_of_one_record_beside_many_and_questions_ask_and_send_little(tmp_path, wanted, size):
+    zoo = [
+        Watched(tmp_path / "any").prepare(recipe(batch=batch, max_seq_length=512, gradient_accumulation_steps=4))
+        for batch in range(200, 240)
+    ]
+    recorded = [made_from(prepared)[0] for prepared in zoo[:30]]
     with serve("hub", tmp_path / "server") as make:
-        made = [record for record, _ in others(wanted, size)]
+        made = [*recorded, *(record for record, _ in others(wanted, size - len(recorded)))]
         storage, mark = make(), "a" * 12
         document = index.encode(structs.replace(RemoteIndex().with_(map(Known.of, made)), change=mark))
-        change = Commit(f"cachekit: x [{mark}]", writes=[Write(layout.INDEX, document, "")], message=index.WHOLE)
+        writes = [Write(layout.record_path(one.place), documents.Shared(one).document, "") for one in recorded]
+        writes.append(Write(layout.INDEX, document, ""))
+        change = Commit(f"cachekit: x [{mark}]", writes=writes, message=index.WHOLE)
         storage.commit(change, storage.revision())
         make.hub.log.clear()
-        near, contents = near_one(wanted)
-        fill_whole(tmp_path / "ann", make(), [(near, contents)])
+        near, files = near_one(wanted)
+        fill_whole(tmp_path / "ann", make(), [(near, files)])
         requests = [entry for entry in make.hub.requests if entry.kind != "xet"]
         assert len(requests) <= 6
         assert sum(entry.sent + entry.received for entry in requests) < 3 * near.size + 100_000
@@ -421,3 +430,17 @@ def test_a_push_of_one_record_beside_many_and_a_miss_ask_and_send_little(tmp_pat
             assert found.nearest.known.key == near.key
             assert len(make.hub.requests) <= most
             assert sum(entry.sent for entry in make.hub.requests) < 300_000
+        # Of a machine that asks for the first time.
+        zoo_of = [(str(number), lambda one=one: one) for number, one in enumerate(zoo)]
+        questions = {
+            "coverage": lambda session: coverage_of_all(session, zoo_of, skip=False, certain=False).covered,
+            "hub ls": lambda session: sum(len(there.records) for there in contents(session)),
+            "why KEY": lambda session: with_nearest(session, near.key[:16])[1].key,
+        }
+        answers = {}
+        for name, ask in questions.items():
+            make.hub.log.clear()
+            answers[name] = ask(Watched(tmp_path / name, shared=[(make(), "r")]).session)
+            assert len(make.hub.requests) <= 4, name
+            assert sum(entry.sent for entry in make.hub.requests) < 300_000, name
+        assert answers == {"coverage": 30, "hub ls": size + 1, "why KEY": near.key}

@@ -12,6 +12,7 @@ Its environment says how it behaves:
     STANDIN_LOG      each run appends one line: {"pid": ..., "child": ..., "mode": ..., "found": n, "compiled": n}
     STANDIN_DELAY    seconds that a compile takes, spread over its writes
     STANDIN_TRAINS   seconds that a training takes after its graphs are there
+    STANDIN_TOGETHER  its trial run needs all machines of a training (read by the stand-in compiler)
     STANDIN_CARRIES  1 tells what compiling took of the graphs that were found, as Inductor's carry it
     STANDIN_CHILD    1 starts a child process that goes on without it, as a compiler's pool of workers does
     STANDIN_FAIL     `compile` fails by its own word, `die` kills the worker in the middle, `nothing` writes no module

@@ -403,6 +403,22 @@ def test_the_hints_are_of_this_machine_and_what_a_stranger_says_is_short(machine
         assert "evil" not in told["hint"]
 
 
+@pytest.mark.parametrize("code", ["interrupted", "machine-gone", "waited-too-long", "not-warm", "damaged", "x"])
+def test_a_stranger_does_not_choose_the_exit_code(machines, stack, code):
+    """An engine takes 75 for "start it again", and 130 for a stop by the user."""
+    first, second = machines.begin(0), machines.begin(1)
+    first.until("waits for")
+    stranger = Stranger(machines, stack)
+    stranger.says()
+    for run in (first, second):
+        run.until("met")
+    said = {"code": code, "message": "x", "exit_code": 0}
+    stranger.link.sendall(json.dumps({"error": said}).encode() + b"\n")
+    for run in (first, second):
+        told = run.error()
+        assert (told["message"], told["code"], told["exit_code"]) == ("node 2 (n9) failed", "training-failed", 1)
+
+
 def test_at_a_loopback_address_only_that_address_is_listened_at(machines):
     first = machines.begin(0)
     first.until("waits for node 1 and node 2")

@@ -13,6 +13,7 @@ from cachekit.trust.envelope import decode, encode
 from cachekit.verbs.plan import miss_error
 from cachekit.verbs.pull import pull_recipe
 from cachekit.verbs.push import push_records
+from cachekit.verbs.trust_records import check
 from cachekit.verbs.warm import warm
 from tests.support.standins import make_record, publish, recipe
 from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
@@ -374,3 +375,16 @@ def test_after_eight_checks_in_vain_no_signature_of_a_place_is_looked_at(alice, 
         assert len(asked) == 8
         assert "that signature is not valid" in bob.session.remotes.untrusted(made[0].key)[0]
         assert "and so no more are checked" in bob.session.remotes.untrusted(made[3].key)[0]
+
+
+def test_false_signatures_beside_some_records_do_not_keep_trust_check_from_judging_the_others(alice, user, place):
+    made = [publish(alice.store, make_record(seed)) for seed in range(5)]
+    push_records(alice.session, made, public=False, replaces=False, dry_run=False)
+    false = sorted(made, key=lambda record: layout.record_path(record.place))[:4]
+    for record in false:
+        path = layout.signatures_path(record.place)
+        (good,) = decode((place / path).read_bytes())
+        put(place, path, encode([structs.replace(good, payload=good.payload + b" ", signatures=good.signatures * 3)]))
+    told = {one.key: one for one in check(user("bob", trust(ALICE), may="r").session, "").records}
+    assert {one.key for one in made if told[one.key].used} == {one.key for one in made} - {one.key for one in false}
+    assert all("that signature is not valid" in told[record.key].reason for record in false)

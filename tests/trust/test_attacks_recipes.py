@@ -106,7 +106,8 @@ def test_another_users_folder_in_a_folder_of_everybody_gives_no_recipe_by_its_wh
         path = path or tmp / "x.yaml"
         link = path if way == "link to a file" else tmp / "job"
         link.symlink_to(own if way == "link to a file" else own.parent)
-        assert load_recipe(path).name == "x"
+        if way != "link to a file" or mode == 0o1777:  # else others can make it lead elsewhere
+            assert load_recipe(path).name == "x"
         os.chown(link, ONE, ONE, follow_symlinks=False)
     if way == "link from elsewhere":
         (tmp_path / "jobs").symlink_to(tmp / "job")
@@ -122,11 +123,36 @@ def test_a_lock_file_that_another_user_made_or_can_change_is_not_read(tmp, monke
     (tmp / "project").mkdir()
     monkeypatch.chdir(tmp / "project")
     written(tmp / lock_file.NAME, text=lock_file.text([]))
+    tmp.chmod(0o755)
     assert lock_file.read(lock_file.nearest()) == []
+    tmp.chmod(0o1777)
     written(tmp / lock_file.NAME, owner, mode, text=lock_file.text([]))
     for act in (lambda: lock_file.read(lock_file.nearest()), lambda: Cache(home=tmp / "home").pull_locked()):
         with pytest.raises(UsageError, match="is not read: a lock file says which artifacts run here"):
             act()
+
+
+@pytest.mark.parametrize("works", ["there", "below"])
+def test_a_lock_file_is_not_read_where_others_can_give_a_file_its_name_but_by_name(tmp, monkeypatch, works):
+    (tmp / "project").mkdir()
+    monkeypatch.chdir(tmp if works == "there" else tmp / "project")
+    path = written(tmp / lock_file.NAME, text=lock_file.text([]))
+    with pytest.raises(UsageError, match="is not read: a lock file says which artifacts run here"):
+        lock_file.read(lock_file.nearest())
+    assert lock_file.read(path.rename(tmp / "bert.lock")) == []
+
+
+@pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(tmp, resume, mode):
+    """They can add a pickle, or put another file of this user's in the place of one."""
+    made = make(tmp / "runs" / "bert" / "checkpoint-4")
+    made.chmod(mode)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
+        checkpoint(resume, Path("runs/bert"), Journal(None, "test"))
+    assert f"every user of this machine can write to {made}" in raised.value.cause
+    made.chmod(0o755)
+    assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
 
 
 def test_where_one_works_was_chosen_whoever_made_it(tmp, monkeypatch):
@@ -154,7 +180,11 @@ def test_a_recipe_that_everybody_can_write_to_is_not_read_until_that_ends(tmp):
         load_recipe(path)
     assert raised.value.hint.endswith(f"chmod -R o-w {tmp}")
     path.chmod(0o644)
-    assert load_recipe(path).name == "x"
+    with pytest.raises(UsageError, match="is not read") as raised:  # another file may have got its name
+        load_recipe(path)
+    assert raised.value.hint.endswith(f"chmod go-w {tmp}")
+    tmp.chmod(0o1777)  # there a file stays what it is
+    assert load_recipe(path).name == load_recipe("mine.yaml").name == "x"
 
 
 def test_recipes_of_those_with_whom_one_works_are_read(tmp_path, monkeypatch):

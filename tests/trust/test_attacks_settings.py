@@ -13,7 +13,8 @@ from cachekit.events import Journal
 from cachekit.remotes.remotes import remotes_of
 from cachekit.trust.sshsig import public_key
 from cachekit.verbs.session import load_config
-from tests.support.users import ONE
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
+from tests.support.users import ONE, allow, as_user
 from tests.trust.trust_cases import key, line
 
 pytestmark = pytest.mark.feature("T2")
@@ -51,8 +52,6 @@ def test_another_users_settings_above_the_working_directory_are_not_read(tmp_pat
     with pytest.raises(UsageError, match="is not read") as raised:
         config.load(cwd=work)
     assert f"another user ({ONE})" in raised.value.cause
-    os.chown(path, 0, 0)
-    assert config.load(cwd=work).cache[0] == "local"
 
 
 @ROOT_ONLY
@@ -66,8 +65,81 @@ def test_settings_in_a_folder_of_everybody_are_not_read_where_its_owner_is_anoth
     shared.chmod(0o1777)
     with pytest.raises(UsageError, match="is not read"):
         config.load(cwd=shared / "work")
-    os.chown(path, 0, 0)
-    assert config.load(cwd=shared / "work").cache == ("local", "evil")
+
+
+@pytest.mark.parametrize("name", ["cachekit.toml", "pyproject.toml"])
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+@pytest.mark.parametrize("works", ["there", "below"])
+def test_settings_of_ones_own_are_not_read_where_others_can_give_a_file_their_name(tmp_path, name, mode, works):
+    """A blob of a shared store, or the card of a remote, is this user's file with bytes that a stranger chose."""
+    scratch, path = tmp_path / "scratch", tmp_path / "scratch" / name
+    (scratch / "project").mkdir(parents=True)
+    path.write_text(ANYBODY if name == "cachekit.toml" else '[tool.cachekit]\ncache = ["local", "evil"]\n')
+    work = scratch if works == "there" else scratch / "project"
+    assert config.load(cwd=work).cache == ("local", "evil")
+    scratch.chmod(mode)
+    with pytest.raises(UsageError, match="is not read: settings say whose code runs here") as raised:
+        config.load(cwd=work)
+    cause = f"every user of this machine can write to {scratch} (mode {mode:o}), and so can give any file this name"
+    assert raised.value.cause == cause
+    assert ("chmod" in raised.value.hint) == (mode == 0o777)
+    (scratch / "project" / "cachekit.toml").write_text("")
+    assert config.load(cwd=scratch / "project").cache == ("local:rw",), "what lies below is this user's own"
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("works", ["there", "below"])
+def test_a_blob_that_another_user_renames_to_settings_is_not_read(public, works):
+    blobs, scratch = public / "store" / "v1" / "blobs" / "1c", public / "scratch"
+    (scratch / "project").mkdir(parents=True)
+    blobs.mkdir(parents=True)
+    for folder, mode in ((blobs, 0o777), (scratch, 0o1777)):
+        folder.chmod(mode)
+    blob = blobs / ("1c" * 32)
+    blob.write_text(ANYBODY)
+    blob.chmod(0o444)
+    as_user(ONE, lambda: blob.rename(scratch / "cachekit.toml"))
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=scratch if works == "there" else scratch / "project")
+
+
+def test_where_an_access_list_lets_others_write_settings_are_not_read(tmp_path):
+    path = tmp_path / "project" / "cachekit.toml"
+    path.parent.mkdir()
+    path.write_text(ANYBODY)
+    allow(path.parent, os.getegid())
+    assert config.load(cwd=path.parent).cache == ("local", "evil")
+    allow(path.parent, ONE)
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=path.parent)
+    assert "the group" in raised.value.cause
+
+
+@pytest.mark.parametrize("lies", ["in a folder of everybody", "behind a link there"])
+def test_what_a_link_of_ones_own_leads_to_stays_what_it_is(tmp_path, lies):
+    """The sticky bit keeps a file that is there; it keeps nobody from making a link."""
+    everybodys, own = tmp_path / "everybodys", tmp_path / "own"
+    for folder in (everybodys, own):
+        folder.mkdir()
+    lying, link = (everybodys, own) if lies == "in a folder of everybody" else (own, everybodys)
+    (lying / "settings.toml").write_text(ANYBODY)
+    (link / "cachekit.toml").symlink_to(lying / "settings.toml")
+    everybodys.chmod(0o1777)
+    if link == own:
+        assert config.load(cwd=link).cache == ("local", "evil")
+        everybodys.chmod(0o777)
+    with pytest.raises(UsageError, match="is not read"):
+        config.load(cwd=link)
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
+def test_no_settings_are_begun_where_they_would_not_be_read(tmp_path, monkeypatch, mode):
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(mode)
+    monkeypatch.chdir(tmp_path / "tmp")
+    with pytest.raises(UsageError, match="is not read"):
+        Cache(home=tmp_path / "home").trust_add("alice", line(1))
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 @ROOT_ONLY
@@ -90,7 +162,6 @@ def test_a_link_of_another_user_is_not_followed_to_settings(tmp_path):
     own.write_text(ANYBODY)
     link = tmp / "cachekit.toml"
     link.symlink_to(own)
-    assert config.load(cwd=tmp / "work").cache == ("local", "evil")
     os.chown(link, ONE, ONE, follow_symlinks=False)
     with pytest.raises(UsageError, match="is not read"):
         config.load(cwd=tmp / "work")
@@ -149,7 +220,7 @@ def test_a_file_in_a_cache_is_no_projects_settings(tmp_path, name, mine):
     remote.chmod(0o755 if mine else 0o777)
     with pytest.raises(UsageError, match="is not read") as raised:
         config.load(cwd=below)
-    assert f"{remote} is a {'remote' if mine else 'store that others can write to'}" in raised.value.cause
+    assert (f"{remote} is a remote" if mine else "can write to") in raised.value.cause
 
 
 @pytest.mark.parametrize("within", ["cachekit", "cachekit/v1/records/inductor-2.13.0", "other"])

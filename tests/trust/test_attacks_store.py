@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import msgspec
 import pytest
@@ -9,7 +10,9 @@ from msgspec import structs
 
 from cachekit import files
 from cachekit.errors import UntrustedError
-from cachekit.store.origin import MADE_HERE
+from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.push import push
+from cachekit.store.origin import MADE_HERE, Beside, Origin, ReusedOrigin
 from cachekit.store.partial import receiving
 from cachekit.store.record import encode
 from cachekit.verbs.export import export_bundle
@@ -19,8 +22,8 @@ from cachekit.verbs.records import show
 from cachekit.verbs.verify import verify
 from cachekit.verbs.warm import warm
 from cachekit.whose import standing
-from tests.support.doctor_cases import public  # noqa: F401 - a fixture
-from tests.support.standins import Watched, overwrite
+from tests.support.doctor_cases import fine, public, the_problem  # noqa: F401 - a fixture
+from tests.support.standins import Watched, expected, make_record, overwrite, publish, served
 from tests.support.users import ANOTHER, ONE, as_user
 from tests.trust.attack_cases import RUN, Loader, marker, trains  # noqa: F401
 from tests.trust.flow_cases import ALICE, alice, place, planned, trust, user  # noqa: F401
@@ -159,13 +162,69 @@ def test_two_other_files_of_this_user_are_no_record_and_its_note(tmp_path):
     ):
         (tmp_path / "blob").write_bytes(raw)
         (tmp_path / "blob").rename(path)
-    for closed in (False, True):  # who closes the store does not make it this user's, either
-        if closed:
-            mine.store.layout.records.chmod(0o755)
-        again = in_store(home, trust())
+
+    def is_no_record(name):
+        again = in_store(name, trust())
         assert again.store.read(record.place) is None
         assert not planned(again).hit
         assert again.store.origins.of(evil) != MADE_HERE
+
+    is_no_record(home)
+    # Who closes the store does not make it this user's, either, by whatever name it goes then.
+    mine.store.layout.records.chmod(0o755)
+    is_no_record(home)
+    (tmp_path / "link").symlink_to(home)
+    is_no_record(tmp_path / "link")
+    (tmp_path / "beside").mkdir()
+    is_no_record(tmp_path / "beside" / ".." / "store")
+    home.rename(tmp_path / "moved")
+    is_no_record(tmp_path / "moved")
+
+
+def test_what_a_signer_says_was_reused_is_not_in_a_store_of_everybody(tmp_path):
+    """A note of this user's is true of the record that it was written for, and repeats what its signer says beside."""
+    home = tmp_path / "store"
+    mine = in_store(home, trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
+    made = warm(mine.session, mine.prepare()).record
+    evil = structs.replace(made, provenance=structs.replace(made.provenance, user="mallory"))
+    says = Beside(Origin("hf://alice/cache", "all", reused=(ReusedOrigin(made.key, evil.digest, how="stated"),)))
+    harmless = structs.replace(made, provenance=structs.replace(made.provenance, user="alice"))
+    mine.store.publish(harmless, {}, beside=says)
+    again = in_store(home, trust(everything=True))
+    assert again.store.origins.of(harmless) == says
+    (tmp_path / "blob").write_bytes(encode(evil))
+    (tmp_path / "blob").rename(mine.store.layout.record(made.place))
+    again = in_store(home, trust())
+    assert again.store.read(made.place) is None
+    assert again.store.origins.of(evil).origin.how == ""
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("way", ["folder", "file", "link", "file above"])
+def test_whoever_takes_the_place_of_unfinished_files_ends_no_fetch(public, way):
+    """Nor is anything made where that leads; what is missing is that a fetch which is cut is resumed."""
+    (shared := public / "shared").mkdir()
+    ann = Watched(public / "ann", shared=[(FolderStorage(shared), "rw")])
+    record = publish(ann.store, made := make_record(size=50_000))
+    push(ann.store, ann.session.remotes, [record])
+    bob = Watched(public / "bob", shared=[(FolderStorage(shared), "r")])
+    layout, elsewhere = bob.store.layout, public / "elsewhere"
+    elsewhere.mkdir()
+    taken = layout.partial.parent if way == "file above" else layout.partial
+    taken.parent.mkdir(parents=True)
+    make = {"folder": taken.mkdir, "link": lambda: taken.symlink_to(elsewhere)}.get(way, taken.touch)
+    make()
+    os.chown(taken, ONE, ONE, follow_symlinks=False)
+    assert bob.pull(bob.session.remotes.find(record.place)).files == 2
+    assert served(bob.store, record) == expected(made)
+    assert not list(elsewhere.iterdir())
+    assert not [path for path in layout.tmp.iterdir() if path.is_dir()]
+    found = the_problem("store", home=public / "bob")
+    assert f"{taken} " in found["said"]
+    subprocess.run(["bash", "-c", found["run"]], check=True)
+    assert fine("store", home=public / "bob")
 
 
 def test_a_blob_that_was_swapped_is_not_given_to_the_compiler(tmp_path, marker):

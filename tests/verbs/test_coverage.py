@@ -12,12 +12,16 @@ from msgspec import structs
 from cachekit.cli.coverage import human
 from cachekit.compilers import Failed
 from cachekit.errors import CompileError
+from cachekit.remotes import index, layout
 from cachekit.remotes.folder import FolderStorage
+from cachekit.remotes.index import Known
 from cachekit.remotes.push import push
 from cachekit.store.notes import note_attempt
 from cachekit.store.record import File, Module, Record
 from cachekit.verbs.coverage import CACHE_DIR, CoverageOfAll, CoveredModules, coverage, coverage_of_all
 from cachekit.verbs.warm import warm
+from tests.remotes.storage_processes import swap
+from tests.remotes.watched_storages import Counted
 from tests.support.processes import memory_folder
 from tests.support.standins import StandIn, Watched, publish, recipe, runs
 
@@ -154,6 +158,46 @@ def test_where_each_module_lies(tmp_path):
     assert units["2"].where == (name,)
 
 
+@pytest.mark.feature("F3", "R7")
+def test_of_many_recipes_a_remotes_index_tells_and_no_record_is_read(tmp_path):
+    """Not of what is known here in part, nor where the index lacks a record; and what it makes up is not there."""
+    ann = team(tmp_path, "ann")
+    wanted = [ann.prepare(recipe(batch)) for batch in (8, 16, 32)]
+    push(ann.store, ann.session.remotes, [put(ann, one, range(4)) for one in wanted[:2]])
+    remote = FolderStorage(tmp_path / "team")
+    made, _ = index.read(remote, "")
+    invented = Known.of(record_of(wanted[2], range(4), modules(4)[0], ann))
+    swap(remote, layout.INDEX, lambda _: index.encode(made.with_([invented])))
+
+    def asked(home, before=lambda _: None, *, certain=False):
+        """What is told of each; and how many records were read."""
+        storage = Counted(FolderStorage(tmp_path / "team"))
+        me = Watched(tmp_path / home, shared=[(storage, "r")])
+        before(me)
+        every = [(str(number), lambda one=one: one) for number, one in enumerate(wanted)]
+        found = coverage_of_all(me.session, every, skip=False, certain=certain)
+        assert (found.covered, found.missing, found.modules.cached) == (2, 1, 8)
+        assert [one.where for one in found.recipes[:2]] == [(storage.name,)] * 2
+        told = [(one.status, one.basis, one.needed, len(one.modules), one.graphs) for one in found.recipes]
+        assert told[2][0] == "missing"
+        assert ("as the index of" in "\n".join(human(found))) == ("index" in {one.basis for one in found.recipes})
+        return told[:2], storage.calls.count("read")
+
+    def has_a_part(me):
+        record = put(me, wanted[0], range(4))
+        for number in range(4):
+            lose(me, record, number)
+
+    by_index, by_record = ("covered", "index", 4, 0, 4), ("covered", "record", 4, 4, 4)
+    assert asked("bob") == ([by_index] * 2, 1), "the index alone"
+    assert asked("carl", certain=True) == ([by_record] * 2, 2)
+    assert asked("dora", has_a_part) == ([by_record, by_index], 2)
+    swap(remote, layout.INDEX, lambda _: index.encode(made.only({index.short_path(wanted[0].place)})))
+    assert asked("eve") == ([by_index, by_record], 2)
+    swap(remote, layout.INDEX, lambda _: None)
+    assert asked("fred") == ([by_record] * 2, 3)
+
+
 def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     bob = Watched(tmp_path / "bob", shared=[(FolderStorage(tmp_path / "nowhere"), "r")])
     found = coverage(bob.session, bob.prepare())
@@ -163,6 +207,9 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     every = coverage_of_all(bob.session, [("toy", bob.prepare)], skip=False)
     assert (every.unknown, every.missing, every.miss().exit_code) == (1, 0, 7)
     assert "nobody knows what is elsewhere" in "\n".join(human(every))
+    several = [("toy", bob.prepare), ("toy 16", lambda: bob.prepare(recipe(16)))]
+    lines = human(coverage_of_all(bob.session, several, skip=False))
+    assert " ".join(" ".join(lines).split()).count("could not be asked") == 1, "for both"
 
 
 # A trial that failed
