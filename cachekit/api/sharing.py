@@ -130,7 +130,7 @@ class Sharing(Opened):
         """The records that each remote holds. `cachekit hub ls`.
 
         Args:
-            recipe: Only those of this recipe.
+            recipe: Only those of this recipe, with what a stopped run of it has left.
             compiled_with: Only those of this compiler: its name, or how its folder begins (`neuronxcc-2.26`).
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from cachekit.errors import UsageError
 from cachekit.text import a
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from cachekit.api import Cache
     from cachekit.api.answers import Coverage, CoverageOfAll
@@ -60,9 +61,13 @@ def human(answer: CoverageOfAll) -> list[str]:
         return [*_full(found[0]), *_told(found)]
     rows = [[one.recipe, _count(one), one.status, ", ".join(one.where)] for one in found]
     lines = out.table(rows, ["recipe", "modules", "status", "where"])
+    notes = Counter(note for one in found for note in one.notes)
+    common = [note for note, count in notes.items() if count > 1]
     for one in found:
-        if trouble := _trouble(one, 2):
+        if trouble := _trouble(one, 2, common):
             lines += [f"  {one.recipe}", *trouble]
+    for note in common:
+        lines += out.labelled("", note)
     counts = {
         "covered": answer.covered, "failed": answer.failed, "missing": answer.missing, "unknown": answer.unknown,
         "unusable": answer.unusable,
@@ -113,8 +118,8 @@ def _full(one: Coverage) -> list[str]:
     return lines
 
 
-def _trouble(one: Coverage, indent: int = 0) -> list[str]:
-    """What is not cached, by name, and what else should be known; folded to the terminal's width."""
+def _trouble(one: Coverage, indent: int = 0, told: Collection[str] = ()) -> list[str]:
+    """What is not cached, by name, and what else should be known but these notes; folded to the terminal's width."""
     left = " " * indent
     lines: list[str] = []
     for status in ("failed", "missing"):
@@ -139,7 +144,8 @@ def _trouble(one: Coverage, indent: int = 0) -> list[str]:
             for digest, what, made in sides:
                 lines.append(f"{left}    {digest[:16]} {what}, by {made.by}, {out.moment(made.created)}")
     for note in one.notes:
-        lines += out.labelled("", note, 2 + indent)
+        if note not in told:
+            lines += out.labelled("", note, 2 + indent)
     if problem := one.problem:
         told = ": ".join(filter(None, [problem.message, problem.cause]))
         lines += out.labelled("", told, 2 + indent)

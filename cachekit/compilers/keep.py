@@ -45,7 +45,7 @@ def unfinished(prepared: Prepared) -> Prepared:
     """
     made = prepared.ingredients
     made = structs.replace(made, hard={**made.hard, INTERRUPTED: True})
-    recipe = structs.replace(prepared.recipe, name=f"{prepared.recipe.name}, interrupted")
+    recipe = structs.replace(prepared.recipe, name=f"{prepared.recipe.name}, {INTERRUPTED}")
     return structs.replace(prepared, recipe=recipe, ingredients=made, place=prepared.place._replace(key=made.key))
 
 

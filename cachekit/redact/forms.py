@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from .names import SHORTEST, is_secret
+from .names import SHORTEST, is_drawn, is_secret
 
 # Repetitions have limits where a stranger's line could make them quadratic.
 # A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
@@ -30,6 +30,8 @@ _LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[
 _LONE = r"(?<=://)(?=[^/\s@]*\d)(?=[^/\s@]*[A-Za-z])[A-Za-z0-9_~%+-]{20,500}(?=@)"
 _SIGNATURES = {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
 _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
+# What signs something, wherever a text names it: `sig=…`, `X-Amz-Signature=…`.
+_SEAL = r"(?i)(?<![\w.-])((?:x-(?:amz|goog)-)?(?:sig|signature|hmac)=)([\w%+/~.-]{16,999}={0,2})"
 # Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
     (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
@@ -101,11 +103,17 @@ def _without_addresses(text: str, hidden: str) -> str:
             text = re.sub(_ORACLE, rf"\g<1>{hidden}", text)
     if "=" in text and ("?" in text or "&" in text):
         text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
+    if re.search("(?i)(?:sig|signature|hmac)=", text):
+        text = re.sub(_SEAL, lambda found: f"{found[1]}{hidden}" if _seals(found[2]) else found[0], text)
     return text
 
 
 def _signs(name: str, value: str) -> bool:
     return name.lower() in _SIGNATURES or is_secret(name, value)
+
+
+def _seals(value: str) -> bool:
+    return is_drawn(re.sub("%[0-9A-Fa-f]{2}", "+", value))
 
 
 def _opens(scheme: str, value: str) -> bool:

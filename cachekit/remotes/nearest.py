@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cachekit.errors import AuthError, RemoteError, UntrustedError
-from cachekit.key.canonical import Change, difference
-from cachekit.key.nearest import LEAST, distance, reusable
+from cachekit.key.canonical import Change, difference, key_of
+from cachekit.key.nearest import INTERRUPTED, LEAST, distance, reusable
 from cachekit.remotes.index import Known
 from cachekit.store import Store
 from cachekit.store.index import Around
@@ -34,17 +34,24 @@ class Wanted(Struct, frozen=True):
         place: Where its record lies, or would.
         foreign: See `Compiler.foreign`.
         reuse_bytes: The largest record that a compile may begin with, and the most to fetch; 0 seeks for none.
+        whole: Its own record is there: then what a stopped run of it has left is no other record, either.
     """
 
     place: Place
     hard: Mapping[str, Any]
     foreign: tuple[str, ...] = ()
     reuse_bytes: int = 0
+    whole: bool = False
 
     @property
     def compiler(self) -> str:
         """Which compiler it is for: two compilers share nothing, so a record of another one is not the nearest."""
         return str(self.hard.get("compiler.name", ""))
+
+    def own(self) -> frozenset[str]:
+        """The keys of its own records, of which none is the nearest."""
+        part = {key_of({**self.hard, INTERRUPTED: True})} if self.whole else set[str]()
+        return frozenset({self.place.key, *part})
 
     def comparable(self, model_type: str) -> bool:
         """Recipes and commands have no ingredients in common; what was imported has none at all."""
@@ -191,8 +198,9 @@ def settled(wanted: Wanted, near: Nearest | None, reuse: Nearest | None, limit: 
 
 def _here(wanted: Wanted, store: Store, around: Around) -> Iterator[Nearest]:
     """The records of the store that can be read, the nearest first."""
+    own = wanted.own()
     for one in around.nearest(compiler=wanted.compiler):
-        if wanted.comparable(one.row.model_type) and one.row.key != wanted.place.key:
+        if wanted.comparable(one.row.model_type) and one.row.key not in own:
             record = store.read(one.row.place)
             if record is not None:
                 yield Nearest(Known.of(record), tuple(difference(record.hard, wanted.hard)), record)

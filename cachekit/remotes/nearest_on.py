@@ -157,6 +157,7 @@ class RemoteSearch:
     def __init__(self, remote: Remote, wanted: Wanted, store: Store, budget: Budget) -> None:
         self._remote, self._wanted, self._store, self._budget = remote, wanted, store, budget
         self._catalogue = Catalogue(remote, store.layout.remotes, budget)
+        self._own = {key[:DIGITS] for key in wanted.own()}
         self._picks = True  # each is read: see `Remote.picks`
         self._judged: dict[str, Found | None] = {}  # those that may be used, by their keys
         self._here: dict[Path, set[str]] = {}  # the first digits of the keys in folders of the store
@@ -232,7 +233,7 @@ class RemoteSearch:
         """Whether a record is worth comparing: comparable, not wanted itself, and not in the store."""
         directory, model_type, digits = path.split("/")
         wanted = self._wanted
-        if not wanted.comparable(model_type) or digits == wanted.place.key[:DIGITS]:
+        if not wanted.comparable(model_type) or digits in self._own:
             return False
         folder = self._store.layout.record(wanted.place._replace(directory=directory, model_type=model_type)).parent
         if folder not in self._here:

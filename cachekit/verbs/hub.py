@@ -13,7 +13,7 @@ from msgspec import Struct
 from cachekit import config_files
 from cachekit.config_trust import Mode, is_fingerprint
 from cachekit.errors import MissingRemoteError, UsageError
-from cachekit.key.nearest import TOOLS
+from cachekit.key.nearest import INTERRUPTED, TOOLS
 from cachekit.remotes.address import setup
 from cachekit.remotes.budget import each
 from cachekit.remotes.index import Known
@@ -211,13 +211,18 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
         rows = (
             _record(one, remote)
             for one in sorted(known, key=lambda one: (one.created, one.key), reverse=True)
-            if recipe in {"", one.recipe}
+            if recipe in {"", one.recipe, _recipe(one)}
             and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
         )
-        mode, others = remote.trust.mode(remote.name), _others(recipe, {one.recipe for one in known})
+        mode, others = remote.trust.mode(remote.name), _others(recipe, {_recipe(one) for one in known})
         return RemoteContents(remote.name, mode, tuple(rows), index.unread, demands, others)
 
     return each([partial(look, remote) for remote in session.remotes.readable], LANES)
+
+
+def _recipe(one: Known) -> str:
+    """The recipe that a record was made from, also by a run that was stopped."""
+    return one.recipe.removesuffix(f", {INTERRUPTED}") if INTERRUPTED in one.hard else one.recipe
 
 
 def _others(recipe: str, there: Collection[str]) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ def with_nearest(session: Session, beginning: str) -> tuple[Side, Side]:
         UsageError: There is no other record.
     """
     known, record, remote = _named(session, beginning)
-    wanted = Wanted(known.place, known.hard)
+    wanted = Wanted(known.place, known.hard, whole=True)
     near = search(wanted, session.store, session.remotes).nearest
     if near is None:
         raise UsageError(

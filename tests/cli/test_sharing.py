@@ -23,6 +23,7 @@ def steady(text: str, repo_name: str) -> str:
     text = re.sub(r"inductor-[\d.]+", "inductor-VERSION", text)
     text = re.sub(r"\d{4}-\d\d-\d\d  \w+ +", "2026-11-23  root  ", text)
     text = re.sub(r"\d+(\.\d)? s(?=; graphs)", "0.1 s", text)
+    text = re.sub(r"^  (fetched (?!(.+) of \2$)|sent ).*\n", "", text, flags=re.MULTILINE)  # of what takes long
     text = re.sub(r"\b(took|in) \d+ s(?= in all|; \d+ B was)", r"\1 0.0 s", text)  # a busy machine's
     return re.sub(r"\b(in|took|compiling;.*took) \d+\.\d s", r"\1 0.0 s", text)
 

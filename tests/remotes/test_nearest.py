@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from cachekit.key.canonical import Ingredients
+from cachekit.key.nearest import INTERRUPTED
 from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
@@ -15,6 +16,7 @@ from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.remotes.survey import Budget
 from cachekit.store.record import COMMAND, IMPORTED
+from cachekit.verbs.why import with_nearest
 from tests.remotes.storage_processes import KINDS, serve
 from tests.remotes.watched_storages import Counted
 from tests.support.hubserver.faults import Fault
@@ -113,6 +115,23 @@ def test_a_record_of_another_compiler_is_not_the_nearest(tmp_path, make):
     assert search(wish(wanted), me.store).nearest is None
     near = publish(me.store, made_from(wanted, **{"model.config.num_hidden_layers": 20}))
     assert search(wish(wanted), me.store).nearest.known.key == near.key
+
+
+def test_what_a_stopped_run_left_is_the_nearest_of_its_key_and_no_other_record_beside_the_whole_one(tmp_path, shared):
+    ann = Watched(tmp_path / "ann", shared=[(shared(), "rw")])
+    wanted = ann.prepare()
+    whole, part, near = (
+        made_from(wanted, **more) for more in ({}, {INTERRUPTED: True}, {"training.max_seq_length": 64})
+    )
+    push(ann.store, ann.session.remotes, [publish(ann.store, one) for one in (part, near)])
+    bob = Watched(tmp_path / "bob", shared=[(shared(), "r")])
+    for one in (ann, bob):
+        assert search(wish(wanted), one.store, one.session.remotes).nearest.known.key == part[0].key
+    push(ann.store, ann.session.remotes, [publish(ann.store, whole)])
+    carl = Watched(tmp_path / "carl", shared=[(shared(), "r")])
+    for one in (ann, carl):
+        assert with_nearest(one.session, whole[0].key)[0].key == near[0].key
+        assert with_nearest(one.session, part[0].key)[0].key == whole[0].key
 
 
 @pytest.mark.feature("W4")

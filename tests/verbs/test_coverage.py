@@ -207,6 +207,9 @@ def test_a_cache_that_cannot_be_asked_is_noted(tmp_path):
     every = coverage_of_all(bob.session, [("toy", bob.prepare)], skip=False)
     assert (every.unknown, every.missing, every.miss().exit_code) == (1, 0, 7)
     assert "nobody knows what is elsewhere" in "\n".join(human(every))
+    several = [("toy", bob.prepare), ("toy 16", lambda: bob.prepare(recipe(16)))]
+    lines = human(coverage_of_all(bob.session, several, skip=False))
+    assert " ".join(" ".join(lines).split()).count("could not be asked") == 1, "for both"
 
 
 # A trial that failed
