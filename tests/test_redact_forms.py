@@ -111,6 +111,7 @@ def test_what_signs_something_is_hidden_wherever_it_stands(name, value):
         "token_type_ids=int64[1,128]",
         "BertForTokenClassification=Qwen2ForTokenClassification",
         "TOKENS_SEEN=151655",
+        "KEY=3f1c0a9b7d5e2c4f6a8b BYPASS=aB3dEf9hIjK PUBKEY=aB3dEf9hIjK",
         'salt = "aB3dEf9hIjKlMn0pQr"',
     ],
 )
@@ -146,6 +147,7 @@ def test_a_switch_or_a_reference_is_no_secret(value):
         "curl --user='ann:{}' x",
         "mysql -u root -p{} runs",
         "sshpass -p {} ssh host",
+        "smbclient //host/share -U ann%{} -c ls",
         "CARD_PIN={}",
         "redis-cli -h host -a {} ping",
         "openssl rsa -passin pass:{} -in k",

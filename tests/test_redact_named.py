@@ -99,6 +99,9 @@ from cachekit import redact
         "token_hf={}",
         "SECRET_HF: {}",
         "HASH_SALT={}",
+        "SSHPASS={}",
+        "MASTERKEY={}",
+        "WANDBKEY={}",
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):

@@ -37,10 +37,12 @@ _TAKEN = (
     (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
     (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
     (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
+    (r"\bsmbclient\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
     (r"\bredis-cli\b", r"\s(?:-a|--pass)[ =]([\"']?)"),
     (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
     (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
 )
+_COMMANDS = ("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine")
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a
@@ -62,7 +64,7 @@ def without_forms(text: str, hidden: str) -> str:
     text = _without_addresses(without_keys(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
-    if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass", "redis-cli", "openssl", "machine")):
+    if any(command in text for command in _COMMANDS):
         for command, option in _TAKEN:
             text = "".join(_without_taken(text, command, option, hidden))
     return text

@@ -52,6 +52,7 @@ _ABOUT = _words("""
     class classification count counts digest dir embedding embeddings file format hash id ids index kind length level
     map mask metric model name names path position positions sha size type types url uri
 """)
+_PLAIN_GLUED = _words("bypass compass hotkey key pubkey publickey sortkey")  # and so do KEY and others in capitals
 # Keys that open something. What another one is, its name does not say.
 _OPENING_KEYS = _words("""
     access account api app application auth client consumer deploy encryption hmac license master private secret
@@ -114,9 +115,9 @@ def surely_secret(name: str) -> bool:
 def names_tokens(name: str) -> bool:
     """Whether a name leaves it to the value whether that is a secret.
 
-    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`; not `stop_tokens`, `token_type_ids`.
+    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`, `SIGNKEY`; not `stop_tokens`, `token_type_ids`.
     """
-    if not re.search("(?i)token|secret|credential|apikey|salt", name):
+    if not re.search("(?i)token|secret|credential|apikey|salt|key|pass", name):
         return False
     name = re.sub(r"(?:\.\d+|\[\d+\])+\Z", "", name)  # of a list
     words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
@@ -126,7 +127,8 @@ def names_tokens(name: str) -> bool:
     if not own.isupper() and (not own.islower() or words[-1] in _ABOUT):
         return False
     words = [word.lower() for word in re.findall(_NAME_WORDS, own)]
-    return not _HOLD.isdisjoint(words) or (own.isupper() and words[-1] == "salt")
+    told = own.isupper() and words[-1] not in _PLAIN_GLUED and words[-1].endswith(("key", "pass", "salt"))
+    return told or not _HOLD.isdisjoint(words)
 
 
 def _names_secret(name: str, words: list[str]) -> bool:
