@@ -39,8 +39,8 @@ def other_record(attacker, alice):
     return warm(alice.session, alice.prepare(recipe(16))).record
 
 
-# Each attack puts something into the place, and gives what the victim is told: one of each way in which signatures do not
-# count. What all is no statement, envelope or signature is in their own tests, and in those of the policy.
+# Each attack puts something into the place, and gives what the victim is told: one of each way in which signatures do
+# not count. What all is no statement, envelope or signature is in their own tests, and in those of the policy.
 
 
 def keeps_the_signature(attacker, alice):
