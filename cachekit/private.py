@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -91,15 +92,19 @@ def _closable(step: PathStep) -> None:
         raise NotPrivateError(step.place, open_to_others(step))
 
 
-def check_temporary() -> None:
+def check_temporary(variables: Mapping[str, str]) -> None:
     """See that nobody else can exchange what a process writes into its temporary folder.
 
     A C++ compiler writes assembly there, and reads it again: whoever can put another file in its place has code run.
 
+    Args:
+        variables: The process's, beside those of this one.
+
     Raises:
         NotPrivateError: Somebody else can.
     """
-    said = {os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")}  # which of them counts, programs differ in
+    names = ("TMPDIR", "TEMP", "TMP")  # which of them counts, programs differ in
+    said = {one.get(name) for one in (os.environ, variables) for name in names}
     for place in (tempfile.gettempdir(), *sorted(filter(None, said))):
         if found := obstacle(_new_in(place)):
             raise NotPrivateError(Path(place), found)

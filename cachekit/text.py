@@ -30,14 +30,22 @@ CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u20
 
 def plain(words: str) -> str:
     """Words with what controls a terminal spelled out: names of files and what records say may hold anything."""
-    return re.sub(CONTROL, lambda found: _escaped(found[0]), words)
+    return _unasked(re.sub(CONTROL, lambda found: _escaped(found[0]), words))
 
 
 def one_line(words: str) -> str:
     """Words as one line: whatever a terminal would not print stands there spelled out, line ends and tabs too."""
     if words.isprintable():
-        return words
-    return "".join(char if char.isprintable() else _escaped(char) for char in words)
+        return _unasked(words)
+    return _unasked("".join(char if char.isprintable() else _escaped(char) for char in words))
+
+
+def _unasked(words: str) -> str:
+    """Words that ask nothing of GitHub's runner, which takes `##[command]` in a log, wherever it stands, as its own.
+
+    [actions/runner: ActionCommand.TryParse]
+    """
+    return words.replace("##[", r"#\x23[")
 
 
 def _escaped(characters: str) -> str:

@@ -91,6 +91,34 @@ def test_a_tokenizers_token_and_a_services_are_told_apart_by_the_value(name):
         assert not [*redact.places(["run", f"--{name.lstrip('-')}", value])]
 
 
+@pytest.mark.feature("T7")
+@pytest.mark.parametrize("name", ["sig", "Signature", "hmac", "X-Amz-Signature", "x-goog-signature"])
+@pytest.mark.parametrize("value", ["aB3dEf9hIjKlMn0pQr%2Bs%3D", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"])
+def test_what_signs_something_is_hidden_wherever_it_stands(name, value):
+    for text in (f"{name}={{}}", f"sent se=2026&{name}={{}} to it", f"'{name}={{}}'"):
+        assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sig=inspect.signature",
+        "signature=prefill_with_mask2",
+        "token_type=Qwen2ForCausalLM",
+        "tokens[0]=Bert2TokenizerFast",
+        "max_tokens: 48",
+        "num_tokens=1048576",
+        "token_type_ids=int64[1,128]",
+        "BertForTokenClassification=Qwen2ForTokenClassification",
+        "TOKENS_SEEN=151655",
+        "KEY=3f1c0a9b7d5e2c4f6a8b BYPASS=aB3dEf9hIjK PUBKEY=aB3dEf9hIjK",
+        'salt = "aB3dEf9hIjKlMn0pQr"',
+    ],
+)
+def test_words_about_tokens_and_signatures_pass(words):
+    assert redact.printed(words) == words
+
+
 @pytest.mark.parametrize("words", PLAIN_WORDS)
 def test_other_words_pass(words):
     assert redact.printed(words) == words
@@ -119,6 +147,7 @@ def test_a_switch_or_a_reference_is_no_secret(value):
         "curl --user='ann:{}' x",
         "mysql -u root -p{} runs",
         "sshpass -p {} ssh host",
+        "smbclient //host/share -U ann%{} -c ls",
         "CARD_PIN={}",
         "redis-cli -h host -a {} ping",
         "openssl rsa -passin pass:{} -in k",

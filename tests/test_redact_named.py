@@ -91,6 +91,17 @@ from cachekit import redact
         "aws configure set aws_secret_access_key {}",
         "Token({})",
         "hf_token[0]='{}'",
+        "hf_tokens[0]={}",
+        "hf_tokens.0={}",
+        "hf_tokens.0: '{}'",
+        "secrets.0={}",
+        "TOKEN_HF={}",
+        "token_hf={}",
+        "SECRET_HF: {}",
+        "HASH_SALT={}",
+        "SSHPASS={}",
+        "MASTERKEY={}",
+        "WANDBKEY={}",
     ],
 )
 def test_a_named_value_is_hidden_as_texts_have_it(text):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import UNSET, structs
 
-from cachekit import redact
+from cachekit import files, redact
 from cachekit.errors import CachekitError, UsageError
 from cachekit.text import CONTROL, about, cause_of, count, duration, moment, one_line, plain, rate, size
 from cachekit.values import Answer, Failed, builtins
@@ -211,7 +211,11 @@ def _dumped(shown: Any, indent: str | None) -> str:
 
 
 def _safe(encoded: str) -> str:
-    """JSON without what controls a terminal: only strings can hold it. Of ASCII, `json` leaves no more than DEL."""
+    """JSON without what controls a terminal, or GitHub's runner: only strings can hold it.
+
+    Of ASCII, `json` leaves no more than DEL.
+    """
+    encoded = encoded.replace("##[", r"#\u0023[")
     if encoded.isascii() and "\x7f" not in encoded:
         return encoded
     return re.sub(CONTROL, lambda found: f"\\u{ord(found[0]):04x}", encoded)
@@ -261,7 +265,11 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(redact.document(found.as_dict()), indent=2) + "\n", encoding="utf-8")
+        raw = (json.dumps(redact.document(found.as_dict()), indent=2) + "\n").encode()
+        if path.exists() and not path.is_file():  # a pipe, /dev/stdout
+            path.write_bytes(raw)
+        else:  # somebody else's link in its place leads nowhere
+            files.replace(path, raw)
     except OSError as error:
         return (f"{path} could not be written: {cause_of(error)}",)
     return ()

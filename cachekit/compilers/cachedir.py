@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -68,6 +69,7 @@ def cache_dir(
     base: Path,
     shared: Path | None = None,
     anew: Place | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[CacheDir]:
     """Make a compiler cache dir, filled from `record` if there is one.
 
@@ -79,13 +81,14 @@ def cache_dir(
         base: Where compiler cache dirs are made.
         shared: The compiler's own folder on this host, which stays; else the folder is gone afterwards.
         anew: Where the record lies that is compiled anew: what came from elsewhere for it is taken out of `shared`.
+        variables: Those of the compiler's process, beside the ones of this process.
 
     Raises:
         IntegrityError: A blob of the record is damaged. It has been set aside; nothing of it was used.
         StoreError: The folder cannot be written: the disk is full, or the temporary folder is not writable either, or
             somebody else can change what lies in both. Or others can change what a compiler writes on its way.
     """
-    _check_temporary()
+    _check_temporary(variables)
     with ExitStack() as stack:
         given: tuple[tuple[Record, Beside], ...] = ()
         if record is not None:
@@ -161,9 +164,9 @@ def _tell(journal: Journal, event: dict[str, Any]) -> None:
     journal.emit(f"worker.{event.pop('event', 'unknown')}", **event)
 
 
-def _check_temporary() -> None:
+def _check_temporary(variables: Mapping[str, str]) -> None:
     try:
-        check_temporary()
+        check_temporary(variables)
     except NotPrivateError as error:
         raise StoreError(
             f"the temporary folder {error.filename} is not used: somebody else can change what is there",

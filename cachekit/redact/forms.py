@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from .names import SHORTEST, is_secret
+from .names import SHORTEST, is_drawn, is_secret
 
 # Repetitions have limits where a stranger's line could make them quadratic.
 # A pattern is compiled where its fixed part is in a text, as `plan` must be fast: so are all below.
@@ -30,15 +30,19 @@ _LOGIN = r"(?<=://)(?!USER:PASSWORD@)[^/\s@:\[()?\"'<>]{0,200}:(?!\d{1,5}[/?#])[
 _LONE = r"(?<=://)(?=[^/\s@]*\d)(?=[^/\s@]*[A-Za-z])[A-Za-z0-9_~%+-]{20,500}(?=@)"
 _SIGNATURES = {"sig", "signature", "x-amz-signature", "x-amz-credential", "x-goog-signature", "x-goog-credential"}
 _SIGNED = r"([?&;#](?:amp;)?([\w.%~-]{1,99})=)([^&\s\"'<>#;]+)"
+# What signs something, wherever a text names it: `sig=…`, `X-Amz-Signature=…`.
+_SEAL = r"(?i)(?<![\w.-])((?:x-(?:amz|goog)-)?(?:sig|signature|hmac)=)([\w%+/~.-]{16,999}={0,2})"
 # Passwords that well-known commands take: `curl -u ann:<PW>`, `mysql -p<PW>`, `sshpass -p <PW>`. A reference is none.
 _TAKEN = (
     (r"\bcurl\b", r"\s(?:-u|--user)[ =]?([\"']?)[^\s:\"']{1,99}:"),
     (r"\b(?:mysql|mysqldump|mysqladmin|mariadb)\b", r"\s-p(?!ort(?:\b|\d))([\"']?)"),
     (r"\bsshpass\b", r"\s-p\s*([\"']?)"),
+    (r"\bsmbclient\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
     (r"\bredis-cli\b", r"\s(?:-a|--pass)[ =]([\"']?)"),
     (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
     (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
 )
+_COMMANDS = ("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine")
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a
@@ -60,7 +64,7 @@ def without_forms(text: str, hidden: str) -> str:
     text = _without_addresses(without_keys(text, hidden), hidden)
     if "earer" in text or "asic" in text:
         text = re.sub(_BEARER, lambda found: f"{found[1]}{hidden}" if _opens(found[2], found[3]) else found[0], text)
-    if any(command in text for command in ("curl", "mysql", "mariadb", "sshpass", "redis-cli", "openssl", "machine")):
+    if any(command in text for command in _COMMANDS):
         for command, option in _TAKEN:
             text = "".join(_without_taken(text, command, option, hidden))
     return text
@@ -101,11 +105,17 @@ def _without_addresses(text: str, hidden: str) -> str:
             text = re.sub(_ORACLE, rf"\g<1>{hidden}", text)
     if "=" in text and ("?" in text or "&" in text):
         text = re.sub(_SIGNED, lambda found: f"{found[1]}{hidden}" if _signs(found[2], found[3]) else found[0], text)
+    if re.search("(?i)(?:sig|signature|hmac)=", text):
+        text = re.sub(_SEAL, lambda found: f"{found[1]}{hidden}" if _seals(found[2]) else found[0], text)
     return text
 
 
 def _signs(name: str, value: str) -> bool:
     return name.lower() in _SIGNATURES or is_secret(name, value)
+
+
+def _seals(value: str) -> bool:
+    return is_drawn(re.sub("%[0-9A-Fa-f]{2}", "+", value))
 
 
 def _opens(scheme: str, value: str) -> bool:

@@ -46,6 +46,13 @@ _PLAIN_KEYS = _words("""
     record rejected response rng routing row sample score select sequence shard sort source split state store summary
     tag target task text title tree video weight weights
 """)
+# What a name may say beside something else, `TOKEN_HF`; and behind what it tells of something about that.
+_HOLD = _words("apikey apikeys credential credentials secret secrets token tokens")
+_ABOUT = _words("""
+    class classification count counts digest dir embedding embeddings file format hash id ids index kind length level
+    map mask metric model name names path position positions sha size type types url uri
+""")
+_PLAIN_GLUED = _words("bypass compass hotkey key pubkey publickey sortkey")  # and so do KEY and others in capitals
 # Keys that open something. What another one is, its name does not say.
 _OPENING_KEYS = _words("""
     access account api app application auth client consumer deploy encryption hmac license master private secret
@@ -104,12 +111,24 @@ def surely_secret(name: str) -> bool:
     return names_secret(name) and (name.isupper() or words[-1] != "key" or words[-2] in _OPENING_KEYS)
 
 
+@lru_cache(4096)
 def names_tokens(name: str) -> bool:
-    """Whether a name leaves it to the value whether that is a secret: `--bot_token`, `tokens`; not `stop_tokens`."""
-    if not name[-6:].lower().endswith(("token", "tokens")):
+    """Whether a name leaves it to the value whether that is a secret.
+
+    `--bot_token`, `tokens`, `TOKEN_HF`, `hf_tokens.0`, `SIGNKEY`; not `stop_tokens`, `token_type_ids`.
+    """
+    if not re.search("(?i)token|secret|credential|apikey|salt|key|pass", name):
         return False
+    name = re.sub(r"(?:\.\d+|\[\d+\])+\Z", "", name)  # of a list
     words = [word.lower() for word in re.findall(_NAME_WORDS, name)]
-    return words[-1] != "tokens" or name.isupper() or words[-2:][0] not in _PLAIN_TOKENS - _SERVICES
+    if name[-6:].lower().endswith(("token", "tokens")):
+        return words[-1] != "tokens" or name.isupper() or words[-2:][0] not in _PLAIN_TOKENS - _SERVICES
+    own = name.rpartition(".")[2]
+    if not own.isupper() and (not own.islower() or words[-1] in _ABOUT):
+        return False
+    words = [word.lower() for word in re.findall(_NAME_WORDS, own)]
+    told = own.isupper() and words[-1] not in _PLAIN_GLUED and words[-1].endswith(("key", "pass", "salt"))
+    return told or not _HOLD.isdisjoint(words)
 
 
 def _names_secret(name: str, words: list[str]) -> bool:
@@ -137,7 +156,7 @@ def is_secret(name: str, value: object) -> bool:
     if not isinstance(value, str):
         return False
     if not names_secret(name):
-        return _is_drawn(value) and names_tokens(name)
+        return is_drawn(value) and names_tokens(name)
     return re.fullmatch(_IDLE, value) is None or (value.isdecimal() and re.fullmatch(_CODE, name) is not None)
 
 
@@ -147,7 +166,7 @@ def hides(name: str, value: object) -> bool:
     return bool(re.search(_NO_WORD, text)) and is_secret(name, text) and not re.fullmatch(_OF_A_VARIABLE, text)
 
 
-def _is_drawn(value: str) -> bool:
+def is_drawn(value: str) -> bool:
     """Whether a value looks random, and neither like words with numbers nor like a place."""
     known = f"{_PATH}|{_PLAIN_ADDRESS}|{_WORDS_OR_PATH}"
     return re.fullmatch(_DRAWN, value) is not None and re.fullmatch(known, value) is None
@@ -206,7 +225,7 @@ def _unescaped(found: re.Match[str]) -> str:
 # word: `Authorization: token X`. A quote may have a prefix, as Python's and the shell's have: `b"value"`, `$'value'`.
 _QUOTE = r"(?:[BbFfRrUu]{1,2}|\$)?\\{0,3}(?:\"\"\"|'''|[\"'])"
 _NAMED = (
-    r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?![\w.-])"
+    r"(?:(?<![\w$%])(?<!\$\{)(?:(?<=-)D)?|(?<=%[0-9A-Fa-f]{2}))([A-Za-z_][\w.-]{0,99})(?:\[\d{1,9}\])?(?![\w.-])"
     rf"([ \t]{{0,20}}\+?=[ \t]{{0,20}}{_QUOTE}|\+?=|[\"']=[\"']?"
     rf"|[ \t]{{1,20}}(?:[:=+?]?=|=>)[ \t]{{1,20}}(?:{_QUOTE})?|[\"']\][ \t]{{0,20}}=[ \t]{{0,20}}(?:{_QUOTE})?|%3[Dd]"
     rf"|\\{{0,3}}[\"']\s*:\s*(?:{_QUOTE}|(?=[\w.]{{0,40}}[\[({{]))"
@@ -259,7 +278,7 @@ def _without_drawn(text: str, hidden: str) -> Iterator[str]:
     """
     done = 0
     for found in re.finditer(_WORD, text):
-        if _is_drawn(found[0]):
+        if is_drawn(found[0]):
             before = re.findall(_NAME, text[max(found.start() - _BEFORE, 0) : found.start()].rpartition("\n")[2])
             last = [name for name in before if name.lower() not in _FILLS][-2:]
             near = [*last[-1:], "_".join(last), *(name for name in before[-_WORDS_BEFORE:-1] if not name.isalpha())]
@@ -324,7 +343,7 @@ def _is_joined(name: str, joint: str, value: str, *, opened: bool) -> bool:
         ends = re.sub("[_-]", "", name.lower()).endswith(_TOLD)
         return bool(ends and re.search(r"\d", value) and not re.fullmatch(_TAG, value))
     if joint.lstrip().startswith(":") and ":=" not in joint:
-        told = opened or not name.isalpha() or _is_drawn(value) or (name.lower() in _ALWAYS and re.search(r"\d", value))
+        told = opened or not name.isalpha() or is_drawn(value) or (name.lower() in _ALWAYS and re.search(r"\d", value))
         told = told or (name.lower() == "cookie" and "=" in value)
         return bool(told and re.search(_UNLIKE_WORDS, value)) and not re.fullmatch(_TYPE, value)
     if joint.isspace() or (joint[0].isspace() and joint[-1] not in "\"'"):

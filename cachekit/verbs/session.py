@@ -184,9 +184,18 @@ class Session(Struct, frozen=True):
     ) -> AbstractContextManager[CacheDir]:
         """A compiler cache dir of this run, filled from a record; see `compilers.cachedir`."""
         from cachekit.compilers.cachedir import cache_dir
+        from cachekit.recipe.ingredients import worker_variables
 
-        base = self.config.compiler_cache_dir
-        return cache_dir(self.store, prepared.compiler, record, key=prepared.key, base=base, shared=shared, anew=anew)
+        return cache_dir(
+            self.store,
+            prepared.compiler,
+            record,
+            key=prepared.key,
+            base=self.config.compiler_cache_dir,
+            shared=shared,
+            anew=anew,
+            variables=worker_variables(prepared.recipe),
+        )
 
     @contextmanager
     def filled(

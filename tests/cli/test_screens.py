@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -86,6 +87,25 @@ def test_columns_stay_where_a_name_is_shown_escaped():
     lines = out.table([["a\x1b[1m\nb", "second"], ["c", "second"]], ["name", "which"])
     assert len({line.index("second") for line in lines[1:]}) == 1
     assert lines == [one_line(line) for line in lines]
+
+
+@pytest.mark.feature("T2")
+def test_no_word_of_a_stranger_is_an_order_to_githubs_runner(work, home, command):
+    """It looks for `##[command]` anywhere in a line that a step prints [actions/runner: ActionCommand.TryParse]."""
+    name = "x ##[set-output name=hit]true"
+    publish_record(home, structs.replace(small_record(), recipe=name))
+    assert all("##[" not in command("store", "ls", *words).out for words in ([], ["--format", "json"]))
+    assert name in str(command("store", "ls", "--format", "json").json)
+
+
+@pytest.mark.feature("T8")
+def test_a_report_replaces_a_link_and_writes_nothing_where_that_leads(work, home, command):
+    kept, report = work / "kept", work / "report.json"
+    kept.write_text("precious")
+    report.symlink_to(kept)
+    command("run", "--report", str(report), "--", "true")
+    assert kept.read_text() == "precious"
+    assert json.loads(report.read_text())["schema"] == "cachekit/run/1"
 
 
 def test_what_goes_to_a_file_stays_as_it_is(command):

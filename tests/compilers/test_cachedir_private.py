@@ -24,7 +24,7 @@ from cachekit.store.history import history, retire
 from cachekit.store.layout import Layout
 from cachekit.verbs.warm import warm
 from tests.support.doctor_cases import public  # noqa: F401 - a fixture
-from tests.support.standins import WORKER, ProcessLauncher, StandIn, Watched, expected, make_record, publish
+from tests.support.standins import WORKER, ProcessLauncher, StandIn, Watched, expected, make_record, publish, recipe
 from tests.support.users import ANOTHER, ONE, as_user, known
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
@@ -122,6 +122,21 @@ def test_a_temporary_folder_where_others_can_exchange_files_stops_the_run(public
     assert not [*loose.iterdir()]
     loose.chmod(0o1777)
     loaded(home)
+
+
+@pytest.mark.feature("T8")
+@pytest.mark.parametrize("variable", ["TMPDIR", "TEMP", "TMP"])
+def test_a_recipes_temporary_folder_where_others_can_exchange_files_stops_the_run(tmp_path, variable):
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    loose.chmod(0o777)
+    me = Watched(tmp_path / "me")
+    wanted = me.prepare(structs.replace(recipe(), environment={variable: str(loose)}))
+    with pytest.raises(StoreError) as raised:
+        warm(me.session, wanted)
+    assert f"the temporary folder {loose} is not used" in raised.value.message
+    loose.chmod(0o1777)
+    assert warm(me.session, wanted).compiled
 
 
 @pytest.mark.feature("T8")

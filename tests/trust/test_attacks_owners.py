@@ -41,6 +41,23 @@ def made(home):
     return record, mine.store.layout.record(record.place)
 
 
+@ROOT_ONLY
+@pytest.mark.parametrize("home", ["volume", "volume/store"])
+@pytest.mark.parametrize("others", ["everybody", "its owner"])
+def test_a_store_in_a_folder_of_others_is_also_the_next_containers(tmp_path, monkeypatch, home, others):
+    """An `emptyDir` of Kubernetes, a runner's folder: nobody else moves files about in the store, and HOME is new."""
+    (volume := tmp_path / "volume").mkdir()
+    volume.chmod(0o777 if others == "everybody" else 0o755)
+    os.chown(volume, 0 if others == "everybody" else ONE, 0)
+    for number, hit in enumerate([False, True, True, False]):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / f"{number}"))
+        mine = in_store(tmp_path / home)
+        if number == 3:
+            mine.store.layout.records.chmod(0o777)
+        assert planned(mine).hit is hit
+        warm(mine.session, mine.prepare())
+
+
 def pushed(watched, record):
     (one,) = push_records(watched.session, [record], public=False, replaces=False, dry_run=False)
     return one
