@@ -98,7 +98,7 @@ test-campaigns: $(VENV)/.installed
 	tests/remotes/test_sharing_campaign.py tests/remotes/test_sharing_crash.py
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
-JOB = second_warm or second_job or train_after or resuming or another_user or another_virtual \
+JOB = second_warm or second_job or train_after or resuming or another_virtual \
 	or each_task_trains_without_compiling and tuning or torchneuron
 
 ## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract
