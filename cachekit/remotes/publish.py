@@ -92,8 +92,8 @@ def publish(
     if offers and release is None and believed and compared.is_all_there():
         return Published(Draft(unchanged=len(offers)))
     mark = uuid.uuid4().hex[:12]
+    last: RemoteError | None = None
     for attempt in range(1, 10_000):
-        last: RemoteError
         try:
             revision = storage.revision()
             if offers and storage.public and not (public or dry_run):
@@ -142,8 +142,8 @@ def publish(
         except RemoteError as error:
             if calls.left() > 0:
                 raise
-            # The push has come to its end, which says nothing of the remote.
-            retry, last = Retry(0.0, 1.0, 1.0, 1.0), error
+            # The push has come to its end, which says nothing of the remote: what it said before counts.
+            retry, last = Retry(0.0, 1.0, 1.0, 1.0), last or error
         pause = retry.pause(last, attempt, clock.now() - began)
         if pause is None:
             tried = "once" if attempt == 1 else f"{attempt} times"

@@ -213,7 +213,7 @@ class Remotes:
         if not remotes and self.offline:
             raise UsageError(
                 f"no remote can be {verb} offline",
-                cause=f"{', '.join(self.offline)} needs the network",
+                cause=f"{', '.join(self.offline)} need{'s' if len(self.offline) == 1 else ''} the network",
                 hint=ONLINE,
             )
         if not remotes:

@@ -108,10 +108,11 @@ def test_an_answer_that_was_lost(remote, key, wanting):
 
 
 @pytest.mark.feature("R8")
-def test_a_taking_that_is_never_answered_is_not_tried_for_longer_than_one(swapped, clock, wanting):
+@pytest.mark.parametrize("seconds", [TAKING, 0.1])
+def test_a_taking_that_is_never_answered_is_not_tried_for_longer_than_one(swapped, clock, wanting, seconds):
     class Silent(Cut):
         def commit(self, change, revision):
-            clock.sleep(TAKING)
+            clock.sleep(seconds)
             raise UncertainError("no answer")
 
     begun = clock.now()

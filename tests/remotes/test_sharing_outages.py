@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from cachekit import calls
 from cachekit.cli.progress import LINES, WARNINGS
-from cachekit.errors import AuthError, ConflictError
+from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError
 from cachekit.files import hold
 from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
@@ -20,6 +21,7 @@ from tests.remotes.memory_remote import MemoryRemote
 from tests.remotes.sharing_cases import ANY_KIND, log, make, member, shared  # noqa: F401 - fixtures
 from tests.remotes.storage_processes import serve
 from tests.remotes.watched_storages import Broken, Busy, Counted, Long
+from tests.support.processes import until
 from tests.support.standins import Watched, expected, find, make_record, publish, recipe, served
 
 
@@ -60,6 +62,20 @@ def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared
     (pushed,) = push(ann.store, ann.session.remotes, [record])
     assert "did not take the push" in pushed.error.message
     assert ann.session.remotes.writable[0].usable()
+
+
+def test_a_push_that_comes_to_its_end_tells_what_the_remote_said_before(tmp_path, shared):
+    class Away(Counted):
+        def commit(self, change, revision):
+            self.calls.append("commit")
+            if self.calls.count("commit") == 1:
+                raise BusyError("it is busy")
+            until(lambda: calls.left() <= 0, "the end of the push")
+            raise RemoteError("it stopped answering")
+
+    ann = Watched(tmp_path / "ann", shared=[(Away(FolderStorage(shared)), "rw")], push=3)
+    (pushed,) = push(ann.store, ann.session.remotes, [publish(ann.store, make_record(1))])
+    assert pushed.error.cause.startswith("it is busy; tried ")
 
 
 @ANY_KIND

@@ -130,7 +130,7 @@ class Lease(Generic[T]):
         self._alive = 0.0  # when it was last taken or renewed, or a moment before
         self._maybe = False  # it may lie there although nobody said so
         self._lost: UncertainError | None = None  # the answer to taking it, last
-        self._taking = 0.0  # seconds that takings took whose answer was lost
+        self._first_lost = 0.0  # when the first of these takings in a row began
         self._done_at = ""  # the revision at which `done` answered last
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
@@ -256,7 +256,7 @@ class Lease(Generic[T]):
                 continue
             pause = random.uniform(0.5, 1.0) * poll  # noqa: S311 - spreads, guards nothing
             if waiting:
-                well, attempt = began, 0
+                well, attempt, self._lost = began, 0, None
                 self._tell(watch.waiting(seen, left, self.waited), wait, told)
                 self._wanted.ask(seen)
                 pause = min(pause, max(left.values()) + 0.01, max(0.0, wait - self.waited))
@@ -275,14 +275,16 @@ class Lease(Generic[T]):
         """Take the lease; whether there is no more to wait for."""
         held = seen.mine  # there already where an answer was lost
         if held is None or not held.counts:
-            if self._lost is not None and self._taking >= TAKING:  # it did not land, and the time is up
+            tried = self._clock.now() - self._first_lost if self._lost is not None else 0.0
+            if self._lost is not None and tried >= TAKING:  # it did not land, and the time is up
                 raise RemoteError(self._lost.message, cause=self._lost.cause)
             before, self._maybe = self._maybe, True  # also when this is interrupted
             try:
-                with ending(TAKING - self._taking):
+                with ending(TAKING - tried):
                     held = self._backend.take(seen, watch)
             except UncertainError as error:
-                self._lost, self._taking = error, self._taking + self._clock.now() - began
+                self._first_lost = began if self._lost is None else self._first_lost
+                self._lost = error
                 raise
             except RemoteError:
                 self._maybe = before or not self._wanted.remote.compares  # it did not happen
