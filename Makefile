@@ -88,7 +88,6 @@ test: $(VENV)/.installed
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "(slow or servers) and not accuracy and not xla" $(SLOW)
 
-# Somebody else's mirror of the Hub.
 # One of each campaign of sharing, on a Hub and on an object store; all of them take hours.
 SMALL = not two_hundred and not sixteen and not 16 and not fifty and not 403 and not 404 and not 409 and not 412 \
 	and not 500 and not drop and not wrong and not azure and not bucket and not folder and not seaweedfs
@@ -99,7 +98,7 @@ test-campaigns: $(VENV)/.installed
 	tests/remotes/test_sharing_campaign.py tests/remotes/test_sharing_crash.py
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
-JOB = second_warm or second_job or train_after or resuming or another_user or another_virtual \
+JOB = second_warm or second_job or train_after or resuming or another_virtual \
 	or each_task_trains_without_compiling and tuning or torchneuron
 
 ## make test-job   the main job on real compiles, a recipe with adapters, and TorchNeuron's contract

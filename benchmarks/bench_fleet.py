@@ -53,7 +53,7 @@ def local(_folder: Path, _asked: Counter[str]) -> Iterator[Engine]:
 
 @contextmanager
 def slurm(folder: Path, asked: Counter[str]) -> Iterator[Engine]:
-    """Three nodes; their own array job of the same commands is waited for by sbatch."""
+    """Three nodes, and an array job of the same commands."""
     from cachekit.executors import slurm as adapter
     from tests.executors.slurm_cluster import Cluster
 
@@ -64,10 +64,16 @@ def slurm(folder: Path, asked: Counter[str]) -> Iterator[Engine]:
         return ask(*command, script=script)
 
     adapter._asked = counted  # noqa: SLF001
-    array = ("sbatch", "--wait", f"--array=0-{SHORT - 1}%3", "--exclusive", "--output=/dev/null")
+    array = ("sbatch", f"--array=0-{SHORT - 1}%3", "--exclusive", "--output=/dev/null", f"--wrap={' '.join(NOTHING)}")
     with Cluster(folder / "slurm") as cluster:
         os.environ["SLURM_CONF"] = str(cluster.configuration)
-        yield {"jobs": 3}, lambda: cluster.asked(*array, f"--wrap={' '.join(NOTHING)}")
+
+        def plain() -> None:
+            cluster.asked(*array)
+            while cluster.asked("squeue", "--noheader"):
+                time.sleep(0.2)
+
+        yield {"jobs": 3}, plain
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class PathStep(NamedTuple):
         return self.groups if is_mine(self.state) else self.groups & {self.state.st_gid}
 
 
-def standing(path: Path, depth: int = 0, within: Path | None = None) -> Standing:
+def standing(path: Path, depth: int = 0) -> Standing:
     """Whose a folder is; of one that is not there, whose it would be if this user made it.
 
     One that cannot be looked at is another's.
@@ -118,8 +118,6 @@ def standing(path: Path, depth: int = 0, within: Path | None = None) -> Standing
     Args:
         path: The folder.
         depth: Look as far down into the folders below as well.
-        within: A folder above it, or the folder: what lies above that does not count. Whoever can write there can
-            exchange that folder as a whole, for another one of this user's from beside it, and nothing in it.
     """
     steps: list[PathStep] = []
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -129,9 +127,6 @@ def standing(path: Path, depth: int = 0, within: Path | None = None) -> Standing
             return Standing("others", f"this user may not look into {steps[-1].place}")
     if steps[-1].last and depth:
         steps += _below(steps[-1].place, depth)
-    if within is not None:
-        top = within.resolve()
-        steps = [step for step in steps if step.place.is_relative_to(top)]
     return _judged(steps)
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.trust.trust_cases import pem
+
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -82,7 +84,7 @@ def test_the_action_asks_for_the_entry_of_its_recipes(tmp_path):
 
 
 @pytest.mark.feature("T2")
-@pytest.mark.parametrize(("key", "restores"), [("", True), ("a key", False)])
+@pytest.mark.parametrize(("key", "restores"), [("", True), (pem(0), False)])
 def test_a_job_that_signs_restores_nothing(tmp_path, monkeypatch, key, restores):
     """What is restored counts as made here; whoever runs code in another job of the repository can have saved it."""
     monkeypatch.setenv("CACHEKIT_TRUST_KEY", key)

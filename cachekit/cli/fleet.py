@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,7 +69,9 @@ def cancel(cache: Cache, name: Name = "") -> Shown:
 
     Example:  cachekit fleet cancel
     """
-    return Shown(cache.fleet_cancel(name), human, _keys)
+    before = cache.fleet_show(name)
+    notes = (f"nothing is left to cancel: {before.id} has ended",) if before.ended else ()
+    return Shown(cache.fleet_cancel(before.id), human, _keys, notes=notes)
 
 
 @app.command("logs")
@@ -143,6 +146,8 @@ def human(answer: FleetState) -> list[str]:
         why = ", ".join(filter(None, [_code(unit), unit.error or unit.reason]))
         if (unit.state in BAD or unit.error) and why:
             lines += out.labelled(f"  {unit.number} {unit.state}: ", why)
+    waiting = Counter(unit.reason for unit in answer.units if unit.state == "waiting" and unit.reason)
+    lines += [f"  {number} waiting: {reason}" for reason, number in waiting.items()]
     counts = ", ".join(f"{number} {state}" for state, number in answer.counts.items())
     return [*lines, f"{counts}; compiled {out.count(answer.compiled, 'graph')}"]
 

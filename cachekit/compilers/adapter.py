@@ -71,6 +71,11 @@ class CachePlace(Struct, frozen=True):
     file_system: str
     warnings: tuple[str, ...]
 
+    @property
+    def folder(self) -> Path | None:
+        """The local folder, where it is there."""
+        return self.path if self.exists else None
+
 
 class WithoutDevice(Struct, frozen=True):
     """How a machine without a device compiles for one that has it.

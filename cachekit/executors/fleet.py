@@ -169,6 +169,8 @@ def _state(fleet: Fleet, number: int, unit: FleetUnit, all_seen: Mapping[int, Se
         seen = Seen("lost" if ended is None else "done" if ended.code == 0 else "failed", reason=reason)
     if seen.state in {"done", "failed"} and ended is None:
         reason = seen.reason or "it left no exit code"
+        if begun is None and not log(fleet, number):
+            reason += f"; it did not begin: does its machine see {fleet.folder}?"
         seen = Seen("lost" if seen.state == "done" else "failed", seen.machine, reason)
     seconds = None
     if seen.state != "waiting" and ended is not None:

@@ -30,15 +30,10 @@ OWN = "CACHEKIT_HOME to a folder of your own"
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 
-def standing(layout: Layout, within: Path | None = None) -> Standing:
-    """Whose a store is: who can write records there, or what says where records came from and what is revoked.
-
-    Args:
-        layout: The store's paths.
-        within: See `whose.standing`.
-    """
+def standing(layout: Layout) -> Standing:
+    """Whose a store is: who can write records there, or what says where records came from and what is revoked."""
     depths = {layout.records: 2, layout.blobs: 0, layout.trust: 2, layout.staying: 1, layout.quarantine: 0}
-    found = [whose.standing(folder, depth, within) for folder, depth in depths.items()]
+    found = [whose.standing(folder, depth) for folder, depth in depths.items()]
     return max(found, key=lambda one: whose.ORDER.index(one.whose))
 
 
@@ -59,12 +54,11 @@ class Owners:
 
     @cached_property
     def open(self) -> bool:
-        """Whether others can move files about in the store, or could when this user looked before: that stays.
+        """Whether others can write to the store, or could when this user looked before: what they moved there stays.
 
-        In a container's volume they often can above the store alone, and the next container has another home.
+        Also where they can write above the store alone: another folder of this user's takes its place, a clone say.
         """
-        now = self.standing.whose == "others" and standing(self._layout, self._layout.root).whose == "others"
-        folder = _own_folder()
+        now, folder = self.standing.whose == "others", _own_folder()
         if folder is None:
             return now
         seen = [folder / f"{one}.open" for one in self._names()]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import stat
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,6 +47,7 @@ from cachekit.verbs.plan import (
 )
 from cachekit.verbs.session import Session, using_store
 from cachekit.verbs.warm import WarmRun, warm
+from cachekit.whose import is_mine
 
 
 class Trained(Answer, frozen=True, kw_only=True, tag="cachekit/train/1"):
@@ -302,7 +305,7 @@ def _check_output(folder: Path) -> None:
     The folder is made only by a training that starts: one that does not leaves nothing behind.
     """
     try:
-        planted = planted_on(folder, file=False)
+        planted = planted_on(folder, file=False) or _link_in(folder)
         if planted:
             step, owner = planted
             raise UsageError(
@@ -319,3 +322,12 @@ def _check_output(folder: Path) -> None:
             cause=cause_of(error),
             hint="choose another folder with --output-dir",
         ) from error
+
+
+def _link_in(folder: Path) -> tuple[Path, int] | None:
+    """A link that another user made in a folder of everybody, and that user: the writer of a model follows it."""
+    with suppress(FileNotFoundError):
+        if folder.stat().st_mode & stat.S_IWOTH:
+            links = (path for path in sorted(folder.iterdir()) if path.is_symlink())
+            return next(((one, one.lstat().st_uid) for one in links if not is_mine(one.lstat())), None)
+    return None

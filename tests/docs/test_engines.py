@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cachekit.recipe import zoo
 from tests.docs.engine_schemas import github, kubernetes, skypilot
 
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
@@ -120,6 +121,19 @@ def test_the_pods_find_each_other():
     assert rule["containerName"] in {container["name"] for container in pod["containers"]}
 
 
+def test_names_that_no_schema_has_are_those_of_neurons_plugin_and_of_the_registry():
+    """Kubernetes takes any name there, and no node would ever fit: [Neuron's and EFA's device plugins; Kubernetes'
+    well-known labels]."""
+    pod = files("kubernetes.md")[0]["spec"]["template"]["spec"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["resources"]["limits"].keys() == {"aws.amazon.com/neuron", "vpc.amazonaws.com/efa"}
+    assert pod["nodeSelector"].keys() == {"node.kubernetes.io/instance-type"}
+    machine = zoo.instance(pod["nodeSelector"]["node.kubernetes.io/instance-type"])
+    assert {one["resources"]["limits"]["aws.amazon.com/neuron"] for one in pod["containers"]} == {machine.chips}
+    for task in files("skypilot.md"):
+        assert zoo.instance(task["resources"]["instance_type"])
+
+
 # GitHub Actions
 
 
@@ -134,6 +148,13 @@ def test_github_takes_the_workflows():
     assert [one["name"] for one in workflows()] == ["cache", "test"]
     for one in workflows():
         assert github(one) == []
+
+
+def test_our_own_action_has_the_inputs_that_the_page_gives_it():
+    action = yaml.safe_load((PAGES.parents[1] / "action.yml").read_text(encoding="utf-8"))
+    given = [step["with"] for step in workflows()[1]["jobs"]["test"]["steps"] if step.get("uses") == "./cachekit"]
+    assert given
+    assert all(one.keys() <= action["inputs"].keys() for one in given)
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,8 @@ class Cluster:
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout.strip()
 
     def idle(self):
-        """How many nodes are idle."""
-        return len(self.asked("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split())
+        """How many nodes are idle; each is told once for each of its partitions."""
+        return len(set(self.asked("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split()))
 
     def start_controller(self):
         """Start the controller."""

@@ -108,6 +108,7 @@ def test_cancel_ends_all_and_ctrl_c_none(slurm, cluster):
     assert run.returncode == 130
     assert "the commands go on" in err
     assert _show(slurm)["counts"].get("running", 0) > 0
+    until(lambda: "1 waiting: JobArrayTaskLimit" in slurm("fleet", "show")[0])
     slurm("fleet", "cancel")
     done = slurm("fleet", "wait", "--format", "json", code=1)[0]
     assert done["counts"] == {"cancelled": 4}
@@ -143,6 +144,19 @@ def test_a_machine_that_cannot_even_begin_says_why_in_its_own_words(slurm):
     (unit,) = done["units"]
     assert unit["state"] == "failed"
     assert unit["error"] == "no such module: neuron"
+
+
+def test_a_machine_that_does_not_see_the_store_is_told_as_that(slurm, cluster):
+    """In its place lies an empty file system, on each node: Slurm only says that the job could not be launched."""
+    slurm.home.mkdir(mode=0o700)
+    step = ("srun", "-N3", "--ntasks-per-node=1", "sh", "-c")
+    assert cluster.asked(*step, f"mount -t tmpfs none {slurm.home} && echo hidden").split() == ["hidden"] * len(NODES)
+    try:
+        done = slurm.warm(slurm.matrix([1]), "--on", "slurm", *FREE, code=1)
+    finally:
+        cluster.asked(*step, f"umount {slurm.home}")
+    assert done["units"][0]["state"] == "failed"
+    assert f"it did not begin: does its machine see {slurm.home}" in done["error"]["cause"]
 
 
 def test_a_budget_is_kept_by_a_limit_of_time(slurm):

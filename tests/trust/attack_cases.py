@@ -10,13 +10,12 @@ from msgspec import structs
 from cachekit.remotes import document, layout
 from cachekit.store.origin import MADE_HERE, Origin
 from cachekit.store.record import file_path
-from cachekit.trust import sshsig
 from cachekit.trust.envelope import Envelope, Signature, encode, pae
 from cachekit.trust.statement import PAYLOAD_TYPE, statement_of
 from cachekit.verbs.warm import warm
 from tests.support.standins import StandIn
 from tests.trust.flow_cases import put
-from tests.trust.trust_cases import ME, TODAY, blob, key, private
+from tests.trust.trust_cases import ME, TODAY, blob, key
 
 RUN = b"#!run "  # a file that begins so touches the path that follows, as soon as a compiler is given it
 
@@ -87,14 +86,6 @@ def signed(seed, payload, *, keyid=None, kind=PAYLOAD_TYPE, blob_of=None):
     """An envelope that somebody signed, who may claim another key's name, or put a signature of another into it."""
     made = blob_of or blob(seed, pae(kind, payload))
     return Envelope(payload, kind, (Signature(keyid or key(seed).fingerprint, made),))
-
-
-def of_purpose(namespace, seed, payload):
-    """A signature that the key made for another purpose: of a file, of a commit."""
-    message = pae(PAYLOAD_TYPE, payload)
-    name, ours = sshsig.string(namespace), sshsig.string(sshsig.NAMESPACE.encode())
-    made = private(seed).sign(sshsig.signed(message).replace(ours, name))
-    return sshsig.build(key(seed), made).replace(ours, name)
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """Attacks by somebody who may write to a place: none runs, none is used, and each is told."""
 
-import base64
-import json
-
 import pytest
 from msgspec import structs
 
@@ -20,7 +17,6 @@ from tests.trust.attack_cases import (  # noqa: F401 - some are fixtures
     Attacker,
     attacker,
     marker,
-    of_purpose,
     signed,
     statement,
     trains,
@@ -43,7 +39,8 @@ def other_record(attacker, alice):
     return warm(alice.session, alice.prepare(recipe(16))).record
 
 
-# Each attack puts something into the place, and gives what the victim is told. The first alter bytes and documents.
+# Each attack puts something into the place, and gives what the victim is told: one of each way in which signatures do
+# not count. What all is no statement, envelope or signature is in their own tests, and in those of the policy.
 
 
 def keeps_the_signature(attacker, alice):
@@ -86,70 +83,11 @@ def keeps_the_signature_of_another_payload(attacker, alice):
     return BROKEN
 
 
-def takes_a_signature_over_another_record(attacker, alice):
-    other = other_record(attacker, alice)
-    attacker.publish()
-    attacker.sign(raw=(attacker.place / layout.signatures_path(other.place)).read_bytes())
-    return OTHER
-
-
-def takes_a_signature_that_was_made_for_another_type(attacker, alice):
-    payload = statement(attacker.publish())
-    attacker.sign(signed(ALICE, payload, kind="application/vnd.in-toto+json "))
-    return "which is not a statement"
-
-
-def takes_a_signature_that_was_made_for_a_commit(attacker, alice):
-    payload = statement(attacker.publish())
-    attacker.sign(signed(ALICE, payload, blob_of=of_purpose(b"git", ALICE, payload)))
-    return "it was made for 'git'"
-
-
-def adds_bytes_after_a_signature(attacker, alice):
-    payload = statement(attacker.publish())
-    (own,) = decode(attacker.signed)
-    attacker.sign(signed(ALICE, payload, blob_of=own.signatures[0].sig + b"more"))
-    return "something follows its end"
-
-
 def breaks_all_of_several(attacker, alice):
     payload = statement(attacker.publish())
     (own,) = decode(attacker.signed)
     attacker.sign(signed(EVE, payload), own, structs.replace(own, payload=payload))
     return OTHER
-
-
-def swaps_the_names_of_two_files(attacker, alice):
-    module = attacker.record.modules[0]
-    first, second, *others = module.files
-    files = (
-        structs.replace(first, size=second.size, sha256=second.sha256),
-        structs.replace(second, size=first.size, sha256=first.sha256),
-        *others,
-    )
-    modules = (structs.replace(module, files=files), *attacker.record.modules[1:])
-    attacker.publish(structs.replace(attacker.record, modules=modules))
-    return OTHER
-
-
-def adds_a_file(attacker, alice):
-    module = attacker.evil.modules[0]
-    evil = next(one for one in module.files if one.sha256 not in {file.sha256 for file in attacker.record.files})
-    extra = structs.replace(module, name=f"{module.name}0", files=(structs.replace(evil, path="extra"),))
-    (attacker.place / extra.name).mkdir()
-    (attacker.place / extra.name / "extra").write_bytes(attacker.code)
-    attacker.publish(structs.replace(attacker.record, modules=(*attacker.record.modules, extra)))
-    return OTHER
-
-
-def says_something_else_of_the_same_files(attacker, alice):
-    """Who made it, say: what is shown of a record is signed as well."""
-    who = structs.replace(attacker.record.provenance, user="root", host="trusted")
-    attacker.publish(structs.replace(attacker.record, provenance=who))
-    return OTHER
-
-
-# Documents that are made to be read in two ways
 
 
 def names_the_envelopes_twice(attacker, alice):
@@ -159,65 +97,10 @@ def names_the_envelopes_twice(attacker, alice):
     return UNSIGNED
 
 
-def names_the_payload_twice(attacker, alice):
-    payload = json.dumps(base64.b64encode(statement(attacker.publish())).decode()).encode()
-    attacker.sign(raw=attacker.signed.replace(b'"payloadType"', b'"payload": ' + payload + b', "payloadType"'))
-    return UNSIGNED
-
-
-def writes_thousands_of_envelopes(attacker, alice):
-    attacker.publish()
-    own = json.loads(attacker.signed)["envelopes"]
-    attacker.sign(raw=json.dumps({"envelopes": own * 5000}).encode())
-    return MUCH
-
-
 def writes_megabytes(attacker, alice):
     attacker.publish()
     attacker.sign(raw=b'"%s"' % (b"x" * (16 << 20)))
     return MUCH
-
-
-def pads_a_payload_with_megabytes(attacker, alice):
-    (own,) = decode(attacker.signed)
-    attacker.publish()
-    attacker.sign(structs.replace(own, payload=own.payload + b" " * (16 << 20)))
-    return MUCH
-
-
-def pads_a_payload(attacker, alice):
-    (own,) = decode(attacker.signed)
-    attacker.publish()
-    attacker.sign(structs.replace(own, payload=own.payload + b" " * (1 << 20)))
-    return BROKEN
-
-
-def writes_base64_that_decoders_read_in_two_ways(attacker, alice):
-    attacker.publish()
-    own = json.loads(attacker.signed)
-    own["envelopes"][0]["payload"] = "\n".join(own["envelopes"][0]["payload"])
-    attacker.sign(raw=json.dumps(own).encode())
-    return UNSIGNED
-
-
-def writes_a_name_that_looks_like_another(attacker, alice):
-    attacker.publish()
-    own = json.loads(attacker.signed)
-    own["envelopes"][0]["payloadType"] = "application/vnd.in\N{NON-BREAKING HYPHEN}toto+json"
-    attacker.sign(raw=json.dumps(own).encode())
-    return UNSIGNED
-
-
-def nests_a_document_deeply(attacker, alice):
-    attacker.publish()
-    attacker.sign(raw=b'{"envelopes": ' + b"[" * 500_000)
-    return UNSIGNED
-
-
-def writes_numbers_without_end(attacker, alice):
-    attacker.publish()
-    attacker.sign(raw=b'{"envelopes": [' + b"9" * 1_000_000 + b"]}")
-    return UNSIGNED
 
 
 ATTACKS = [
@@ -227,24 +110,9 @@ ATTACKS = [
     claims_the_name_of_a_known_key,
     puts_a_known_key_into_the_blob,
     keeps_the_signature_of_another_payload,
-    takes_a_signature_over_another_record,
-    takes_a_signature_that_was_made_for_another_type,
-    takes_a_signature_that_was_made_for_a_commit,
-    adds_bytes_after_a_signature,
     breaks_all_of_several,
-    swaps_the_names_of_two_files,
-    adds_a_file,
-    says_something_else_of_the_same_files,
     names_the_envelopes_twice,
-    names_the_payload_twice,
-    writes_thousands_of_envelopes,
     writes_megabytes,
-    pads_a_payload_with_megabytes,
-    pads_a_payload,
-    writes_base64_that_decoders_read_in_two_ways,
-    writes_a_name_that_looks_like_another,
-    nests_a_document_deeply,
-    writes_numbers_without_end,
 ]
 
 
@@ -377,7 +245,7 @@ def test_after_eight_checks_in_vain_no_signature_of_a_place_is_looked_at(alice, 
         assert "and so no more are checked" in bob.session.remotes.untrusted(made[3].key)[0]
 
 
-def test_false_signatures_beside_some_records_do_not_keep_trust_check_from_judging_the_others(alice, user, place):
+def test_false_signatures_beside_some_records_keep_trust_check_from_judging_none(alice, user, place, monkeypatch):
     made = [publish(alice.store, make_record(seed)) for seed in range(5)]
     push_records(alice.session, made, public=False, replaces=False, dry_run=False)
     false = sorted(made, key=lambda record: layout.record_path(record.place))[:4]
@@ -388,3 +256,6 @@ def test_false_signatures_beside_some_records_do_not_keep_trust_check_from_judgi
     told = {one.key: one for one in check(user("bob", trust(ALICE), may="r").session, "").records}
     assert {one.key for one in made if told[one.key].used} == {one.key for one in made} - {one.key for one in false}
     assert all("that signature is not valid" in told[record.key].reason for record in false)
+    monkeypatch.setattr("cachekit.verbs.trust_records.SPOILT", 0)
+    told = {one.key: one for one in check(user("bob", trust(ALICE), may="r").session, "").records}
+    assert any("and so no more are checked" in told[record.key].reason for record in false)

@@ -41,21 +41,35 @@ def made(home):
     return record, mine.store.layout.record(record.place)
 
 
-@ROOT_ONLY
 @pytest.mark.parametrize("home", ["volume", "volume/store"])
-@pytest.mark.parametrize("others", ["everybody", "its owner"])
-def test_a_store_in_a_folder_of_others_is_also_the_next_containers(tmp_path, monkeypatch, home, others):
-    """An `emptyDir` of Kubernetes, a runner's folder: nobody else moves files about in the store, and HOME is new."""
+def test_a_store_on_a_volume_that_was_closed_is_also_the_next_containers(tmp_path, monkeypatch, home):
+    """Kubernetes makes an `emptyDir` with mode 0777, and the next container has another HOME."""
     (volume := tmp_path / "volume").mkdir()
-    volume.chmod(0o777 if others == "everybody" else 0o755)
-    os.chown(volume, 0 if others == "everybody" else ONE, 0)
-    for number, hit in enumerate([False, True, True, False]):
-        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / f"{number}"))
+    volume.chmod(0o777)
+
+    def container(name):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / name))
         mine = in_store(tmp_path / home)
-        if number == 3:
-            mine.store.layout.records.chmod(0o777)
-        assert planned(mine).hit is hit
+        hit = planned(mine).hit
         warm(mine.session, mine.prepare())
+        return hit
+
+    assert [container("first"), container("first"), container("second")] == [False, True, False]
+    volume.chmod(0o755)
+    assert container("third")
+
+
+def test_another_folder_of_this_user_in_the_place_of_the_store_is_none_that_this_user_made(tmp_path, monkeypatch):
+    """A clone, or an unpacked archive, beside the store, where others can rename both."""
+    (volume := tmp_path / "volume").mkdir()
+    made(volume / "clone")  # by a stranger, and cloned by this user
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other"))
+    made(volume / "store")
+    volume.chmod(0o777)
+    (volume / "store").rename(volume / "old")
+    (volume / "clone").rename(volume / "store")
+    mine = in_store(volume / "store")
+    assert not planned(mine).hit
 
 
 def pushed(watched, record):

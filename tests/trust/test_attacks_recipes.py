@@ -92,6 +92,21 @@ def test_no_training_writes_where_another_users_link_or_folder_leads(tmp, tmp_pa
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
+def test_no_training_writes_through_another_users_link_in_its_output_folder(tmp, tmp_path, mode):
+    """Transformers opens `config.json` by its name."""
+    cache, output, precious = Cache(home=tmp_path / "home"), tmp / "out", tmp_path / "precious"
+    output.mkdir()
+    output.chmod(mode)
+    precious.write_text("thesis")
+    (output / "config.json").symlink_to(precious)
+    cache.plan_train("bert", output_dir=output)
+    os.chown(output / "config.json", ONE, ONE, follow_symlinks=False)
+    with pytest.raises(UsageError, match="is not written to") as raised:
+        cache.plan_train("bert", output_dir=output)
+    assert f"another user ({ONE}) made {output / 'config.json'}" in raised.value.cause
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777])
 @pytest.mark.parametrize("way", ["folder", "deeper", "link to a folder", "link to a file", "link from elsewhere"])
 def test_another_users_folder_in_a_folder_of_everybody_gives_no_recipe_by_its_whole_path(tmp, tmp_path, mode, way):
     """A path that a script, a message or a page names."""

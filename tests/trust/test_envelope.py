@@ -89,7 +89,17 @@ def test_anything_else_is_refused(value):
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"\xff", b"[" * 100_000, b'{"envelopes": [], "envelopes": []}', b" " * (LARGEST + 1)]
+    "raw",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"envelopes": [' + b"9" * 1_000_000 + b"]}",
+        b'{"envelopes": [], "envelopes": []}',
+        json.dumps(document()).replace('"payload"', '"payload": "e30=", "payload"').encode(),
+        b" " * (LARGEST + 1),
+    ],
 )
 def test_bytes_that_are_no_document_are_refused(raw):
     with pytest.raises(MalformedError):

@@ -14,7 +14,7 @@ from cachekit.verbs.planned import planned
 from cachekit.verbs.warm import warm
 from tests.remotes.storage_processes import serve
 from tests.support.processes import memory_folder
-from tests.support.real_machine import RECIPE, Machine
+from tests.support.real_machine import Machine
 from tests.support.standins import StandIn, Watched, compiles, recipe, tick
 
 EDITS = 200
@@ -150,7 +150,7 @@ SLOW_EDITS = [
 def test_edits_with_real_compiles(tmp_path):
     """Two of them compile; each estimate has records of the same compiler on this machine to go by."""
     machine = Machine(tmp_path)
-    machine.recipe(RECIPE.replace("num_hidden_layers: 2", "num_hidden_layers: 1"))
+    machine.recipe()
     machine("warm", "tiny.yaml")
     statuses = []
     for edit in SLOW_EDITS:

@@ -31,7 +31,7 @@ IGNORED = (PRECOMPILE_HEADERS_CONFIG, "cpp.cxx")
 
 # Fields of `training` that affect no graph, since the worker compiles the model's forward pass alone, and what comes of
 # it is its backward pass: the optimizer, its clipping and the sum of several batches are plain PyTorch around it.
-# Measured with each optimizer of the schema by tests/verbs/test_main_job.py.
+# Measured with each optimizer of the schema by tests/verbs/test_key_graphs.py.
 NOT_COMPILED = frozenset(
     {
         "gradient_accumulation_steps",

@@ -123,7 +123,7 @@ class XlaAdapter(_Neuron):
     def places(self) -> Mapping[str, CachePlace]:
         from cachekit.compilers.neuron.root import resolve, resolve_native
 
-        return {"neuron_cache": resolve().place(), "native_cache": resolve_native().place()}
+        return {"neuron_cache": resolve(), "native_cache": resolve_native()}
 
     @cached_property
     def foreign_cache(self) -> ForeignCache:  # type: ignore[override]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import (
     cores,
     facts,
@@ -42,6 +43,7 @@ from cachekit.compilers.port import (
     Sink,
     Watch,
 )
+from cachekit.disk import file_system
 from cachekit.errors import CompileError, UsageError
 from cachekit.key.cost import Growth
 from cachekit.private import new_folder, private_folder
@@ -170,14 +172,14 @@ class Neuron(OnNeuron):
             **split.ingredients(recipe),
         }
 
-    def root(self, recipe: Recipe) -> root.CacheRoot:
+    def root(self, recipe: Recipe) -> CachePlace:
         """Where Neuron looks and writes, as AWS's order has it, the recipe's own variables included."""
         return root.resolve({**os.environ, **worker_variables(recipe)})
 
     def cache_dir(self, recipe: Recipe) -> Path | None:
         """The root that this host's other processes use as well."""
         found = self.root(recipe)
-        if found.path is None or found.file_system.network:
+        if found.path is None or file_system(found.path).network:
             raise UsageError(
                 f"Neuron's cache root {found.url} is not on a local disk",
                 cause=f"it is set by {found.origin}; AWS warns of damaged caches on network file systems",

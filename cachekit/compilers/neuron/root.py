@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
 from cachekit import redact
 from cachekit.compilers.adapter import CachePlace
 from cachekit.compilers.neuron import facts, flags
@@ -73,30 +71,9 @@ def _stranger(entry: os.DirEntry[str]) -> str:
         return f"{entry.path} cannot be looked at: {cause_of(error)}"
 
 
-class CacheRoot(Struct, frozen=True):
-    """The compiler cache dir of torch-neuronx's cache."""
-
-    url: str  # as it was said, but for a secret in it, or the default
-    path: Path | None  # the local folder; None where it is not a local one (a bucket)
-    origin: str  # `NEURON_CC_FLAGS --cache_dir`, `NEURON_COMPILE_CACHE_URL` or `default`
-    caching: bool = True  # false where the flags switch the cache off
-    file_system: FileSystem = UNKNOWN  # of the local folder
-    warnings: tuple[str, ...] = ()  # what is wrong or doubtful about it, a sentence each
-
-    @property
-    def folder(self) -> Path | None:
-        """The local folder, where it is there."""
-        return self.path if self.path is not None and self.path.is_dir() else None
-
-    def place(self) -> CachePlace:
-        """The same, as the port has it."""
-        there, system = self.folder is not None, self.file_system.kind
-        return CachePlace(self.url, self.path, self.origin, self.caching, there, system, self.warnings)
-
-
 def resolve(
     environ: Mapping[str, str] | None = None, *, cwd: Path | None = None, mounts: str | None = None
-) -> CacheRoot:
+) -> CachePlace:
     """Find the compiler cache dir as AWS's wrapper does; `cwd` is what a relative path starts at."""
     environ = os.environ if environ is None else environ
     words, problem = flags.split(environ.get(facts.CC_FLAGS, ""))
@@ -120,13 +97,13 @@ def resolve(
     if not caching:
         warnings.append(f"{facts.CC_FLAGS} has {facts.NO_CACHE_FLAG}: nothing is looked up and nothing is kept")
     if path is None:
-        return CacheRoot(redact.address(url), None, origin, caching, warnings=tuple(warnings))
+        return CachePlace(redact.address(url), None, origin, caching, False, UNKNOWN.kind, tuple(warnings))
     system = file_system(path, mounts)
     warnings += _about(path, system)
-    return CacheRoot(url, path, origin, caching, system, tuple(warnings))
+    return CachePlace(url, path, origin, caching, path.is_dir(), system.kind, tuple(warnings))
 
 
-def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> CacheRoot:
+def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | None = None) -> CachePlace:
     """Find the folder where TorchNeuron keeps its graphs."""
     environ = os.environ if environ is None else environ
     said = environ.get(facts.NATIVE_ROOT_VARIABLE, "")
@@ -139,7 +116,7 @@ def resolve_native(environ: Mapping[str, str] | None = None, *, mounts: str | No
     if path.exists() and not path.is_dir():
         warnings.append(f"{path} is not a folder")
     origin = facts.NATIVE_ROOT_VARIABLE if said else "default"
-    return CacheRoot(url, path, origin, not off, file_system=file_system(path, mounts), warnings=tuple(warnings))
+    return CachePlace(url, path, origin, not off, path.is_dir(), file_system(path, mounts).kind, tuple(warnings))
 
 
 def _options(words: list[str]) -> tuple[str, bool, list[str]]:

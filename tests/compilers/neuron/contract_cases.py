@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cachekit.compilers.evidence import Evidence, Proof, Subject, Verdict, judged
@@ -44,11 +44,12 @@ def native_machine(folder: Path) -> Machine:
     return made
 
 
-def altered(made: Machine, text: str) -> None:
+def altered(made: Machine, texts: Iterable[str]) -> None:
     """Have every Python process of a host begin with some lines, as another SDK would behave."""
     site = made.folder / "site"
     site.mkdir(exist_ok=True)
-    (site / "sitecustomize.py").write_text(text)
+    # Each has names of its own.
+    (site / "sitecustomize.py").write_text("\n".join(f"exec({text!r}, {{}})" for text in texts))
     made.environment["PYTHONPATH"] = f"{site}{os.pathsep}{made.environment['PYTHONPATH']}"
 
 

@@ -23,7 +23,7 @@ from cachekit.store.record import Module, Record
 from tests.support import forked
 from tests.support.neuron_sdk import PACKAGES, NeuronHost, neuron_host
 from tests.support.places import ROOT
-from tests.support.processes import begin_python
+from tests.support.processes import LONGEST, begin_python
 
 HERE = Path(__file__).resolve().parent
 RECIPE = """
@@ -45,7 +45,6 @@ training:
   save_total_limit: 3
   learning_rate: 1e-3
 """
-LIMIT = 180  # seconds; what hangs fails
 
 
 class Machine:
@@ -101,7 +100,7 @@ class Machine:
         """Run cachekit to its end; what it said is left in `said`."""
         environment = {**self.environment, **variables}
         words = (*self.command, *arguments, "--format", "json")
-        done = forked.run_python(*words, folder=self.work, environment=environment, code=None, timeout=LIMIT)
+        done = forked.run_python(*words, folder=self.work, environment=environment, code=None, timeout=LONGEST)
         out, self.said = done.stdout, done.stderr
         assert done.returncode == code, f"{arguments}: exit {done.returncode}\n{out}\n{self.said}\n{self.log()}"
         return json.loads(out)
@@ -111,7 +110,7 @@ class Machine:
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
         line = ("-m", "cachekit", "run", "--report", report, *options, "--", program, *words)
-        done = forked.run_python(*line, folder=self.work, environment=self.environment, code=code, timeout=LIMIT)
+        done = forked.run_python(*line, folder=self.work, environment=self.environment, code=code, timeout=LONGEST)
         self.said, self.told = done.stdout, done.stderr
         return json.loads(report.read_text()) if report.exists() else {}
 

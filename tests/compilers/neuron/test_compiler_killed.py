@@ -21,9 +21,9 @@ from tests.compilers.neuron.neuron_cases import (  # noqa: F401 - fixtures
     recorded,
     warmed,
 )
-from tests.compilers.neuron.neuron_machine import LIMIT, Machine, end, left_behind
+from tests.compilers.neuron.neuron_machine import Machine, end, left_behind
 from tests.support.neuron_sdk import SCRIPTS
-from tests.support.processes import until
+from tests.support.processes import LONGEST, until
 
 # --- kills ----------------------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ def test_a_live_lock_is_waited_for(machine):
     waits = f"{name(2)} is being compiled by another process: neuronx-cc"
     assert any(waits in line for line in process.stderr)
     held.unlink()
-    process.communicate(timeout=LIMIT)
+    process.communicate(timeout=LONGEST)
     assert (process.returncode, stranger.wait(60)) == (0, 0)
     assert (machine.host.compiles, recorded(machine)) == (1, [name(2)])
 

@@ -10,9 +10,9 @@ import shutil
 
 import pytest
 
-from tests.compilers.neuron.neuron_machine import LIMIT, Machine, end
+from tests.compilers.neuron.neuron_machine import Machine, end
 from tests.compilers.neuron.one_neuron import neuron_alone
-from tests.support.processes import free_port, until
+from tests.support.processes import LONGEST, free_port, until
 
 
 class Two:
@@ -38,7 +38,7 @@ class Two:
 
     def told(self, runs, code=0):
         """What commands tell that end with this code."""
-        said = [run.communicate(timeout=LIMIT) for run in runs]
+        said = [run.communicate(timeout=LONGEST) for run in runs]
         assert [run.returncode for run in runs] == [code] * len(runs), said
         return [json.loads(out) for out, _ in said]
 
@@ -84,7 +84,7 @@ def test_a_machine_that_dies_while_it_trains_is_named(two, tmp_path):
         one.graphs(1, 2, after=str(one.folder / "begun"), until=str(tmp_path / "never"))
     first, second = two.start("train")
     try:
-        until(lambda: all((one.folder / "begun").exists() for one in two.machines), "both to train", LIMIT)
+        until(lambda: all((one.folder / "begun").exists() for one in two.machines), "both to train", LONGEST)
         end(second)
         (told,) = two.told([first], code=75)
         assert told["error"]["message"].startswith("node 1 ")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.compilers.neuron import neuron_machine
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.hubserver import HubServer, Repo
 from tests.support.neuron_sdk import PACKAGES, SCRIPTS
@@ -76,8 +75,7 @@ def graphs_in(repo: Repo) -> int:
 
 
 @pytest.mark.feature("F1", "M3", "D3")
-def test_the_script_of_the_tutorial_compiles_on_the_first_host_and_nowhere_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(neuron_machine, "LIMIT", 1800)  # each worker imports all of optimum-neuron
+def test_the_script_of_the_tutorial_compiles_on_the_first_host_and_nowhere_else(tmp_path):
     with HubServer(tmp_path / "hub") as hub:
         public, team = (hub.repos.create("model", name, private=name == TEAM)[0] for name in (PUBLIC, TEAM))
         cache = ("--cache", f"local:rw,hf://{TEAM}:rw")

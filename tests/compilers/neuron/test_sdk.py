@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tests.compilers.neuron.neuron_machine import LIMIT
 from tests.support.neuron_sdk import SCRIPTS, NeuronHost, neuron_host
 from tests.support.places import real_dir
+from tests.support.processes import LONGEST
 
 FINISHED = {"compile_flags.json", "model.done", "model.hlo_module.pb", "model.neff"}
 EXTRACTED = {"compile_flags.json", "model.hlo_module.pb"}
@@ -30,7 +30,7 @@ def run(host: NeuronHost, *command: object, **variables: str) -> tuple[int, str]
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=LIMIT,
+        timeout=LONGEST,
         check=False,
     )
     return done.returncode, done.stdout

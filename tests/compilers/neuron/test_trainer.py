@@ -19,7 +19,6 @@ import pytest
 
 from cachekit.compilers.neuron import facts
 from cachekit.recipe import load, zoo
-from tests.compilers.neuron import neuron_machine
 from tests.compilers.neuron.neuron_machine import Machine
 from tests.support.neuron_sdk import PACKAGES, neuron_host
 
@@ -134,16 +133,13 @@ def test_the_table_of_models_is_theirs():
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory):
     """A user whose recipe was warmed on a host of one core: the one cold compile."""
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr(neuron_machine, "LIMIT", 1800)  # each command imports all of optimum-neuron
     pytest.importorskip("peft")
     machine = on(tmp_path_factory.mktemp("split"), trial_zeros=True)
     done = machine("warm", *SMALL)
     assert done["status"] == "compiled"
     assert machine.host.compiles == done["compiled"] == done["graphs"] == len(done["modules"])
     machine.host.forget()
-    yield machine
-    monkeypatch.undo()
+    return machine
 
 
 def on(folder: Path, **knobs) -> Machine:
