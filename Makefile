@@ -88,7 +88,6 @@ test: $(VENV)/.installed
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "(slow or servers) and not accuracy and not xla" $(SLOW)
 
-# Somebody else's mirror of the Hub.
 # One of each campaign of sharing, on a Hub and on an object store; all of them take hours.
 SMALL = not two_hundred and not sixteen and not 16 and not fifty and not 403 and not 404 and not 409 and not 412 \
 	and not 500 and not drop and not wrong and not azure and not bucket and not folder and not seaweedfs

@@ -228,7 +228,13 @@ class Fleets(Runs):
             "--master-port": self.master_port if nodes > 1 else None,
             **said,
         }
-        units = [FleetUnit(one.name, (*begins, *self._command(verb, one, own, tiny=tiny), *flags)) for one in entries]
+        units = [
+            FleetUnit(
+                f"{one.name} --tiny" if tiny else one.name,
+                (*begins, *self._command(verb, one, own, tiny=tiny), *flags),
+            )
+            for one in entries
+        ]
         layout = Layout(config.home)
         draft = fleet.draft(
             name,

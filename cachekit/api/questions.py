@@ -335,4 +335,5 @@ class Questions(Opened):
 
 def _name(recipe: AnyRecipe) -> str:
     found = variant(recipe)
-    return found.recipe.name if isinstance(found.recipe, Recipe) else found.name
+    name = found.recipe.name if isinstance(found.recipe, Recipe) else found.name
+    return f"{name} --tiny" if found.tiny else name

@@ -69,7 +69,9 @@ def cancel(cache: Cache, name: Name = "") -> Shown:
 
     Example:  cachekit fleet cancel
     """
-    return Shown(cache.fleet_cancel(name), human, _keys)
+    before = cache.fleet_show(name)
+    notes = (f"nothing is left to cancel: {before.id} has ended",) if before.ended else ()
+    return Shown(cache.fleet_cancel(before.id), human, _keys, notes=notes)
 
 
 @app.command("logs")

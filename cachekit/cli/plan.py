@@ -226,7 +226,7 @@ def _data(found: Preview | None) -> list[str]:
         return []
     looked = max((one.looked_at for one in found.splits), default=0)
     sizes = ", ".join(f"{one.name} {_rows(one)}" for one in found.splits) or "none could be read"
-    if any(not one.exact for one in found.splits):
+    if any(one.rows is not None and one.rows > one.looked_at for one in found.splits):
         sizes += f"; what follows is about the first {looked:,} rows of each file"
     lines = out.labelled("rows: ", sizes, 2)
     if found.columns:

@@ -173,6 +173,7 @@ def _key(answer: SigningKey) -> list[str]:
 
 def _changed(answer: ChangedTrust, what: str) -> list[str]:
     lines = [f"{'would write' if answer.dry_run else 'wrote'} {file}" for file in answer.files]
+    lines = lines or ["nothing to write: the settings say so already"]
     for one in answer.said:
         lines += out.labelled(f"  {what}  ", one)
     return lines

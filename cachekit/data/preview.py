@@ -1,7 +1,7 @@
 """What a recipe's local rows look like, for a person who is about to train on them; and what is odd about them.
 
-It reads the first rows of each split, without torch, and refuses nothing: what cannot be trained on at all, `shapes`
-refuses. Parquet files and data sets of the Hub are not looked at.
+It reads the first rows of each split, without torch. What is odd is told; a row that no training can read is an error
+here, too. What `datasets` saved on disk, and data sets of the Hub, are not looked at.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from cachekit.data import images, rows, shapes, text_file
+from cachekit import host
+from cachekit.data import images, parquet, rows, shapes, text_file
 from cachekit.data.labels import counted
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
@@ -36,9 +37,9 @@ class SplitPreview(Struct, frozen=True):
     Attributes:
         name: `train`, `validation` or `test`.
         file: The file or folder.
-        rows: How many it has; None where nobody looked, as in parquet.
+        rows: How many it has; None where nobody looked, as in what `datasets` saved.
         exact: They were counted; else the number is estimated from the size of the first ones.
-        looked_at: How many rows the rest of a preview is about.
+        looked_at: How many rows the rest of a preview is about: all of them, or the first ones.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Preview(Struct, frozen=True, kw_only=True):
         cut: How many of the training texts that were looked at have more words than `training.max_seq_length`: at least
             so many are cut. None where nothing is cut.
         ignored: Files of `data.path` that are not read, and why.
-        unread_splits: Why a split could not be read to its end, of those that could not.
+        unread_splits: Why a split was not read, of those that were not.
         doubts: What is odd, in sentences.
     """
 
@@ -78,7 +79,11 @@ class Preview(Struct, frozen=True, kw_only=True):
 
 
 def preview(recipe: Recipe) -> Preview | None:
-    """Look at a recipe's rows; None where they are not on this machine."""
+    """Look at a recipe's rows; None where they are not on this machine.
+
+    Raises:
+        DataError: A row among the first ones cannot be read, so that a training would fail.
+    """
     try:
         found = shapes.local(recipe)
     except DataError:
@@ -87,35 +92,31 @@ def preview(recipe: Recipe) -> Preview | None:
         return None
     columns, unread = tasks.columns(recipe), []
     splits, heads = [], {}
+    have: list[str] = []
     for name, path in found.splits.items():
-        try:
-            split, head = _image_split(recipe, name, path) if found.form == "images" else _split(recipe, name, path)
-        except DataError as error:  # in the middle of a file, say
-            unread.append(error.said)
+        if why := _unread(path):
+            unread.append(f"{name}: {path} {why}")
             continue
+        look = _images if found.form == "images" else _split
+        split, heads[name], names = look(recipe, name, path)
         splits.append(split)
-        heads[name] = head
+        have = names if name == "train" else have
     train = heads.get("train", [])
-    have = list(train[0]) if train else []
     read = [column for column in tasks.read_columns(recipe) if column in have]
     said: Counter[str] = Counter()
     labels: Counter[str] = Counter()
-    odd = []
     if _classed(recipe, columns):
         values = [row.get(columns["label_column"]) for row in train]
-        try:
-            said = counted(values, several=recipe.task == "multi-label-classification")
-        except DataError as error:
-            odd.append(error.said)
+        said = counted(values, several=recipe.task == "multi-label-classification")
     for label, number in said.items():  # thousands of rows have few labels
         labels[one_line(label) or "(none)"] += number
-    doubts = [*odd, *_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
+    doubts = [*_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
     return Preview(
         splits=tuple(splits),
         columns=tuple(read),
         unread=tuple(column for column in have if column not in read),
         labels=dict(labels.most_common()),
-        examples=tuple({column: _short(row[column]) for column in read} for row in train[:EXAMPLES]),
+        examples=tuple({column: _short(row[column]) for column in read if column in row} for row in train[:EXAMPLES]),
         cut=_cut(recipe, columns, train),
         ignored=_ignored(recipe, found),
         unread_splits=tuple(unread),
@@ -123,20 +124,35 @@ def preview(recipe: Recipe) -> Preview | None:
     )
 
 
-def _split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row]]:
-    """The first rows of a file, and how many there are."""
+def _unread(path: Path) -> str:
+    """Why a split is not looked at; empty where it is."""
     if not path.exists():
-        raise DataError(f"{name}: {path} is not on this machine")
-    if path.is_dir() or path.suffix.lower() == ".parquet":
-        return SplitPreview(name, str(path)), []
-    reader = shapes.read(recipe, path, tasks.read_columns(recipe))
+        return "is not on this machine"
+    if path.suffix.lower() == ".parquet" and not host.optional_version("pyarrow"):
+        return "is Parquet, which only `datasets` (pyarrow) reads, and it is not installed here"
+    return ""
+
+
+def _split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row], list[str]]:
+    """What there is to say of a file, its first rows, and the names of its columns."""
+    columns = tasks.read_columns(recipe)
+    if path.is_dir():
+        return SplitPreview(name, str(path)), [], []
+    if path.suffix.lower() == ".parquet":
+        images_too = tasks.fields(recipe).free  # which nobody looks at here
+        seen = {column: field for column, field in columns.items() if field not in images_too}
+        head, names, number = parquet.head(path, seen, LOOKED_AT)
+        for column, field in seen.items() if head else ():  # a column has one type
+            rows.check_value(head[0][column], column, field, str(path), nested=field in tasks.nested(recipe))
+        return SplitPreview(name, str(path), number, looked_at=len(head)), head, names
+    reader = shapes.read(recipe, path, columns)
     head = list(islice(reader, LOOKED_AT))
-    if next(reader, None) is None:
-        return SplitPreview(name, str(path), len(head), exact=True, looked_at=len(head)), head
-    if path.suffix.lower() == ".json":  # read as a whole already
-        return SplitPreview(name, str(path), len(head) + 1 + sum(1 for _ in reader), looked_at=len(head)), head
-    number = round(len(head) * path.stat().st_size / _size(recipe, path, head))
-    return SplitPreview(name, str(path), number, exact=False, looked_at=len(head)), head
+    number, exact = len(head), next(reader, None) is None
+    if not exact and path.suffix.lower() == ".json":  # read as a whole already
+        number, exact = number + 1 + sum(1 for _ in reader), True
+    elif not exact:
+        number = round(number * path.stat().st_size / _size(recipe, path, head))
+    return SplitPreview(name, str(path), number, exact, len(head)), head, list(head[0]) if head else []
 
 
 def _size(recipe: Recipe, path: Path, head: Sequence[rows.Row]) -> int:
@@ -148,10 +164,10 @@ def _size(recipe: Recipe, path: Path, head: Sequence[rows.Row]) -> int:
     return sum(len(line.encode(recipe.data.encoding)) for line in first)
 
 
-def _image_split(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row]]:
+def _images(recipe: Recipe, name: str, path: Path) -> tuple[SplitPreview, list[rows.Row], list[str]]:
     columns = tasks.columns(recipe)
     found = images.read(path, columns["image_column"], columns["label_column"])
-    return SplitPreview(name, str(path), len(found), exact=True, looked_at=len(found)), found
+    return SplitPreview(name, str(path), len(found), looked_at=len(found)), found, list(columns.values())
 
 
 def _classed(recipe: Recipe, columns: Mapping[str, str]) -> bool:
@@ -197,7 +213,7 @@ def _leaks(heads: Mapping[str, Sequence[rows.Row]], read: Sequence[str]) -> Iter
     """Rows that a model was trained on tell nothing of how good it is."""
     known = {tuple(str(row.get(column)) for column in read) for row in heads.get("train", ())}
     for name, head in heads.items():
-        if name == "train" or not head or not read:
+        if name == "train" or not head or not read or not head[0].keys() >= {*read}:
             continue
         if same := sum(tuple(str(row.get(column)) for column in read) in known for row in head):
             yield f"{same:,} of {len(head):,} {name} rows are among the training rows, too"

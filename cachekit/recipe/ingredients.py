@@ -53,10 +53,17 @@ REPORTING = "reporting"
 # Variables of a recipe's `environment` that affect no graph: name to reason.
 SOFT_VARIABLES = {
     "CXX": "where a C++ compiler builds code, its version is an ingredient of its own",
+    "DATASETS_VERBOSITY": "logging",
+    "GLOO_SOCKET_IFNAME": "which network the workers meet on",
     "HF_DATASETS_CACHE": "where data lies",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "progress bars",
+    "HF_DATASETS_IN_MEMORY_MAX_SIZE": "where data lies",
+    "HF_DATASETS_OFFLINE": "whether data is fetched",
     "HF_ENDPOINT": "where models come from",
     "HF_HOME": "where models and data lie",
+    "HF_HUB_CACHE": "where models lie",
     "HF_HUB_DISABLE_PROGRESS_BARS": "progress bars",
+    "HF_HUB_DISABLE_SYMLINKS_WARNING": "logging",
     "HF_HUB_DISABLE_TELEMETRY": "telemetry",
     "HF_HUB_DISABLE_XET": "how models are fetched",
     "HF_HUB_DOWNLOAD_TIMEOUT": "how models are fetched",
@@ -65,28 +72,37 @@ SOFT_VARIABLES = {
     "HF_HUB_OFFLINE": "whether models are fetched",
     "HF_HUB_VERBOSITY": "logging",
     "HF_XET_HIGH_PERFORMANCE": "how models are fetched",
+    "LOGLEVEL": "logging",
     "MALLOC_ARENA_MAX": "memory allocator",
     "NCCL_DEBUG": "logging",
     "NCCL_DEBUG_FILE": "logging",
     "NCCL_DEBUG_SUBSYS": "logging",
+    "NCCL_SOCKET_IFNAME": "which network the workers meet on",
     "OMP_NUM_THREADS": "where threads reach a graph, their number is an ingredient of its own",
     "PYTHONDONTWRITEBYTECODE": "bytecode on disk",
     "PYTHONFAULTHANDLER": "what a crash prints",
+    "PYTHONIOENCODING": "how output is written",
+    "PYTHONWARNINGS": "logging",
     "PYTHONHASHSEED": "set by cachekit for every worker",
     "PYTHONUNBUFFERED": "when output appears",
     "TF_CPP_MIN_LOG_LEVEL": "logging",
+    "TMPDIR": "where temporary files lie",
     "TOKENIZERS_PARALLELISM": "threads of the tokenizer",
     "TORCHDYNAMO_VERBOSE": "logging",
     "TORCHINDUCTOR_COMPILE_THREADS": "how many compile at once",
     "TORCHINDUCTOR_WORKER_START": "how compile processes start",
     "TORCH_CPP_LOG_LEVEL": "logging",
     "TORCH_LOGS": "logging",
+    "TORCH_SHOW_CPP_STACKTRACES": "logging",
     "TQDM_DISABLE": "progress bars",
+    "TRANSFORMERS_CACHE": "where models lie",
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "logging",
+    "TRANSFORMERS_OFFLINE": "whether models are fetched",
     "TRANSFORMERS_VERBOSITY": "logging",
 } | dict.fromkeys(
     """
-    HF_MLFLOW_LOG_ARTIFACTS MLFLOW_EXPERIMENT_NAME MLFLOW_TAGS MLFLOW_TRACKING_URI TENSORBOARD_LOGGING_DIR
+    HF_MLFLOW_LOG_ARTIFACTS MLFLOW_EXPERIMENT_NAME MLFLOW_RUN_ID MLFLOW_RUN_NAME MLFLOW_TAGS MLFLOW_TRACKING_URI
+    TENSORBOARD_LOGGING_DIR TRACKIO_DIR TRACKIO_PROJECT TRACKIO_SPACE_ID
     WANDB_BASE_URL WANDB_CONSOLE WANDB_DIR WANDB_DISABLED WANDB_ENTITY WANDB_JOB_TYPE WANDB_LOG_MODEL WANDB_MODE
     WANDB_NAME WANDB_NOTES WANDB_PROJECT WANDB_RESUME WANDB_RUN_GROUP WANDB_RUN_ID WANDB_SILENT WANDB_TAGS
     """.split(),  # noqa: SIM905
@@ -96,10 +112,9 @@ SOFT_VARIABLES = {
 # compiler names itself. Of any other variable a record has a hash only, also of what people call their runs.
 KNOWN_VARIABLES = frozenset(
     """
-    ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU DATASETS_VERBOSITY HF_DATASETS_IN_MEMORY_MAX_SIZE HF_DATASETS_OFFLINE
-    HF_HUB_CACHE LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME PYTHONDEVMODE PYTHONIOENCODING
-    PYTHONMALLOC PYTHONNOUSERSITE PYTHONOPTIMIZE PYTHONPATH PYTHONSAFEPATH PYTHONUTF8 PYTHONWARNINGS
-    TF_DETERMINISTIC_OPS TF_ENABLE_ONEDNN_OPTS TF_GPU_ALLOCATOR TF_XLA_FLAGS TRANSFORMERS_OFFLINE TZ
+    ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC
+    LC_TIME PYTHONDEVMODE PYTHONMALLOC PYTHONNOUSERSITE PYTHONOPTIMIZE PYTHONPATH PYTHONSAFEPATH PYTHONUTF8
+    TF_DETERMINISTIC_OPS TF_ENABLE_ONEDNN_OPTS TF_GPU_ALLOCATOR TF_XLA_FLAGS TZ
     """.split()  # noqa: SIM905
 ) | {name for name, reason in SOFT_VARIABLES.items() if reason != REPORTING}
 # Beginnings that one project alone gives its variables: not `HF_`, `TF_` or `TORCH`, as Terraform and TorchServe have

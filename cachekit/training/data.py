@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cachekit.data import images, rows, saved_rows, shapes
+from cachekit.data import images, parquet, rows, saved_rows, shapes
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 from cachekit.recipe.hub import gated
@@ -158,7 +158,7 @@ def _from_local(recipe: Recipe, local: shapes.LocalRows) -> dict[str, Any]:
         elif local.form == "saved":
             found[name] = _saved(path, columns)
         elif path.suffix.lower() == ".parquet":
-            found[name] = _parquet(path, columns)
+            found[name] = parquet.read(path, columns)
         else:
             found[name] = list(shapes.read(recipe, path, columns))
     return found
@@ -176,20 +176,6 @@ def _saved(folder: Path, columns: Mapping[str, str]) -> Any:
             cause=first_line(error),
             hint="save it again, or give files that are csv, json lines or parquet",
         ) from error
-
-
-def _parquet(path: Path, columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not path.is_file():
-        raise DataError(f"{path} does not exist")
-    try:
-        rows.require(path, pq.read_schema(path).names, columns)
-        table: list[dict[str, Any]] = pq.read_table(path, columns=list(columns)).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file", cause=str(error).splitlines()[0]) from error
-    return table
 
 
 def _from_hub(recipe: Recipe) -> dict[str, Any]:

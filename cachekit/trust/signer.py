@@ -97,7 +97,7 @@ def key_of(setting: str) -> PublicKey:
         raise UsageError(
             f"the signing key {hide(setting)} cannot be used",
             cause=cause_of(error) if isinstance(error, OSError) else str(error),
-            hint="correct trust.key, or make a key with `cachekit trust init`",
+            hint="name another key file, in trust.key or with --key; `cachekit trust init` makes a key",
         ) from error
     if found is None:
         raise _refused(setting, "it is not in OpenSSH's own format", "convert it with `ssh-keygen -p -f FILE`")

@@ -141,7 +141,7 @@ class FleetLog(Answer, frozen=True, tag="cachekit/fleet-log/1"):
     Attributes:
         name: The command's.
         files: Where it stands: the engine's words, then what the command told, then what it answered.
-        lines: All of it; of a long file the end.
+        lines: All of it; of a long file the end, and of an answer in JSON what it comes to.
     """
 
     id: str
@@ -356,14 +356,21 @@ def state(fleet: Fleet, engine: Engine | None = None) -> FleetState:
 def _outcome(fleet: Fleet, one: UnitState) -> UnitOutcome:
     said = {}
     if one.state == "done":
-        with suppress(msgspec.DecodeError, msgspec.ValidationError):
-            said = msgspec.structs.asdict(msgspec.json.decode(fleets.printed(fleet, one.number), type=_Warmed))
+        if answer := _answered(fleet, one.number):
+            said = msgspec.structs.asdict(answer)
             lost = UNSHARED & said.pop("bypassed").keys()
             if lost and said["compiled"] and registry.engine(fleet.engine).rents:
                 said["error"] = f"what it compiled was not pushed ({', '.join(sorted(lost))})"
     elif one.state in ENDED:
         said = {"error": fleets.error(fleet, one.number, failed=one.state == "failed")}
     return UnitOutcome(**msgspec.structs.asdict(one), **said)
+
+
+def _answered(fleet: Fleet, number: int) -> _Warmed | None:
+    """What a command answered in JSON; None where it has printed something else, or nothing yet."""
+    with suppress(msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.json.decode(fleets.printed(fleet, number), type=_Warmed)
+    return None
 
 
 def listed(layout: Layout) -> tuple[FleetRow, ...]:
@@ -397,7 +404,12 @@ def logs(fleet: Fleet, number: int) -> FleetLog:
     found = fleets.log(fleet, number)
     lines: list[str] = []
     for path in found:
-        lines += fleets.tail(path, LONGEST).decode(errors="replace").splitlines()
+        said = _answered(fleet, number) if path.suffix == ".out" else None
+        if said is None or not said.key:
+            lines += fleets.tail(path, LONGEST).decode(errors="replace").splitlines()
+        else:
+            graphs = "" if said.compiled is None else f", compiled {count(said.compiled, 'graph')}"
+            lines.append(f"{said.status or 'done'}: key {said.key[:16]}{graphs}; the whole answer is in {path}")
     return FleetLog(fleet.id, number, fleet.units[number].name, tuple(map(str, found)), tuple(lines))
 
 

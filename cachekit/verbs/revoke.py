@@ -13,7 +13,7 @@ from cachekit.trust.policy import policy_of
 from cachekit.trust.signer import key_of
 from cachekit.trust.sshsig import public_key
 from cachekit.verbs.entry import find, is_key
-from cachekit.verbs.trust_settings import ChangedTrust, check, settings_file, text_to_edit, user_file
+from cachekit.verbs.trust_settings import ChangedTrust, changed, check, settings_file, text_to_edit, user_file
 
 if TYPE_CHECKING:
     from cachekit.verbs.session import Session
@@ -52,22 +52,16 @@ def revoke(
         keys += meant
         names |= {key: f" ({_name_of(key, session.config.trust)})" for key in meant}
     own = user_file()
-    made = _revoking(own, keys, records, before)
-    if not dry_run:
-        config_files.write(own, made)
-    changed, left = [own], ""
+    made, left = changed(own, _revoking(own, keys, records, before), dry_run=dry_run), ""
     if config_files.project_file(folder):
         project = settings_file(folder, user=False)
         try:
-            made = _revoking(project, keys, records, before)
-            if not dry_run:
-                config_files.write(project, made)
-            changed.append(project)
+            made += changed(project, _revoking(project, keys, records, before), dry_run=dry_run)
         except UsageError as error:
             left = "; ".join(filter(None, (error.message, error.cause, error.hint)))
     said = [f"key {one}{names.get(one, '')}" for one in keys] + [f"record {one}" for one in records]
     said += [f"all before {before}"] if before else []
-    return ChangedTrust(tuple(changed), tuple(said), left, dry_run)
+    return ChangedTrust(made, tuple(said), left, dry_run)
 
 
 def _name_of(fingerprint: str, table: config_trust.TrustTable) -> str:

@@ -208,7 +208,9 @@ def check(layout: Layout) -> CheckedStats:
     """Count every journal anew, and compare with the figures that `stats` shows."""
     known, anew = history(layout), recount(layout)
     differ = tuple(run for run, counted in sorted(anew.items()) if known.runs.get(run) != counted)
-    return CheckedStats(len(known.runs), len(anew), differ, known.problems)
+    # A command line that was refused has a journal, and is no run.
+    runs, recounted = (sum(bool(one.cells) for one in found.values()) for found in (known.runs, anew))
+    return CheckedStats(runs, recounted, differ, known.problems)
 
 
 def _period(day: str, by: str) -> str:

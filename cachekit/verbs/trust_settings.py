@@ -107,7 +107,7 @@ class ChangedTrust(Answer, frozen=True, tag="cachekit/trust-change/1"):
     """What was added to the settings.
 
     Attributes:
-        files: The settings that say it now.
+        files: The settings that were changed; none where they said it before.
         said: The lines, for people.
         left: Why the project's settings do not say it, where they should.
         dry_run: Nothing was written.
@@ -220,14 +220,17 @@ def add(
         )
     made = config_files.edited(text, file, ("trust", "signers", name), values, wanted)
     check(file, made)
-    if not dry_run:
-        config_files.write(file, made)
+    files_changed = changed(file, made, dry_run=dry_run)
     dates = {"from": valid_after, "until before": valid_before}
     told = " ".join([f"{name}: {public.fingerprint}", *(f"{word} {date}" for word, date in dates.items() if date)])
     for place in dict.fromkeys((file, user_file())):
         if public.fingerprint in _revoked(place):
             told += f"; it is revoked in {place}, and is used only if it is taken out of [trust.revoked] there"
-    return ChangedTrust((file,), (told,), dry_run=dry_run)
+    others = table.get("signers", {}) if isinstance(table, dict) else {}
+    for other, one in others.items():
+        if other != name and config_trust.same_key(one.get("key", ""), public.line):
+            told += f"; {file} calls this key {other}, too"
+    return ChangedTrust(files_changed, (told,), dry_run=dry_run)
 
 
 def _revoked(file: Path) -> tuple[str, ...]:
@@ -302,6 +305,19 @@ def text_to_edit(file: Path, wanted: str) -> tuple[str, dict[str, object]]:
         text = config_files.text_of(file)
         return text, config_files.parse(text, file)
     return config_files.editable(file, wanted)
+
+
+def changed(file: Path, text: str, *, dry_run: bool) -> tuple[Path, ...]:
+    """The settings file, which is written unless it has this text already; then none.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    if config_files.text_of(file) == text:
+        return ()
+    if not dry_run:
+        config_files.write(file, text)
+    return (file,)
 
 
 def check(file: Path, text: str) -> None:

@@ -286,6 +286,10 @@ def test_a_signer_is_named_and_revoked(command, work):
     assert listed["revoked_keys"] == [public_key(line(0)).fingerprint, public_key(line(1)).fingerprint]
     assert (listed["revoked_records"], listed["revoked_before"][:10]) == ([digest], "2026-01-01")
     assert "revoked" in command("trust", "ls").out
+    twice = command("trust", "add", "al", "alice.pub").out
+    assert "calls this key alice, too" in " ".join(twice.split())
+    before = command("trust", "add", "al", "alice.pub").out
+    assert before.startswith("nothing to write: the settings say so already")
     again = command("trust", "add", "alice", "alice.pub", "--valid-before", "2030-01-01")
     assert "until before 2030-01-01; it is revoked in " in " ".join(again.out.split())
 
@@ -306,6 +310,7 @@ def test_what_is_revoked_in_one_project_is_revoked_in_all(command, market, home,
     assert [line.removeprefix("wrote ") for line in told.splitlines() if line.startswith("wrote")] == dry["files"]
     assert dry["files"] == [str(own_settings), str(work / "cachekit.toml")]
     assert all(public_key(public).fingerprint in Path(file).read_text() for file in dry["files"])
+    assert command("trust", "revoke", public_key(public).fingerprint, "--format", "json").json["files"] == []
     monkeypatch.chdir(other)
     assert "revoked" in command("trust", "check", code=5).out
     monkeypatch.chdir(work.parent)  # which is no project: nothing is begun there

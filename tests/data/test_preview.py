@@ -8,6 +8,7 @@ from msgspec import structs
 from cachekit.cli.plan import _data
 from cachekit.data import preview as previewing
 from cachekit.data.preview import preview
+from cachekit.errors import DataError
 from cachekit.recipe.schema import Data, Model, Recipe, Training
 
 
@@ -139,15 +140,18 @@ def test_rows_that_are_in_two_splits(folder):
     assert doubt == "1 of 3 test rows are among the training rows, too"
 
 
-def test_a_row_in_the_middle_that_cannot_be_read_is_told_and_no_error(folder):
-    (folder / "train.csv").write_text("text,label\na,calm\nb\nc,loud\n")
-    found = preview(recipe(folder, labels=("calm", "loud")))
-    assert found.splits == ()
-    assert "line 3: 1 instead of 2 columns" in found.unread_splits[0]
-    assert found.doubts == ()
-    shown = _data(found)
-    assert shown[0] == "  rows: none could be read"
-    assert shown[1].startswith("    not read: ")
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("train.csv", "text,label\na,calm\nb\nc,loud\n", "line 3: 1 instead of 2 columns"),
+        ("train.jsonl", '{"text": "a", "label": "calm"}\n{"text": "b", "label"\n', "line 2: not JSON"),
+        ("train.jsonl", '{"text": "a", "label": "calm"}\n{"text": ["b"], "label": "calm"}\n', "line 2: text is a list"),
+    ],
+)
+def test_a_row_that_no_training_can_read_is_an_error(folder, file, text, says):
+    (folder / file).write_text(text)
+    with pytest.raises(DataError, match=says):
+        preview(recipe(folder, labels=("calm", "loud")))
 
 
 def test_a_file_that_is_not_here_is_told(folder):
@@ -178,9 +182,43 @@ def test_images_in_folders(folder):
     assert found.labels == {"cat": 3, "dog": 1}
 
 
-def test_parquet_is_not_looked_at_and_data_of_the_hub_is_not_here(folder):
+def test_parquet_is_looked_at_where_it_can_be_read(folder, monkeypatch):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(previewing, "LOOKED_AT", 3)
+    table = pyarrow.table({"id": [1, 2, 3, 4], "text": ["a b", "c", "d", "e"], "label": [0, 1, 1, 0]})
+    parquet.write_table(table, folder / "train.parquet")
+    parquet.write_table(table.slice(1, 2), folder / "test.parquet")
+    found = preview(recipe(folder, num_labels=2))
+    assert [(one.name, one.rows, one.exact, one.looked_at) for one in found.splits] == [
+        ("train", 4, True, 3),
+        ("test", 2, True, 2),
+    ]
+    assert (found.columns, found.unread, found.labels) == (("text", "label"), ("id",), {"1": 2, "0": 1})
+    assert found.examples[0] == {"text": "a b", "label": "0"}
+    assert found.doubts == ("2 of 2 test rows are among the training rows, too",)
+    assert "first 3 rows of each file" in " ".join(" ".join(_data(found)).split())
+    with pytest.raises(DataError, match="no column 'body'"):
+        preview(recipe(folder, num_labels=2, text_column="body"))
+    (folder / "train.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="is not a Parquet file"):
+        preview(recipe(folder, num_labels=2))
+
+
+def test_images_in_parquet_are_not_read(folder):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = pyarrow.table({"image": [{"bytes": b"x" * 9}] * 2, "label": [0, 1]})
+    for split in ("train", "test"):
+        parquet.write_table(rows, folder / f"{split}.parquet")
+    found = preview(recipe(folder, task="image-classification", num_labels=2))
+    assert (found.columns, found.examples[1], found.doubts) == (("image", "label"), {"label": "1"}, ())
+
+
+def test_parquet_without_pyarrow_is_told_and_data_of_the_hub_is_not_here(folder, monkeypatch):
+    monkeypatch.setattr("cachekit.host.optional_version", lambda name: "" if name == "pyarrow" else "1")
     (folder / "train.parquet").write_bytes(b"PAR1")
     found = preview(recipe(folder, num_labels=2))
-    assert (found.splits[0].rows, found.labels, found.examples) == (None, {}, ())
+    assert (found.splits, found.labels, found.examples) == ((), {}, ())
+    assert "only `datasets` (pyarrow) reads" in found.unread_splits[0]
+    assert _data(found)[0] == "  rows: none could be read"
     assert preview(Recipe(name="r", model=Model(id="x"), data=Data(id="nobody/nothing", num_labels=2))) is None
     assert preview(recipe(folder / "absent", num_labels=2)) is None

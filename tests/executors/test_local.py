@@ -1,6 +1,7 @@
 """Fleets on this machine: real processes, and a stand-in for the compiler."""
 
 import os
+import re
 import signal
 import time
 
@@ -102,6 +103,12 @@ def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
     assert f"cachekit fleet wait {name}" in err
     assert "no fleet begins with 'foo'" in fleet("fleet", "show", "foo", code=2)[1]
     assert fleet("fleet", "wait", name[:9], "--format", "json")[0]["counts"] == {"done": 2}
+    shown, _ = fleet("fleet", "logs", name)
+    assert re.search(
+        r"^compiled: key [0-9a-f]{16}, compiled 3 graphs; the whole answer is in /.*0\.out$", shown, re.MULTILINE
+    )
+    assert '"key"' not in shown, "the document is for programs"
+    assert f"nothing is left to cancel: {name} has ended" in fleet("fleet", "cancel", name)[1]
 
 
 def test_cancel_ends_what_runs_and_begins_nothing_more(fleet):

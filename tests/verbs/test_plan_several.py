@@ -172,3 +172,9 @@ def test_a_table_for_people(several, command):
     quiet = command("plan", *several, "--format", "quiet", code=2).out.splitlines()
     assert quiet[0] == "miss bert"
     assert quiet[-1] == "failed nobody"
+
+
+def test_a_recipe_in_small_is_named_as_it_was_typed(command):
+    several = ("plan", "bert", "vit", "--tiny", "--toolchain", NEW, "--instance", MACHINE)
+    assert [row["name"] for row in json_of(command, *several)["plans"]] == ["bert --tiny", "vit --tiny"]
+    assert "bert --tiny  miss" in command(*several).out

@@ -283,3 +283,12 @@ def test_kept_figures_that_are_not_those_of_a_journal_are_named(tmp_path):
     assert found.differ[0] in lines[changed]
     with pytest.raises(IntegrityError, match="kept figures of 1 run"):
         raise found.error()
+
+
+def test_a_command_line_that_was_refused_is_no_run_and_is_not_counted_anew(tmp_path):
+    layout = Layout(tmp_path)
+    journal = Journal(layout.journal, "warm")
+    journal.emit("run.failed", error="UsageError", exit_code=2)
+    journal.close()
+    found = check(layout)
+    assert (stats(layout).total.runs, found.runs, found.recounted, found.differ) == (0, 0, 0, ())
