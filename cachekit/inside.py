@@ -2,8 +2,8 @@
 
 Whoever may write to a folder of a store that is shared may put a link in the place of another one. What is removed,
 renamed or made below the store's home is therefore named by the open folder that it lies in, and never by its path. A
-link is followed only where this user or root made it, and nobody else can change one of the folders above it, up to the
-home: then it is this user's own arrangement.
+link is followed only where this user or root made it, and nobody else can change one of the folders above it: then it
+is this user's own arrangement.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
 from cachekit import files, whose
@@ -31,6 +32,11 @@ class Inside:
     def __init__(self, top: Path) -> None:
         self._top = top
 
+    @cached_property
+    def _shared(self) -> tuple[Path, ...]:
+        """The top, where others can put another folder of this user's in its place: its links may be others' words."""
+        return (self._top,) if whose.standing(self._top).whose == "others" else ()
+
     @contextmanager
     def folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
         """Open a folder; yields its descriptor.
@@ -46,7 +52,7 @@ class Inside:
         if make:
             self._top.mkdir(parents=True, exist_ok=True)
         place, handle = self._top, os.open(self._top, _TOP)
-        shared: list[Path] = []  # the folders on the way that others can change
+        shared = [*self._shared]  # the folders on the way that others can change
         try:
             for name in path.relative_to(self._top).parts:
                 below = _below(name, handle, place, shared, make=make)

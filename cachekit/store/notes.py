@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from cachekit import files, private, whose
 from cachekit.errors import CachekitError, UsageError
+from cachekit.store.access import Owners
 from cachekit.store.layout import Layout
 
 
@@ -60,11 +61,13 @@ class Attempt(Struct, frozen=True):
 
 def note_last(layout: Layout, cwd: Path, last: Last) -> bool:
     """Note what was warmed in a directory; False where the store cannot be written, which is no reason to fail."""
-    path, note = layout.last(_place(cwd)), msgspec.to_builtins(last) | {"directory": str(cwd.resolve())}
+    path = layout.last(_place(cwd))
+    raw = json.dumps(msgspec.to_builtins(last) | {"directory": str(cwd.resolve())}).encode()
     try:
         layout.inside.check(path.parent.parent)
         private.closed_folder(path.parent)
-        files.replace(path, json.dumps(note).encode(), mode=private.FILE)
+        Owners(layout).remember(raw)
+        files.replace(path, raw, mode=private.FILE)
     except OSError:
         return False
     return True
@@ -84,6 +87,10 @@ def last_in(layout: Layout, cwd: Path) -> Last:
             strangers.append(whose.outsider(handle, path) or whose.outsider(folder, path.parent))
             if not os.path.samestat(os.stat(path.name, dir_fd=folder), os.fstat(handle)):
                 strangers.append("it was exchanged")
+            # Where others can write above the store, they can put another folder of this user's in its place.
+            raw = os.pread(handle, min(os.fstat(handle).st_size, files.LARGEST_NOTE), 0)
+            if not Owners(layout).remembers(raw):
+                strangers.append("others can write to the store, and this user noted nothing there")
         return strangers == [""]
 
     found = files.noted(path, _Noted, believe)

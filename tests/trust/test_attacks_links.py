@@ -1,6 +1,7 @@
 """Attacks by another user who may write to a store that is shared: links out of it, names that wait, and notes."""
 
 import os
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -146,6 +147,25 @@ def test_a_link_of_ones_own_is_followed_where_nobody_else_could_put_another_one(
     assert [path for path in (tmp_path / "large disk").rglob("*") if path.is_file()] == []
 
 
+def test_a_link_of_ones_own_is_not_followed_where_others_can_put_another_folder_in_the_stores_place(tmp_path, thesis):
+    """A clone of a stranger's code may have links, which git makes as this user."""
+    home = tmp_path / "scratch" / "store"
+    publish(Watched(home).store, MADE)
+    shutil.rmtree(home / "v1" / "locks")
+    (home / "v1" / "locks").symlink_to(thesis)
+    before = contents(thesis)
+    home.parent.chmod(0o777)
+    layout = Layout(home)
+    with pytest.raises(PermissionError), layout.inside.folder(layout.locks):
+        pass
+    with (
+        suppress(StoreError),
+        CompileLock(layout, MADE[0].key, "x", Watched(home).store.rwlock).hold(0, lambda *_: None),
+    ):
+        pass
+    assert contents(thesis) == before
+
+
 @ROOT_ONLY
 def test_a_fleet_that_a_stranger_may_have_noted_is_none(tmp_path):
     """It says which process `fleet cancel` ends, and what runs."""
@@ -250,6 +270,29 @@ def test_the_recipe_warmed_last_is_what_this_user_noted(tmp_path):
     with pytest.raises(UsageError) as told:  # whose folder it is may have moved it there
         last_in(layout, here)
     assert f"{path.parent} belongs to another user" in told.value.cause
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755])
+def test_the_recipe_warmed_last_is_not_what_another_folder_of_this_user_in_the_stores_place_says(
+    tmp_path, monkeypatch, mode
+):
+    """A clone beside the store, which whoever can write there renames."""
+    scratch, here, mine = tmp_path / "scratch", tmp_path / "project", Last("mine.yaml", (), "auto")
+    here.mkdir()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "a stranger's"))
+    (scratch / "clone" / "v1" / "records").mkdir(parents=True)
+    assert note_last(Layout(scratch / "clone"), here, structs.replace(mine, overrides=("environment.LD_PRELOAD=x",)))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "mine"))
+    scratch.chmod(mode)
+    (scratch / "store" / "v1" / "records").mkdir(parents=True)
+    assert note_last(Layout(scratch / "store"), here, mine)
+    assert last_in(Layout(scratch / "store"), here) == mine
+    if mode == 0o777:
+        (scratch / "store").rename(scratch / "old")
+        (scratch / "clone").rename(scratch / "store")
+        with pytest.raises(UsageError, match="none was warmed") as raised:
+            last_in(Layout(scratch / "store"), here)
+        assert raised.value.cause == "others can write to the store, and this user noted nothing there"
 
 
 @ROOT_ONLY
