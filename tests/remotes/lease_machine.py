@@ -59,7 +59,8 @@ def _machine(make, home, environ, batch, lease):
     os.environ.clear()
     os.environ.update(environ)
     stop.listen()
-    process.namespace = lambda: str(home)  # a machine whose processes the others cannot see
+    # A machine whose processes the others cannot see. A lease with a name longer than 64 characters cannot be read.
+    process.namespace = lambda: home.name
     one = Watched(home, shared=[(make(), "rw")], compiler=StandIn(graphs=2), lease=lease, wait=3600).limit(0)
     prepared = one.prepare(recipe(batch))
     done = warm(one.session, prepared)
