@@ -78,24 +78,19 @@ def slurm(folder: Path, asked: Counter[str]) -> Iterator[Engine]:
 
 @contextmanager
 def ray(_folder: Path, _asked: Counter[str]) -> Iterator[Engine]:
-    """Three nodes of one CPU; their own tasks start the same commands."""
+    """Three nodes, whose own tasks start the same commands."""
     import ray as core
-    from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    for _ in range(2):
-        cluster.add_node(num_cpus=1)
-    cluster.wait_for_nodes()
-    core.init(cluster.address, namespace="cachekit", log_to_driver=False, logging_level="ERROR")
-    task = core.remote(subprocess.run)
-    try:
+    from tests.executors.ray_cluster import three_nodes
+
+    with three_nodes() as cluster:
+        core.init(cluster.address, namespace="cachekit", log_to_driver=False, logging_level="ERROR")
+        task = core.remote(subprocess.run)
         yield (
             {"jobs": 3, "options": {"address": cluster.address}},
             lambda: core.get([task.remote(NOTHING, check=True) for _ in range(SHORT)]),
         )
-    finally:
         core.shutdown()
-        cluster.shutdown()
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def plan(answer: FleetPlan) -> list[str]:
         + (f", {same} find what another one compiles" if same else ""),
     ]
     if totals.miss and answer.seconds:
-        known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines, 'machine')}"
+        known = f"about {out.duration(answer.seconds)} with {out.count(answer.machines * answer.nodes, 'machine')}"
         lines += out.labelled("  compiling takes ", known)
     if totals.unknown_seconds:
         which = out.count(totals.unknown_seconds, "command")
@@ -184,7 +184,7 @@ def plan(answer: FleetPlan) -> list[str]:
         )
     lines += _elsewhere(answer)
     if answer.max_seconds is not None:
-        lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, so that the budget holds")
+        lines.append(f"  each command is ended after {out.duration(answer.max_seconds)}, within the budget")
     lines += ["", *(f"  {row.status:<8}{row.key[:16]:<18}{row.name}" for row in rows if not row.error)]
     lines += [f"  failed  {row.name}: {row.error.said}" for row in rows if row.error]
     if answer.lacks:

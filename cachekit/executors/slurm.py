@@ -79,9 +79,12 @@ def _asked(*command: str, script: str = "") -> str:
         raise EngineError(f"Slurm does not answer: {command[0]} took more than {PATIENCE} s") from error
     except subprocess.CalledProcessError as error:
         said = " ".join(str(error.stderr or error.stdout).split())
-        raise EngineError(
-            f"{command[0]} failed", cause=said[-500:], hint="run this on a machine of the cluster, where `sinfo` works"
-        ) from error
+        hint = "run this on a machine of the cluster, where `sinfo` works"
+        if command[0] == "sbatch":  # the others have answered
+            hint = (
+                "what the cluster asks for beside a partition is said in sbatch's variables: SBATCH_ACCOUNT, SBATCH_QOS"
+            )
+        raise EngineError(f"{command[0]} failed", cause=said[-500:], hint=hint) from error
     return done.stdout
 
 

@@ -27,6 +27,7 @@ from cachekit.values import Answer
 from cachekit.verbs.forecast import Forecast, Row
 
 POLL = (0.2, 5.0)  # seconds between two questions to an engine: the first, and where nothing changes the longest
+EACH = 0.5  # seconds of that longest one for each command that has not ended: some engines are asked about each
 SILENT = 600.0  # seconds that an engine may not answer before a wait ends
 DRAFT = "dry-run"  # the name of a fleet that is only shown
 Tell = Callable[..., object]  # is told of an event: its name, and fields
@@ -230,12 +231,6 @@ def limit(
             "the hourly price of such a machine is unknown", hint="--price DOLLARS per hour, or --instance TYPE"
         )
     each = most / price.per_hour * 3600 / len(forecast.plans) / nodes
-    if each < 1:  # engines take a limit of 0 seconds for none
-        raise UsageError(
-            f"{dollars(most)} are not enough for a second of each command",
-            cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour of a machine",
-            hint="--max-dollars N, with more; or a shorter list",
-        )
     for row in forecast.plans:
         if row.expected is not None and row.expected.high > each:
             raise UsageError(
@@ -243,6 +238,12 @@ def limit(
                 cause=f"at {dollars(price.per_hour)} an hour, each of {len(forecast.plans)} gets {duration(each)}",
                 hint="--max-dollars N, with more; or a shorter list",
             )
+    if each < 1:  # engines take a limit of 0 seconds for none
+        raise UsageError(
+            f"{dollars(most)} are not enough for a second of each command",
+            cause=f"{count(len(forecast.plans), 'command')}, at {dollars(price.per_hour)} an hour of a machine",
+            hint="--max-dollars N, with more; or a shorter list",
+        )
     return each
 
 
@@ -327,8 +328,9 @@ def wait(fleet: Fleet, tell: Tell) -> FleetState:
                 found = None
             else:
                 answered = time.monotonic()
-            pause = min(pause * 1.5, POLL[1])
-            for unit in found.units if found else ():
+            units = found.units if found else ()
+            pause = min(pause * 1.5, max(POLL[1], EACH * sum(unit.state not in ENDED for unit in units)))
+            for unit in units:
                 if before.get(unit.number) != unit.state:
                     before[unit.number], pause = unit.state, POLL[0]
                     tell("fleet.unit", fleet=fleet.id, of=len(fleet.units), **msgspec.structs.asdict(unit))

@@ -14,31 +14,18 @@ from cachekit import process
 from cachekit.executors.fleet import every
 from cachekit.store.layout import Layout
 from tests.executors.fleet_session import until
+from tests.executors.ray_cluster import SMALL, three_nodes
 
 pytest_plugins = ["tests.executors.fleet_session"]
 pytestmark = pytest.mark.ray
 FREE = ("--price", "0")  # machines of one's own
 PATIENCE = 150.0  # seconds until what must happen has happened
-SMALL = {"object_store_memory": 80_000_000, "num_cpus": 2}  # of a node
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head, which has no CPU for commands, and two nodes, one of which has cores of Neuron."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils", reason="no Ray: make test-ray")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_health_check_period_ms", "500")  # of nodes
-        found = cluster_utils.Cluster(
-            initialize_head=True, head_node_args={**SMALL, "num_cpus": 0, "include_dashboard": False}
-        )
-        try:
-            found.plain = found.add_node(**SMALL)
-            found.add_node(**SMALL, resources={"neuron_cores": 2})
-            found.wait_for_nodes()
-            yield found
-        finally:
-            found.shutdown()
+    with three_nodes() as found:
+        yield found
 
 
 @pytest.fixture

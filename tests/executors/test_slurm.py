@@ -188,6 +188,9 @@ def test_what_slurm_cannot_do_is_an_error_before_anything_is_submitted(slurm):
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm:gpu", *FREE, code=2)
     assert "no partition 'gpu'" in err
     assert "there are: c, short" in err
+    _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=1, SBATCH_RESERVATION="nobody's")
+    assert "Requested reservation is invalid" in err
+    assert "SBATCH_ACCOUNT" in err
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=2, CACHEKIT_CACHE="local:rw")
     assert "no shared cache" in err
     _, err = slurm("warm", "--matrix", matrix, "--on", "slurm", *FREE, code=1, PATH="/nowhere")
