@@ -19,7 +19,7 @@ from cachekit import config, host
 from cachekit.compilers.neuron import doctor as neuron_doctor
 from cachekit.compilers.neuron import facts
 from cachekit.errors import every_error
-from cachekit.recipe import zoo
+from cachekit.recipe import tasks, zoo
 from cachekit.verbs import doctor
 from tests.support import command_words
 
@@ -194,6 +194,11 @@ def test_the_reference_has_every_field_of_a_recipe():
             body = text.partition(f"## {name}\n")[2].partition("\n## ")[0]
             for field in part["properties"]:
                 assert f"| `{field}` |" in body, (name, field)
+
+
+def test_the_page_of_recipes_has_a_row_for_each_task():
+    table = (DOCS / "recipes.md").read_text(encoding="utf-8").partition("## Tasks\n")[2].partition("\n\nImages")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == [*tasks.TASKS]
 
 
 def test_the_reference_has_every_name_of_the_library():

@@ -146,6 +146,7 @@ def test_a_machine_that_cannot_even_begin_says_why_in_its_own_words(slurm):
     assert unit["error"] == "no such module: neuron"
 
 
+@pytest.mark.slow
 def test_a_machine_that_does_not_see_the_store_is_told_as_that(slurm, cluster):
     """In its place lies an empty file system, on each node: Slurm only says that the job could not be launched."""
     slurm.home.mkdir(mode=0o700)
@@ -197,6 +198,7 @@ def test_what_slurm_cannot_do_is_an_error_before_anything_is_submitted(slurm):
     assert "Slurm was not found" in err
 
 
+@pytest.mark.slow
 @pytest.mark.feature("F2", "F9")
 def test_a_node_whose_disk_is_full_says_so_and_the_others_go_on(slurm):
     """Its own disk, where it has its store: a file system of a few blocks, mounted in its space alone."""
