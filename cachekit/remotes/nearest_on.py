@@ -267,11 +267,12 @@ class RemoteSearch:
 def said_of(remote: Remote, places: Sequence[Place]) -> tuple[dict[str, Known], list[Place]]:
     """What a remote's index says of those of these records that are there: nothing is listed, and no record read.
 
-    On a Hub these are four requests for a thousand records.
+    On a Hub these are four requests for a thousand records, and one more, once a day, where it is not known whose the
+    token is: what is told as there is what may be used.
 
     Returns:
         By key, what it says; and the records that are there of which it says nothing. It never says anything where
-        records are told apart by reading each (see `Remote.picks`).
+        records are told apart by reading each (see `Remote.picks`), or where each needs a signature.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
@@ -279,7 +280,7 @@ def said_of(remote: Remote, places: Sequence[Place]) -> tuple[dict[str, Known], 
     there = remote.exist([layout.record_path(place) for place in places])
     left = {index.short_path(place): place for place in places if layout.record_path(place) in there}
     said: dict[str, Known] = {}
-    if left and not remote.picks:
+    if left and not remote.picks and not remote.demands():
         revision = remote.revision()
         with remote.call() as storage:
             raw, _ = index.read(storage, revision)

@@ -441,6 +441,8 @@ def test_a_push_of_one_record_beside_many_and_questions_ask_and_send_little(tmp_
         for name, ask in questions.items():
             make.hub.log.clear()
             answers[name] = ask(Watched(tmp_path / name, shared=[(make(), "r")]).session)
-            assert len(make.hub.requests) <= 4, name
+            # What is told as there may be used: for that, whose the token is is asked once a day.
+            more = name == "coverage" and any("whoami" in entry.path for entry in make.hub.requests)
+            assert len(make.hub.requests) <= 4 + more, name
             assert sum(entry.sent for entry in make.hub.requests) < 300_000, name
         assert answers == {"coverage": 30, "hub ls": size + 1, "why KEY": near.key}

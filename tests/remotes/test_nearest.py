@@ -11,7 +11,9 @@ from cachekit.remotes import layout
 from cachekit.remotes.document import Shared
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.hub import HubStorage
+from cachekit.remotes.index import Known
 from cachekit.remotes.nearest import Wanted, search
+from cachekit.remotes.nearest_on import said_of
 from cachekit.remotes.port import Commit, Entry, Write
 from cachekit.remotes.push import push
 from cachekit.remotes.survey import Budget
@@ -193,6 +195,23 @@ def test_nothing_of_a_private_repo_is_told_that_anybody_on_the_way_may_have_writ
     assert (found.nearest, found.reuse) == (None, None)
     assert "it is read over http://" in found.looked[0].untrusted
     assert asked_whose(hub) == 0
+
+
+@pytest.mark.feature("T2")
+def test_the_index_of_somebody_elses_private_repo_tells_of_no_record_that_is_there(tmp_path, hub):
+    """Also where nobody asked before whose the token is: what is told as there is what may be used."""
+    wanted = Watched(tmp_path / "me").prepare()
+    record, files = made_from(wanted)
+    fill_whole(tmp_path / "ann", hub(), [(record, files)])
+
+    def told(home):
+        remote = Watched(tmp_path / home, shared=[(hub(), "r")]).session.remotes.readable[0]
+        return said_of(remote, [wanted.place])
+
+    assert told("team") == ({record.key: Known.of(record)}, [])
+    says = Fault("rewrite", on="GET /api/whoami-v2", times=None, body=json.dumps({"name": "bob", "orgs": []}))
+    hub.hub.faults.add(says)
+    assert told("bob") == ({}, [wanted.place])
 
 
 @pytest.mark.feature("T2")
