@@ -135,7 +135,7 @@ class Sharing(Opened):
 
         Raises:
             UsageError: No remote may be read.
-            RemoteError, AuthError: One cannot be asked.
+            RemoteError, AuthError: None can be asked. If one of several cannot, its own contents say so.
         """
         from cachekit.verbs import hub
 

@@ -79,7 +79,9 @@ def ls(
 
     Example:  cachekit hub ls --cache local:rw,team:r --recipe bert
     """
-    return Shown(cache.remote_contents(recipe=recipe, compiled_with=compiler), partial(_listed, asked=recipe), _lines)
+    found = cache.remote_contents(recipe=recipe, compiled_with=compiler)
+    silent = next((one.unanswered for one in found if one.unanswered), None)
+    return Shown(found, partial(_listed, asked=recipe), _lines, error=silent)
 
 
 def _url(answer: Used) -> str:
@@ -112,6 +114,9 @@ def _lines(found: list[RemoteContents]) -> str:
 def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
     lines = []
     for one in found:
+        if one.unanswered:
+            lines.append(f"{one.remote}: could not be asked")  # the first one's reason is the command's error
+            continue
         if one.recipes:
             there = ", ".join(out.some([_short(name) for name in one.recipes], SHOWN, 0))
             lines += out.labelled("", f"{one.remote}: no record is of a recipe named {asked!r}, but of {there}")

@@ -186,7 +186,7 @@ def _place(layout: Layout, aside: Path | None) -> Path:
 def taken(layout: Layout) -> Path | None:
     """What somebody else made in the place of this user's unfinished files; None where nobody did."""
     for path in (layout.partial.parent, layout.partial):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # it is not there, or the way to it is told of itself
             state = path.lstat()
             if not stat.S_ISDIR(state.st_mode) or (path == layout.partial and state.st_uid != os.geteuid()):
                 return path

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cachekit import config_files
 from cachekit.config_trust import Mode, is_fingerprint
-from cachekit.errors import MissingRemoteError, UsageError
+from cachekit.errors import AuthError, CachekitError, MissingRemoteError, RemoteError, UsageError
 from cachekit.key.nearest import INTERRUPTED, TOOLS
 from cachekit.remotes.address import setup
 from cachekit.remotes.budget import each
@@ -95,6 +95,7 @@ class RemoteContents(Answer, frozen=True, tag="cachekit/hub-ls/1"):
         demands: Why a record there needs the signature of somebody whom the settings name; empty where it does not.
         recipes: Where no record is of the recipe that was asked for: of which recipes there are records, the names
             that are most alike first.
+        unanswered: Why the remote could not be asked: nothing is known of what it holds.
     """
 
     remote: str
@@ -103,6 +104,7 @@ class RemoteContents(Answer, frozen=True, tag="cachekit/hub-ls/1"):
     unread: int
     demands: str
     recipes: tuple[str, ...] = ()
+    unanswered: CachekitError | None = None
 
 
 def create(repo: str, folder: Path, *, kind: str, public: bool, dry_run: bool = False) -> Used:
@@ -196,9 +198,16 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
 
     Raises:
         UsageError: The settings name a signer's key that is none.
+        RemoteError, AuthError: None of them can be asked.
     """
 
     def look(remote: Remote) -> RemoteContents:
+        try:
+            return held(remote)
+        except (RemoteError, AuthError) as error:
+            return RemoteContents(remote.name, remote.trust.mode(remote.name), (), 0, "", unanswered=error)
+
+    def held(remote: Remote) -> RemoteContents:
         remote.retry()
         demands = remote.demands()
         catalogue = Catalogue(remote, session.store.layout.remotes)
@@ -217,7 +226,11 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
         mode, others = remote.trust.mode(remote.name), _others(recipe, {_recipe(one) for one in known})
         return RemoteContents(remote.name, mode, tuple(rows), index.unread, demands, others)
 
-    return each([partial(look, remote) for remote in session.remotes.readable], LANES)
+    found = each([partial(look, remote) for remote in session.remotes.readable], LANES)
+    unanswered = [one.unanswered for one in found if one.unanswered]
+    if unanswered and len(unanswered) == len(found):
+        raise unanswered[0]
+    return found
 
 
 def _recipe(one: Known) -> str:

@@ -37,7 +37,7 @@ LOG = (
 SIGNER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4\n"
 WORDS = {
     "RECIPE": "bert", "RECIPE...": "bert", "RECIPE…": "bert", "NAME.tar": "name.tar", "FILE…": "model.neff",
-    "DIR": "/tmp/neff_cache", "ENGINE": "slurm", "COMMAND": "true",
+    "DIR": "/tmp/neff_cache", "ENGINE": "slurm", "COMMAND": "true", "MY-RECIPE": "bert",
 }  # fmt: skip
 # Commands that do not end with 0 here: what they say, and of which commands that is no wonder.
 ENDS = [

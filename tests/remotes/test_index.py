@@ -9,10 +9,12 @@ import pytest
 from msgspec import structs
 
 from cachekit.cli.hub import _listed
+from cachekit.errors import RemoteError
 from cachekit.key.canonical import key_of
 from cachekit.remotes import document as documents
 from cachekit.remotes import index, layout
 from cachekit.remotes import publish as publishing
+from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.index import Known, RemoteIndex
 from cachekit.remotes.nearest import search, to_fetch
 from cachekit.remotes.nearest_on import Catalogue, by_key
@@ -314,6 +316,20 @@ def test_who_signed_is_told_as_what_it_says(tmp_path, wanted, memory):
     (row,) = [one for one in there.records if one.key == liar.key]
     assert row.said_signers == (stranger,)
     assert f"says {stranger[:12]}" in "\n".join(_listed([there]))
+
+
+@pytest.mark.feature("R7")
+def test_a_remote_that_is_gone_hides_nothing_of_the_others(tmp_path, wanted, memory):
+    fill(memory, others(wanted, 1))
+    gone = FolderStorage(tmp_path / "gone")
+    told = contents(Watched(tmp_path / "me", shared=[(gone, "r"), (memory, "r")]).session)
+    assert [(one.remote, len(one.records), one.unanswered is None) for one in told] == [
+        (gone.name, 0, False),
+        (memory.name, 1, True),
+    ]
+    assert f"{gone.name}: could not be asked" in _listed(told)
+    with pytest.raises(RemoteError):
+        contents(Watched(tmp_path / "me", shared=[(gone, "r")]).session)
 
 
 def test_what_it_says_now_counts_and_not_what_it_said_before(tmp_path, wanted, memory):
