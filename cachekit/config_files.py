@@ -162,6 +162,8 @@ def check_name(path: Path, why: str, *, found: bool) -> None:
         step, owned = steps[-1], whose.is_mine(steps[-1].state)
         sticky = bool(step.state.st_mode & stat.S_ISVTX)
         others = step.everybody or (owned and bool(step.users or step.groups - mine))
+        if owned and os.statvfs(folder).f_flag & os.ST_RDONLY:  # as a ConfigMap of Kubernetes is mounted, of mode 0777
+            continue
         if not others or (sticky and owned and not (found and folder == place)):
             continue
         told, own = whose.open_to_others(step), step.state.st_uid == os.geteuid() and not sticky
@@ -284,7 +286,10 @@ def editable(path: Path, wanted: str) -> tuple[str, dict[str, Any]]:
             else f"run it in {project[0].parent}",
         )
     if not project:
-        check_name(path, _WHY, found=True)
+        try:
+            check_name(path, _WHY, found=True)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written", cause=cause_of(error)) from error
     return text_of(path), project[1] if project else {}
 
 

@@ -43,9 +43,9 @@ def one_line(words: str) -> str:
 def _unasked(words: str) -> str:
     """Words that ask nothing of GitHub's runner, which takes `##[command]` in a log, wherever it stands, as its own.
 
-    [actions/runner: ActionCommand.TryParse]
+    So it does with `::command::` where a line begins. [actions/runner: ActionCommand.TryParse and TryParseV2]
     """
-    return words.replace("##[", r"#\x23[")
+    return re.sub(r"(?m)^(\s*)::(?=\w)", r"\1:\\x3a", words.replace("##[", r"#\x23["))
 
 
 def _escaped(characters: str) -> str:

@@ -109,6 +109,11 @@ def test_a_named_value_is_hidden_as_texts_have_it(text):
     assert redact.printed(text.format(value)) == text.format(redact.HIDDEN)
 
 
+@pytest.mark.parametrize("name", ["token.É", "key.Ä", "salt.Ü", "pass.Я"])
+def test_a_name_may_end_in_letters_of_any_language(name):
+    assert redact.printed(f"{name}=hunter2xLongA1").startswith(f"{name}=")
+
+
 @pytest.mark.feature("T7")
 @pytest.mark.parametrize(
     "text",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cachekit.cli import out
 from cachekit.cli.verb import Shown, group, verb
-from cachekit.errors import UsageError
+from cachekit.errors import EngineError, UsageError
 from cachekit.text import dollars, moment
 
 if TYPE_CHECKING:
@@ -69,9 +70,12 @@ def cancel(cache: Cache, name: Name = "") -> Shown:
 
     Example:  cachekit fleet cancel
     """
-    before = cache.fleet_show(name)
-    notes = (f"nothing is left to cancel: {before.id} has ended",) if before.ended else ()
-    return Shown(cache.fleet_cancel(before.id), human, _keys, notes=notes)
+    ended = ""
+    with suppress(EngineError):  # an engine that tells nothing may obey all the same
+        before = cache.fleet_show(name)
+        name, ended = before.id, before.id if before.ended else ""
+    notes = (f"nothing is left to cancel: {ended} has ended",) if ended else ()
+    return Shown(cache.fleet_cancel(name), human, _keys, notes=notes)
 
 
 @app.command("logs")

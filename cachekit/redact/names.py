@@ -127,6 +127,8 @@ def names_tokens(name: str) -> bool:
     if not own.isupper() and (not own.islower() or words[-1] in _ABOUT):
         return False
     words = [word.lower() for word in re.findall(_NAME_WORDS, own)]
+    if not words:  # `token.É`
+        return False
     told = own.isupper() and words[-1] not in _PLAIN_GLUED and words[-1].endswith(("key", "pass", "salt"))
     return told or not _HOLD.isdisjoint(words)
 

@@ -188,6 +188,8 @@ def taken(layout: Layout) -> Path | None:
     for path in (layout.partial.parent, layout.partial):
         with suppress(OSError):  # it is not there, or the way to it is told of itself
             state = path.lstat()
+            if stat.S_ISLNK(state.st_mode) and whose.is_mine(state):  # this user's own arrangement
+                continue
             if not stat.S_ISDIR(state.st_mode) or (path == layout.partial and state.st_uid != os.geteuid()):
                 return path
     return None

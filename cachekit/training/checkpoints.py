@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cachekit.config_files import check_writers
+from cachekit.config_files import check_name, check_writers
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.text import cause_of
@@ -76,9 +76,14 @@ def _check_writers(checkpoint: Path) -> None:
     """See that a checkpoint is of those who may say whose code runs: its files are unpickled, and torch before 2.6
     runs what a pickle says. The Trainer looks for them by their names.
     """
-    for file in sorted(checkpoint.rglob("*")):
-        if file.is_file():
-            check_writers(file, file.stat(), "a checkpoint is unpickled, which may run code", found=True)
+    why = "a checkpoint is unpickled, which may run code"
+    try:
+        check_name(checkpoint, why, found=True)
+        for file in sorted(checkpoint.rglob("*")):
+            if file.is_file():
+                check_writers(file, file.stat(), why, found=True)
+    except OSError as error:
+        raise UsageError(f"{checkpoint} is not read", cause=cause_of(error)) from error
 
 
 def checkpoints(folder: Path) -> list[Path]:

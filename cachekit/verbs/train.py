@@ -305,7 +305,7 @@ def _check_output(folder: Path) -> None:
     The folder is made only by a training that starts: one that does not leaves nothing behind.
     """
     try:
-        planted = planted_on(folder, file=False) or _link_in(folder)
+        planted = planted_on(folder, file=False) or _planted_in(folder)
         if planted:
             step, owner = planted
             raise UsageError(
@@ -324,10 +324,13 @@ def _check_output(folder: Path) -> None:
         ) from error
 
 
-def _link_in(folder: Path) -> tuple[Path, int] | None:
-    """A link that another user made in a folder of everybody, and that user: the writer of a model follows it."""
+def _planted_in(folder: Path) -> tuple[Path, int] | None:
+    """What another user made in a folder of everybody, and that user: a link, or a folder with links below.
+
+    The writer of a model and of checkpoints follows them.
+    """
     with suppress(FileNotFoundError):
         if folder.stat().st_mode & stat.S_IWOTH:
-            links = (path for path in sorted(folder.iterdir()) if path.is_symlink())
-            return next(((one, one.lstat().st_uid) for one in links if not is_mine(one.lstat())), None)
+            there = ((one, one.lstat()) for one in sorted(folder.iterdir()))
+            return next(((one, state.st_uid) for one, state in there if not is_mine(state)), None)
     return None

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from cachekit.cli import out
 from cachekit.recipe import zoo
-from cachekit.text import one_line
+from cachekit.text import one_line, plain
 from tests.support import forked
 from tests.support.cli_session import environment, publish_record, small_record
 
@@ -96,6 +96,8 @@ def test_no_word_of_a_stranger_is_an_order_to_githubs_runner(work, home, command
     publish_record(home, structs.replace(small_record(), recipe=name))
     assert all("##[" not in command("store", "ls", *words).out for words in ([], ["--format", "json"]))
     assert name in str(command("store", "ls", "--format", "json").json)
+    # `::command::` is one where a line begins [TryParseV2], as folded words may.
+    assert plain("a ::error::b\n   ::error file=a::b") == "a ::error::b\n   :\\x3aerror file=a::b"
 
 
 @pytest.mark.feature("T8")

@@ -46,7 +46,7 @@ ENDS = [
     (" --on ", "sinfo|Slurm|no region of AWS|Ray is not installed|boto3"),
     ("fleet", "no fleet"),
     ("--require-warm", "error.not-warm"),
-    ("--neuron-contract", "^$"),
+    ("doctor", "^$"),  # what it finds is this machine's
     ("neuron-native|--for", "the Neuron compiler is not available"),
     ("llama3", "Inductor trains with one worker"),
     (r"import \w+\.tar$", "is not signed"),
@@ -80,8 +80,9 @@ def places(tmp_path):
         "model.hlo_module.pb": "hlo",
     }.items():
         (module / name).write_text(text)
-    for name in ("torchrun", "neuron_parallel_compile"):
-        (found["bin"] / name).write_text("#!/bin/sh\n")
+    programs = dict.fromkeys(("torchrun", "neuron_parallel_compile"), "")
+    for name, does in {**programs, **dict.fromkeys(("sinfo", "sbatch", "squeue", "scancel"), "exit 1")}.items():
+        (found["bin"] / name).write_text(f"#!/bin/sh\n{does}\n")
         (found["bin"] / name).chmod(0o755)
     return found
 
@@ -114,6 +115,9 @@ def key(page, command, places, tmp_path, monkeypatch):
         "PATH", os.pathsep.join([str(places["bin"]), str(Path(sys.executable).parent), os.environ["PATH"]])
     )
     monkeypatch.setenv("HOME", str(tmp_path))  # of the shell that completes
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_, **__: ("bash", "/bin/bash"))  # whoever started pytest
+    for name in filter(re.compile("AWS_|SLURM_|SBATCH_").match, list(os.environ)):
+        monkeypatch.delenv(name)
     for names in (*WARM.get(page, ()), ("bert",)):
         found = command("warm", *names, "--format", "json").json["key"]
     if "why" in page:

@@ -73,7 +73,7 @@ def test_a_push_that_comes_to_its_end_tells_what_the_remote_said_before(tmp_path
             until(lambda: calls.left() <= 0, "the end of the push")
             raise RemoteError("it stopped answering")
 
-    ann = Watched(tmp_path / "ann", shared=[(Away(FolderStorage(shared)), "rw")], push=3)
+    ann = Watched(tmp_path / "ann", shared=[(Away(FolderStorage(shared)), "rw")], push=6)
     (pushed,) = push(ann.store, ann.session.remotes, [publish(ann.store, make_record(1))])
     assert pushed.error.cause.startswith("it is busy; tried ")
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,18 +93,23 @@ def test_no_training_writes_where_another_users_link_or_folder_leads(tmp, tmp_pa
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
-def test_no_training_writes_through_another_users_link_in_its_output_folder(tmp, tmp_path, mode):
-    """Transformers opens `config.json` by its name."""
+@pytest.mark.parametrize("name", ["config.json", "checkpoint-5"])
+def test_no_training_writes_through_what_another_user_made_in_its_output_folder(tmp, tmp_path, mode, name):
+    """Transformers opens `config.json` by its name, and `optimizer.pt` in a checkpoint's folder, which may be links."""
     cache, output, precious = Cache(home=tmp_path / "home"), tmp / "out", tmp_path / "precious"
     output.mkdir()
     output.chmod(mode)
     precious.write_text("thesis")
-    (output / "config.json").symlink_to(precious)
+    if name == "config.json":
+        (output / name).symlink_to(precious)
+    else:
+        (output / name).mkdir()
+        (output / name / "optimizer.pt").symlink_to(precious)
     cache.plan_train("bert", output_dir=output)
-    os.chown(output / "config.json", ONE, ONE, follow_symlinks=False)
+    os.chown(output / name, ONE, ONE, follow_symlinks=False)
     with pytest.raises(UsageError, match="is not written to") as raised:
         cache.plan_train("bert", output_dir=output)
-    assert f"another user ({ONE}) made {output / 'config.json'}" in raised.value.cause
+    assert f"another user ({ONE}) made {output / name}" in raised.value.cause
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
@@ -159,14 +165,16 @@ def test_a_lock_file_is_not_read_where_others_can_give_a_file_its_name_but_by_na
 
 @pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
-def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(tmp, resume, mode):
-    """They can add a pickle, or put another file of this user's in the place of one."""
-    made = make(tmp / "runs" / "bert" / "checkpoint-4")
-    made.chmod(mode)
+@pytest.mark.parametrize("which", ["checkpoint-4", "."])
+def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(tmp, resume, mode, which):
+    """They can add a pickle, or put another file or folder of this user's in the place of one."""
+    make(tmp / "runs" / "bert" / "checkpoint-4")
+    opened = tmp / "runs" / "bert" / which
+    opened.chmod(mode)
     with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
         checkpoint(resume, Path("runs/bert"), Journal(None, "test"))
-    assert f"every user of this machine can write to {made}" in raised.value.cause
-    made.chmod(0o755)
+    assert f"every user of this machine can write to {opened}" in raised.value.cause
+    opened.chmod(0o755)
     assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
 
 
@@ -240,6 +248,17 @@ def test_a_file_of_another_user_that_is_mounted_where_only_this_one_writes_is_re
     os.chown(work, 0, ONE)
     with pytest.raises(UsageError, match="is not read"):
         load_recipe("x.yaml")  # others can put files there
+
+
+def test_what_is_mounted_to_be_read_is_read_whatever_its_mode(tmp, monkeypatch):
+    """As a ConfigMap of Kubernetes, whose folder is root's, of mode 0777, on a file system that nobody writes to."""
+    tmp.chmod(0o777)
+    written(tmp / "x.yaml")
+    with pytest.raises(UsageError, match="is not read"):
+        load_recipe("x.yaml")
+    found = os.statvfs(tmp)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=found.f_flag | os.ST_RDONLY))
+    assert load_recipe("x.yaml").name == "x"
 
 
 def test_settings_of_another_user_in_ones_own_folder_are_read_only_where_they_are_mounted(tmp_path, monkeypatch):

@@ -93,6 +93,8 @@ def test_a_blob_that_another_user_renames_to_settings_is_not_read(public, works)
     blobs, scratch = public / "store" / "v1" / "blobs" / "1c", public / "scratch"
     (scratch / "project").mkdir(parents=True)
     blobs.mkdir(parents=True)
+    for folder in blobs.parents[:3]:  # whatever the umask is
+        folder.chmod(0o755)
     for folder, mode in ((blobs, 0o777), (scratch, 0o1777)):
         folder.chmod(mode)
     blob = blobs / ("1c" * 32)
