@@ -12,6 +12,7 @@ from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.recipe import variant
 from cachekit.store import lock_file
+from cachekit.training import checkpoints
 from cachekit.training.checkpoints import checkpoint
 from tests.support.users import ANOTHER, ONE, known
 from tests.training.made_checkpoints import make
@@ -176,6 +177,19 @@ def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(t
     assert f"every user of this machine can write to {opened}" in raised.value.cause
     opened.chmod(0o755)
     assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
+
+
+def test_sagemaker_may_copy_checkpoints_into_a_jobs_container_with_any_mode(tmp, tmp_path, monkeypatch):
+    made = make(tmp_path / "ml" / "checkpoints" / "checkpoint-4")
+    for folder in (made, made.parent):
+        folder.chmod(0o777)
+    told = tmp_path / "ml" / "input" / "config" / "resourceconfig.json"
+    monkeypatch.setattr(checkpoints, "SAGEMAKER", told)
+    with pytest.raises(UsageError, match="is not read"):
+        checkpoint("auto", made.parent, Journal(None, "test"))
+    told.parent.mkdir(parents=True)
+    told.write_text("{}")
+    assert checkpoint("auto", made.parent, Journal(None, "test")) == str(made)
 
 
 def test_where_one_works_was_chosen_whoever_made_it(tmp, monkeypatch):

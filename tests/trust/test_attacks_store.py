@@ -45,6 +45,14 @@ def in_store(home, said):
     return Watched(home, trust=said, compiler=Loader())
 
 
+def in_open_store(home):
+    """A user whose store everybody can write to."""
+    mine = in_store(home, trust())
+    mine.store.layout.records.mkdir(parents=True)
+    mine.store.layout.records.chmod(0o777)
+    return mine
+
+
 # Stores that others can write to
 
 
@@ -95,9 +103,7 @@ def test_a_record_that_others_may_have_rewritten_is_nobodys(tmp_path, mode):
 @ROOT_ONLY
 def test_a_record_is_asked_whose_it_is_that_was_read_and_not_what_has_its_name_by_then(tmp_path, monkeypatch):
     """Another user puts a file that this user wrote in the place of the own one as soon as that is open."""
-    mine = in_store(tmp_path / "store", trust())
-    mine.store.layout.records.mkdir(parents=True)
-    mine.store.layout.records.chmod(0o777)
+    mine = in_open_store(tmp_path / "store")
     place = warm(mine.session, mine.prepare()).record.place
     path = mine.store.layout.record(place)
     assert in_store(tmp_path / "store", trust()).store.read(place)
@@ -119,9 +125,7 @@ def test_a_record_is_asked_whose_it_is_that_was_read_and_not_what_has_its_name_b
 
 def test_a_link_in_a_store_of_everybody_makes_no_record_of_what_this_user_fetched(tmp_path):
     """A clone of a stranger's repository belongs to whoever cloned it."""
-    mine = in_store(tmp_path / "store", trust())
-    mine.store.layout.records.mkdir(parents=True)
-    mine.store.layout.records.chmod(0o777)
+    mine = in_open_store(tmp_path / "store")
     place = warm(mine.session, mine.prepare()).record.place
     folder = mine.store.layout.record(place).parent
     assert in_store(tmp_path / "store", trust()).store.read(place)
@@ -133,9 +137,7 @@ def test_a_link_in_a_store_of_everybody_makes_no_record_of_what_this_user_fetche
 def test_another_file_of_this_user_that_is_renamed_there_is_no_record(tmp_path):
     """Whoever may write there can rename this user's files; a record without a note of this user's is not used."""
     home = tmp_path / "store"
-    mine = in_store(home, trust())
-    mine.store.layout.records.mkdir(parents=True)
-    mine.store.layout.records.chmod(0o777)
+    mine = in_open_store(home)
     record = warm(mine.session, mine.prepare()).record
     evil = structs.replace(record, provenance=structs.replace(record.provenance, user="mallory"))
     with receiving(mine.store.layout, "a" * 64) as part:  # bytes that a remote gave, of a fetch that was cut
@@ -151,9 +153,7 @@ def test_another_file_of_this_user_that_is_renamed_there_is_no_record(tmp_path):
 def test_two_other_files_of_this_user_are_no_record_and_its_note(tmp_path):
     """Blobs of a record that was once taken from anybody are this user's files with bytes that a stranger chose."""
     home = tmp_path / "store"
-    mine = in_store(home, trust())
-    mine.store.layout.records.mkdir(parents=True)
-    mine.store.layout.records.chmod(0o777)
+    mine = in_open_store(home)
     record = warm(mine.session, mine.prepare()).record
     evil = structs.replace(record, provenance=structs.replace(record.provenance, user="mallory"))
     for raw, path in (
@@ -184,9 +184,7 @@ def test_two_other_files_of_this_user_are_no_record_and_its_note(tmp_path):
 def test_what_a_signer_says_was_reused_is_not_in_a_store_of_everybody(tmp_path):
     """A note of this user's is true of the record that it was written for, and repeats what its signer says beside."""
     home = tmp_path / "store"
-    mine = in_store(home, trust())
-    mine.store.layout.records.mkdir(parents=True)
-    mine.store.layout.records.chmod(0o777)
+    mine = in_open_store(home)
     made = warm(mine.session, mine.prepare()).record
     evil = structs.replace(made, provenance=structs.replace(made.provenance, user="mallory"))
     says = Beside(Origin("hf://alice/cache", "all", reused=(ReusedOrigin(made.key, evil.digest, how="stated"),)))
