@@ -118,7 +118,7 @@ def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> wh
     Raises:
         OSError: A folder cannot be looked at.
     """
-    steps, work, direct = list[whose.PathStep](), list[Path](), None
+    steps, work, direct, missing = list[whose.PathStep](), list[Path](), None, [path]
     owners, device = {0, os.geteuid()}, -1
     with suppress(FileNotFoundError):  # the working directory may be gone
         work = [Path.cwd(), *Path.cwd().parents]
@@ -126,8 +126,8 @@ def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> wh
         direct = path.absolute().parent.stat()
     with suppress(FileNotFoundError):
         os.close(whose.walk(path, steps.append, file=not path.is_dir()))
-        steps.pop()
-    for step in steps:
+        missing = []
+    for step, entry in zip(steps, [*(one.place for one in steps[1:]), *missing]):  # noqa: B905 - the last is no folder
         if stat.S_ISLNK(step.state.st_mode):
             continue  # whose it may be, `planted_on` says
         if device not in {-1, step.state.st_dev} or step.place in work:
@@ -139,7 +139,7 @@ def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> wh
         sticky = bool(step.state.st_mode & stat.S_ISVTX)
         if not step.to_strangers or (sticky and whose.is_mine(step.state) and not (found and last)):
             continue
-        if step.place in work[1:] and not (last or loaded):
+        if entry in work and not (last or loaded):
             continue
         if whose.is_mine(step.state) and os.statvfs(step.place).f_flag & os.ST_RDONLY:
             continue

@@ -155,8 +155,7 @@ def train(
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
         for folder in filter(None, (output_dir, checkpoint_dir)):
-            make(folder, 0o775)  # else somebody else could, while the worker starts
-            _check_output(folder)
+            _check_output(folder, begin=True)
         watches: list[Watch] = []
         try:
             with session.until_notice():
@@ -302,17 +301,21 @@ def checked(
     return checkpoint(resume, checkpoint_dir or output_dir, session.journal)
 
 
-def _check_output(folder: Path) -> None:
+def _check_output(folder: Path, *, begin: bool = False) -> None:
     """See that a model can be written to a folder, and that no other user's link or folder leads the writer elsewhere.
 
-    The folder is made only by a training that starts: one that does not leaves nothing behind.
+    The folder is made only by a training that begins: one that does not leaves nothing behind. Somebody else may have
+    made it since the first look, or could do so while the worker starts.
     """
     try:
+        if begin:
+            make(folder, 0o775)
         if not is_jobs(folder) and (told := _stranger(folder)):
             raise UsageError(
                 f"the output folder {folder} is not written to: a training replaces and removes files there",
                 cause=f"{told.why}, so another user could make the training write elsewhere",
-                hint="choose a folder of your own with --output-dir" + (f", or run: {told.mend}" if told.mend else ""),
+                hint="choose a folder of your own with --output-dir"
+                + (f"; or check that nothing there is a link, then run: {told.mend}" if told.mend else ""),
             )
         probe = existing(folder) / f".cachekit-{uuid.uuid4().hex}"
         probe.touch(exist_ok=False)

@@ -159,16 +159,17 @@ def test_each_folder_that_a_chain_of_links_leads_through_is_asked(tmp_path, way)
     assert "middle" in raised.value.cause
 
 
-@pytest.mark.parametrize("works", ["in the project", "below", "elsewhere"])
+@pytest.mark.parametrize("works", ["in the project", "below", "elsewhere", "beside it"])
 def test_settings_are_read_below_a_folder_of_everybody_where_one_works_there_alone(tmp_path, monkeypatch, works):
     """As GitLab's checkout, of which only the project is closed (`chmod -R o-w .`): to work there is to choose it."""
     project, work = tmp_path / "builds" / "project", tmp_path / "elsewhere"
-    for folder in (project / "below", work):
+    beside = tmp_path / "builds" / "another"
+    for folder in (project / "below", work, beside):
         folder.mkdir(parents=True)
     (project / "cachekit.toml").write_text(ANYBODY)
     (tmp_path / "builds").chmod(0o777)
-    monkeypatch.chdir({"in the project": project, "below": project / "below"}.get(works, work))
-    if works != "elsewhere":
+    monkeypatch.chdir({"in the project": project, "below": project / "below", "elsewhere": work}.get(works, beside))
+    if "project" in works or works == "below":
         assert config.load(cwd=Path.cwd()).cache == ("local", "evil")
         return
     with pytest.raises(UsageError, match="is not read") as raised:
