@@ -211,18 +211,19 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
         remote.retry()
         demands = remote.demands()
         catalogue = Catalogue(remote, session.store.layout.remotes)
-        index = catalogue.look(anew=True)
-        known = list(index.rows())
-        if len(known) < len(index):
-            catalogue.doubt()
+        for _ in range(3):  # by its index; by a listing; and without the index, which says what cannot be
             index = catalogue.look(anew=True)
             known = list(index.rows())
-        rows = (
-            _record(one, remote)
-            for one in sorted(known, key=lambda one: (one.created, one.key), reverse=True)
-            if recipe in {"", one.recipe, _recipe(one)}
-            and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
-        )
+            rows = [
+                _record(one, remote)
+                for one in sorted(known, key=lambda one: (one.created, one.key), reverse=True)
+                if recipe in {"", one.recipe, _recipe(one)}
+                and (compiled_with in {"", one.compiler} or one.directory.startswith(compiled_with))
+            ]
+            if len(known) < len(index):
+                catalogue.doubt()
+            elif rows or not catalogue.by_index:
+                break
         mode, others = remote.trust.mode(remote.name), _others(recipe, {_recipe(one) for one in known})
         return RemoteContents(remote.name, mode, tuple(rows), index.unread, demands, others)
 
