@@ -68,8 +68,8 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def a(noun: str) -> str:
-    """A noun with its article: a trn1.2xlarge, an inf2.xlarge."""
-    return f"{'an' if noun[:1] in set('aeiou') else 'a'} {noun}"
+    """A noun with its article: a trn1.2xlarge, an inf2.xlarge, an ml.trn1.2xlarge."""
+    return f"{'an' if noun.startswith((*'aeiou', 'ml.')) else 'a'} {noun}"
 
 
 def about(name: str, said: str) -> str:
