@@ -426,7 +426,7 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     """
     start = " " * indent + label
     folded = textwrap.wrap(
-        words, width() - len(start), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+        words, max(width() - len(start), 20), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )
     first, *rest = folded or [""]
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]
