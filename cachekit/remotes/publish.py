@@ -244,7 +244,11 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
     writes = []
     document = index.encode(structs.replace(renewed, change=mark))
     anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
-    if anew or (storage.scarce and present is None) or (renewed.columns, renewed.unread) != (there.columns, there.unread):
+    if (
+        anew
+        or (storage.scarce and present is None)
+        or (renewed.columns, renewed.unread) != (there.columns, there.unread)
+    ):
         writes.append(Write(layout.INDEX, document, token))
     if todo.records and not (believed and len(document) > SHORT):
         writes += _card(storage, renewed, revision)
@@ -256,12 +260,12 @@ def _add_rows(storage: Storage, todo: Draft, mark: str, seconds: float, clock: C
     began = clock.now()
     with suppress(RemoteError):  # the records are there; the next listing adds them
         for attempt in range(1, 10_000):
-            page, _ = _derived(storage, todo, "", mark, dry_run=False)
             try:
+                page, _ = _derived(storage, todo, "", mark, dry_run=False)
                 if page:
                     storage.commit(Commit(f"cachekit: [{mark}]", (), page), "")
                 return tuple(write.path for write in page)
-            except ConflictError as error:
+            except (ConflictError, BusyError, UncertainError) as error:
                 pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
                 if pause is None:
                     break

@@ -31,7 +31,19 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
-from cachekit.remotes.port import ABSENT, Commit, Document, Entry, Limits, Storage, Tell, Upload, Write, in_clear, reads_as
+from cachekit.remotes.port import (
+    ABSENT,
+    Commit,
+    Document,
+    Entry,
+    Limits,
+    Storage,
+    Tell,
+    Upload,
+    Write,
+    in_clear,
+    reads_as,
+)
 
 if TYPE_CHECKING:
     from obstore import Attributes
