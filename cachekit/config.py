@@ -433,7 +433,8 @@ def _hint(name: str, declared: Declared, origin: str) -> str:
         return f"correct {place}"
     if origin == "flag":
         return f"for example {place} {declared.example}"
-    example = f'{name} = "{declared.example}"' if place == origin else f"{place}={declared.example}"
+    value = declared.example if declared.example.startswith("{") else f'"{declared.example}"'
+    example = f"{name} = {value}" if place == origin else f"{place}={declared.example}"
     return f"correct {place}, for example {example}"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +14,7 @@ from typing import Any
 from cachekit import files, whose
 from cachekit.errors import UsageError
 from cachekit.text import cause_of
+from cachekit.writers import check_name, check_writers
 
 # What a pyproject.toml with `[tool.cachekit]` has somewhere, in any of TOML's spellings of it; others may have it too.
 FILE, FOLDER = 0o644, 0o755  # of settings: what others can write to is refused
@@ -49,7 +48,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         with files.opened(path) as source:
-            check_writers(path, os.fstat(source.fileno()), _WHY, settings=True)
+            check_writers(path, os.fstat(source.fileno()), _WHY, settings=True, own=path == user_file())
             return parse(_decoded(source.read(), path), path)
     except OSError as error:
         hint = "correct or remove the file"
@@ -83,131 +82,6 @@ def project_file(start: Path) -> tuple[Path, dict[str, Any]] | None:
                 _check_place(shared)
                 return shared, table
     return None
-
-
-def check_writers(path: Path, state: os.stat_result, why: str, *, found: bool = False, settings: bool = False) -> None:
-    """See that a file is of those who may say whose code runs: `/tmp` is above much.
-
-    That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
-    this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
-    other file was put by this user, too; settings, which their owner can add to later, only where they are mounted into
-    the folder, as into a container's. What lies on the way in a folder of everybody, and the file there, must be this
-    user's or root's: see `planted_on`. Nor can anybody else have given another file of theirs this name.
-
-    Args:
-        path: Its name. It may be a link, which whoever owns it can have lead anywhere.
-        state: Of the file that is open: the name may lead elsewhere by now.
-        why: It matters, for people.
-        found: No person named it: it was looked for.
-        settings: It says whose records are used; it was looked for, too.
-
-    Raises:
-        UsageError: It is somebody else's, everybody can write to it, or somebody else can give it its name.
-        OSError: It is gone.
-    """
-    folder, own = path.parent, path == user_file()
-    planted = planted_on(path)
-    owners = {0, os.geteuid()}
-    if not (own or _open_to_all(folder)):
-        above = folder.absolute()
-        # Whoever owns one above can exchange it.
-        owners |= {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
-        chosen = not settings or state.st_dev != folder.stat().st_dev  # else whoever mounts it there chose it
-        if chosen and os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
-            owners.add(state.st_uid)
-    strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
-    if planted:
-        where, owner = planted
-        cause = f"another user ({owner}) made {where} where everybody can"
-        hint = "look at what it says; then take a copy of your own, or work in the folder of whoever you trust"
-    elif strangers and (own or not whose.shared_with(strangers, folder)):
-        cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
-        hint = "look at what it says; then remove it, take a copy of your own, or work in another folder"
-        if own:
-            cause = f"it belongs to another user ({strangers[0]}), and should be this user's"
-            hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
-    elif state.st_mode & stat.S_IWOTH:
-        cause = f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
-        hint = f"look at what it says, and then: chmod o-w {shlex.quote(str(path))}"
-        if _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:  # a checkout with umask 0000
-            within = shlex.quote(str(folder))
-            hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
-    else:
-        check_name(path, why, found=found or settings)
-        return
-    raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
-
-
-def check_name(path: Path, why: str, *, found: bool) -> None:
-    """See that nobody else can give a file its name, in its folder or in that of a link to it.
-
-    Whoever can write to the folder can move any file of this user's there from another such folder: whose a file is
-    says who wrote it, and neither where it lay nor who chose its bytes. The sticky bit keeps what is there; it keeps
-    nobody from giving a name that is free. Those to whom another user, with whom this one works, opens a folder belong
-    there; in a folder of this user's or root's only their groups do.
-
-    Args:
-        path: The file, which need not be there yet.
-        why: It matters, for people.
-        found: No person named it.
-
-    Raises:
-        UsageError: Somebody else can.
-        OSError: A folder cannot be looked at.
-    """
-    mine, place = {os.getegid(), *os.getgroups()}, path.absolute().parent
-    for folder in dict.fromkeys((place, path.resolve().parent)):
-        steps: list[whose.PathStep] = []
-        os.close(whose.walk(folder, steps.append))
-        step, owned = steps[-1], whose.is_mine(steps[-1].state)
-        sticky = bool(step.state.st_mode & stat.S_ISVTX)
-        others = step.everybody or (owned and bool(step.users or step.groups - mine))
-        if owned and os.statvfs(folder).f_flag & os.ST_RDONLY:  # as a ConfigMap of Kubernetes is mounted, of mode 0777
-            continue
-        if not others or (sticky and owned and not (found and folder == place)):
-            continue
-        told, own = whose.open_to_others(step), step.state.st_uid == os.geteuid() and not sticky
-        raise UsageError(
-            f"{path} is not read: {why}",
-            cause=f"{told.why}, and so can give any file this name",
-            hint=f"look at what it says, and then: {told.mend}" if own else "keep it in a folder of your own",
-        )
-
-
-def planted_on(path: Path, *, file: bool = True) -> tuple[Path, int] | None:
-    """The first step on the way to a file that another user made where everybody can, and that user.
-
-    It may be the file, a folder or a link. Where this user works was chosen, whoever made it.
-
-    Args:
-        path: The file.
-        file: It is one; else a folder, which need not be there yet: then the steps that are there count.
-
-    Raises:
-        OSError: A step cannot be looked at.
-    """
-    chosen, above = set[Path](), False
-    with suppress(FileNotFoundError):  # the working directory may be gone
-        chosen = {Path.cwd(), *Path.cwd().parents}
-    found: list[tuple[Path, int]] = []
-
-    def look(step: whose.PathStep) -> None:
-        nonlocal above
-        if above and not whose.is_mine(step.state) and step.place not in chosen and step.place.name != "..":
-            found.append((step.place, step.state.st_uid))
-        if not stat.S_ISLNK(step.state.st_mode):
-            above = step.everybody
-
-    try:
-        os.close(whose.walk(path, look, file=file))
-    except FileNotFoundError:
-        if file:
-            raise
-    return found[0] if found else None
-
-
-def _open_to_all(folder: Path) -> bool:
-    return bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def _check_place(path: Path) -> None:
@@ -358,18 +232,18 @@ def write(path: Path, text: str) -> None:
     raw = text.encode("utf-8")
     try:
         if not path.exists() or files.read(path) != raw:
-            _make(path.parent)
+            make(path.parent)
             files.replace(path.resolve(), raw, mode=FILE)
     except OSError as error:
         raise UsageError(f"{path} cannot be written", cause=cause_of(error)) from error
 
 
-def _make(folder: Path) -> None:
+def make(folder: Path, mode: int = FOLDER) -> None:
     """Make a folder, and what is missing above it, that others cannot write to: else what lies in it is refused."""
     if not folder.exists():
-        _make(folder.parent)
+        make(folder.parent, mode)
         with suppress(FileExistsError):
-            folder.mkdir(FOLDER)
+            folder.mkdir(mode)
 
 
 def _section(text: str, table: Sequence[str]) -> tuple[int | None, int]:

@@ -68,13 +68,20 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def a(noun: str) -> str:
-    """A noun with its article: a trn1.2xlarge, an inf2.xlarge."""
-    return f"{'an' if noun[:1] in set('aeiou') else 'a'} {noun}"
+    """A noun with its article: a trn1.2xlarge, an inf2.xlarge, an ml.trn1.2xlarge."""
+    return f"{'an' if noun.startswith((*'aeiou', 'ml.')) else 'a'} {noun}"
 
 
 def about(name: str, said: str) -> str:
     """What is said of something, with its name in front, unless the words begin with the name themselves."""
     return said if re.match(rf"{re.escape(name)}[\s,:]", said) else f"{name}: {said}"
+
+
+def not_asked(name: str, said: str) -> str:
+    """That a remote could not be asked, and why: where the reason begins with its name, that is not said twice."""
+    rest = said.removeprefix(name)
+    why = said if rest == said else rest[2:] if rest.startswith(": ") else f"it{rest}" if rest.startswith(" ") else said
+    return f"{name} could not be asked: {why}"
 
 
 @lru_cache(4096)  # records of one model are alike

@@ -98,6 +98,11 @@ class PathStep(NamedTuple):
         return bool(self.everybody or self.users or self.groups)
 
     @property
+    def to_strangers(self) -> bool:
+        """Others than this user's groups may make files there, and those to whom another user opens an own folder."""
+        return self.everybody or (is_mine(self.state) and bool(self.users or self.groups - _groups()))
+
+    @property
     def renamable(self) -> bool:
         """Others may put something else in the place of what lies there."""
         return self.open and (self.last or not self.state.st_mode & stat.S_ISVTX)
@@ -126,7 +131,7 @@ def standing(path: Path, depth: int = 0) -> Standing:
         except PermissionError:
             return Standing("others", f"this user may not look into {steps[-1].place}")
     if steps[-1].last and depth:
-        steps += _below(steps[-1].place, depth)
+        steps += below(steps[-1].place, depth)
     return _judged(steps)
 
 
@@ -225,22 +230,31 @@ def shared_with(users: Iterable[int], folder: Path) -> bool:
     return all(_member(user, groups) for user in users)
 
 
-def _below(folder: Path, depth: int) -> Iterator[PathStep]:
-    """The folders below one; links are none of them."""
+def below(folder: Path, depth: int, *, files: bool = False) -> Iterator[PathStep]:
+    """The folders below one, so many deep; links are none of them.
+
+    Args:
+        folder: It.
+        depth: How deep.
+        files: Everything else that lies there as well.
+    """
     try:
-        with os.scandir(folder) as entries:
-            folders = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as found:
+            entries = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in found]
     except OSError:
         return
-    for path in folders:
+    for path, is_folder in entries:
         with suppress(OSError):
-            handle = os.open(path, _LOOK)
-            try:
-                yield _step(path, handle, last=True)
-            finally:
-                os.close(handle)
-        if depth > 1:
-            yield from _below(path, depth - 1)
+            if is_folder:
+                handle = os.open(path, _LOOK)
+                try:
+                    yield _step(path, handle, last=True)
+                finally:
+                    os.close(handle)
+            elif files:
+                yield PathStep(path, path.lstat())
+        if is_folder and depth > 1:
+            yield from below(path, depth - 1, files=files)
 
 
 def walk(

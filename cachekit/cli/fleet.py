@@ -176,12 +176,8 @@ def plan(answer: FleetPlan) -> list[str]:
     if answer.price is not None:
         # The machine that compiles may be another one than the one that is compiled for.
         per_hour = answer.price.per_hour * answer.nodes
-        low, high = (seconds * per_hour / 3600 for seconds in totals.seconds_range)
-        lines += out.labelled(
-            "  costs ",
-            f"{dollars(low)} to {dollars(high)} for compiling, at {dollars(answer.price.per_hour)} an hour of a machine"
-            f" ({answer.price.source})",
-        )
+        an_hour = f"{dollars(answer.price.per_hour)} an hour of a machine ({answer.price.source})"
+        lines += out.labelled("  costs ", f"{_range(answer, per_hour)} for compiling, at {an_hour}")
     elif answer.lacks:
         lines += out.labelled(
             "  costs ", "unknown: the registry quotes no price of such a machine; --price DOLLARS, for an hour"
@@ -196,6 +192,15 @@ def plan(answer: FleetPlan) -> list[str]:
     return [*lines, "", "would submit", *(f"  {line}" for line in answer.request.splitlines())]
 
 
+def _range(answer: FleetPlan, per_hour: float) -> str:
+    """What compiling costs at so many dollars an hour, as far as somebody knows how long it takes."""
+    totals = answer.forecast.totals
+    low, high = (dollars(seconds * per_hour / 3600) for seconds in totals.seconds_range)
+    if not totals.unknown_seconds or not per_hour:
+        return f"{low} to {high}"
+    return f"at least {low}" if totals.seconds_range[1] else "an unknown amount"
+
+
 def _elsewhere(answer: FleetPlan) -> list[str]:
     """Compiling where it is cheap, for where it is dear: what the same hours cost there, and what is in doubt."""
     if not answer.compile_for:
@@ -204,10 +209,7 @@ def _elsewhere(answer: FleetPlan) -> list[str]:
     if there is None:
         said = f"the registry quotes no price of it; --price {answer.compile_for}=DOLLARS, for an hour"
     else:
-        low, high = map(there.cost, answer.forecast.totals.seconds_range)
-        said = (
-            f"there it costs {dollars(low)} to {dollars(high)}, at {dollars(there.per_hour)} an hour ({there.source})"
-        )
+        said = f"there it costs {_range(answer, there.per_hour)}, at {dollars(there.per_hour)} an hour ({there.source})"
         if here is not None and here.per_hour:
             ratio = there.per_hour / here.per_hour
             said += f"; it is cheaper on these machines if it takes less than {ratio:.3g} times as long"

@@ -21,14 +21,17 @@ def human(answer: InstancePlan) -> list[str]:
         lines += out.labelled("", sentence, 2)
     able = [row for row in answer.instances if row.plan != "refused" and (row.price or row.training)]
     header = ["instance", "an hour", "trains in", "costs", "compiling", "equal at"]
-    lines += ["", *out.table([_row(row) for row in able], header, right={1, 2, 3, 5})]
-    if answer.base:
+    compared = any(row.equal_speed is not None for row in able)
+    columns = len(header) if compared else -1
+    lines += ["", *out.table([_row(row)[:columns] for row in able], header[:columns], right={1, 2, 3, 5})]
+    if compared:
         lines += out.labelled(
             "", f"equal at: how many times as fast as {answer.base} a machine must train to cost the same", 2
         )
     for row in able:
         if row.training is not None:
-            said = ", ".join(filter(None, [row.training.source, row.training.note]))
+            speed = f"{row.training.steps_per_second:g} steps a second" if row.training.steps_per_second else ""
+            said = ", ".join(filter(None, [row.training.source, speed, row.training.note]))
             lines += out.labelled(f"{row.instance}: ", f"published: {said}", 2)
     for price in dict.fromkeys(row.price for row in able if row.price):
         lines += out.labelled("", f"{dollars(price.per_hour)} an hour of {a(price.instance)}: {price.source}", 2)
@@ -40,7 +43,7 @@ def human(answer: InstancePlan) -> list[str]:
         if row.plan == "refused":
             reasons.setdefault(row.refused, []).append(row.instance)
     for reason, names in reasons.items():
-        lines += out.labelled(f"not on {', '.join(names)}: ", reason, 2)
+        lines += out.labelled("", f"not on {', '.join(names)}: {reason}", 2)
     return lines
 
 

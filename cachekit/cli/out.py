@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
+import stat
 import sys
 import textwrap
 import traceback
@@ -269,10 +271,30 @@ def write_result(path: Path, found: Answer) -> tuple[str, ...]:
         if path.exists() and not path.is_file():  # a pipe, /dev/stdout
             path.write_bytes(raw)
         else:  # somebody else's link in its place leads nowhere
-            files.replace(path, raw)
+            _replace(path, raw)
     except OSError as error:
         return (f"{path} could not be written: {cause_of(error)}",)
     return ()
+
+
+def _replace(path: Path, raw: bytes) -> None:
+    """Write a file whole; one that is mounted by itself, as by `docker run -v`, keeps its name, and is written to.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    try:
+        files.replace(path, raw)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # Only root mounts, so nobody else has made the name lead elsewhere; another name may be a link of somebody's.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "wb") as target:
+            state = os.fstat(target.fileno())
+            if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
+                raise OSError(errno.EBUSY, "it is mounted, and has other names; mount its folder instead") from error
+            target.truncate()
+            target.write(raw)
 
 
 def note(line: str) -> None:
@@ -404,7 +426,7 @@ def labelled(label: str, words: str, indent: int = 0) -> list[str]:
     """
     start = " " * indent + label
     folded = textwrap.wrap(
-        words, width() - len(start), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+        words, max(width() - len(start), 20), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )
     first, *rest = folded or [""]
     return [(start + first).rstrip(), *(" " * len(start) + line for line in rest)]

@@ -62,7 +62,7 @@ def command(
     resume: Resume = "",
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
-    on: On = "",
+    on: On = None,
     spot: Spot = False,
     max_dollars: MaxDollars = None,
     price: options.Price = None,
@@ -82,9 +82,9 @@ def command(
     """
     changes = overrides or []
     api.check_contradiction(require_warm=require_warm, recache=recache)
-    if on and recipe is None:
+    if on is not None and recipe is None:
         raise UsageError("no recipe was named", hint="cachekit train RECIPE --on ENGINE")
-    if on:
+    if on is not None:
         ran = cache.train_on(
             on,
             Variant(str(recipe), changes, tiny),

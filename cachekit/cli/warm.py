@@ -43,7 +43,7 @@ CheckBuild = Annotated[
     bool, typer.Option("--check-build", help="Compile even if a record is stored, keep nothing, exit 5 if it differs.")
 ]
 On = Annotated[
-    str,
+    Optional[str],
     typer.Option(
         "--on",
         metavar="ENGINE[:QUEUE]",
@@ -82,7 +82,7 @@ def command(
     require_warm: options.RequireWarm = False,
     recache: options.Recache = False,
     check_build: CheckBuild = False,
-    on: On = "",
+    on: On = None,
     compile_for: For = "",
     jobs: Jobs = 1,
     spot: Spot = False,
@@ -116,7 +116,7 @@ def command(
     if recipe is not None and matrix is not None:
         raise UsageError("a recipe and --matrix were both given", hint="put the recipe into the list")
     changes = overrides or ()
-    if on:
+    if on is not None:
         if check_build:
             raise UsageError("--check-build keeps nothing, and --on is for what is kept", hint="leave out one of them")
         if recipe is None and matrix is None:

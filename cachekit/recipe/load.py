@@ -14,13 +14,13 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from cachekit import files
-from cachekit.config_files import check_writers, planted_on
 from cachekit.disk import named
 from cachekit.errors import RecipeError, UsageError
 from cachekit.recipe import yaml_text, zoo
 from cachekit.recipe.checks import check
 from cachekit.recipe.field_names import Places, canonical, explained, normalise
 from cachekit.recipe.schema import Recipe
+from cachekit.writers import check_writers, planted_on
 
 LARGEST = 1 << 20  # bytes; a recipe is a page of text
 LONGEST = 60  # characters of a value that an error or a note quotes

@@ -5,7 +5,8 @@
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
 no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey.py`). The next
-writer puts that in the place of the index.
+writer puts that in the place of the index. Where there is no history, each writer lists the records; for a day after
+that, a question takes the index for all there is where a listing would be many requests (`speaks_for_all`).
 
 Anybody who may write there may have written it. A key is the digest of its ingredients, so no row can lie about these;
 all else that it says is shown to people, and whatever is used is read and judged first.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -36,13 +38,14 @@ from cachekit.store.record import Record, names_folder
 SCHEMA = 1
 # Anybody may have written it: within these, to read it and find the nearest takes about a second and 150 MB at most.
 # They are looked at before anything is made of the text. Of 30,000 records with 50 ingredients each:
-LARGEST = 4 << 20  # bytes of the document; 1.5 MB
+LARGEST = 4 << 20  # bytes of the document; 1.7 MB
 LARGEST_ROWS = 8 << 20  # bytes of the columns; 5 MB
 MOST = 40_000  # rows
 _MOST_OF = {b",": 2_200_000, b'"': 1_000_000, b"[": 60_000, b"{": 20_000}  # characters; 1,900,000, 300,000, 130, 1
 _MOST_VALUES = 100_000  # of all ingredients together, each once
 _MOST_INSIDE = 200_000  # commas in values: lists are long to tell apart
 DIGITS = 16  # of a key: which record it is; the ingredients give the others
+DAY = 86_400.0  # seconds for which a listing by whoever wrote it counts; about as wrong as an hour may clocks be
 _DIGITS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 _HARD = "hard."  # begins the names of columns that are ingredients
 _KEY = "key"
@@ -63,6 +66,7 @@ class Known(Struct, Placed, frozen=True):
         instance: The machine type that it was made on, where that is known.
         signers: Whose signatures lie beside it on the remote, as far as somebody looked: fingerprints of their keys.
         modules: How many it has; 0 where that is not known.
+        digest: The first digits of the record's digest; empty where that is not known.
     """
 
     key: str
@@ -80,6 +84,7 @@ class Known(Struct, Placed, frozen=True):
     instance: str = ""
     signers: tuple[str, ...] = ()
     modules: Annotated[int, Meta(ge=0)] = 0
+    digest: str = ""
 
     @classmethod
     def of(cls, record: Record, signers: Iterable[str] = ()) -> Known:
@@ -101,6 +106,7 @@ class Known(Struct, Placed, frozen=True):
             made.instance,
             tuple(sorted(signers)),
             len(record.modules),
+            record.digest[: DIGITS // 2],
         )
 
 
@@ -179,12 +185,14 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         change: The mark of the change that it was written with.
         unread: How many other records there were of which nothing is known.
         problem: Why the index that lies there is not used, for people.
+        listed: When its writer had listed the records, in seconds since the epoch by that one's clock; 0 for never.
     """
 
     columns: Mapping[str, Column] = field(default_factory=lambda: {_KEY: Column([])})
     change: str = ""
     unread: int = 0
     problem: str = ""
+    listed: float = 0.0
 
     def __len__(self) -> int:
         """How many records are known."""
@@ -209,6 +217,15 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """
         told = None if self.unread or not self.change else later(changes, self.change)
         return None if told is None else self.with_(told)
+
+    def speaks_for_all(self, storage: Storage) -> bool:
+        """Whether it is taken for all there is on a remote that keeps no history, and where a listing costs requests.
+
+        What others than cachekit put there or removed, and a record whose writer was killed before the index was
+        written, is seen by the next push, or after a day.
+        """
+        far = storage.lines > 1 and not storage.scarce
+        return far and not self.unread and -DAY / 24 < time.time() - self.listed < DAY
 
     def known(self, row: int) -> Known | None:
         """What a row says; None where that cannot be."""
@@ -342,6 +359,7 @@ class _Document(Struct, frozen=True):
     change: str
     unread: int
     rows: bytes
+    listed: float = 0.0
 
 
 class DamagedIndexError(ValueError):
@@ -352,7 +370,7 @@ def encode(index: RemoteIndex) -> bytes:
     """The document: text, so that git itself can hold it."""
     columns = {name: column.packed() for name, column in index.columns.items()}
     rows = zlib.compress(msgspec.json.encode(columns), 6)
-    return msgspec.json.encode(_Document(SCHEMA, index.change, index.unread, rows)) + b"\n"
+    return msgspec.json.encode(_Document(SCHEMA, index.change, index.unread, rows, index.listed)) + b"\n"
 
 
 def decode(raw: bytes) -> RemoteIndex | None:
@@ -385,7 +403,7 @@ def decode(raw: bytes) -> RemoteIndex | None:
         raise DamagedIndexError(f"not an index: {error}") from error
     if not fits:
         raise DamagedIndexError("not an index: its columns do not fit together")
-    return RemoteIndex(columns, document.change, max(0, document.unread))
+    return RemoteIndex(columns, document.change, max(0, document.unread), listed=document.listed)
 
 
 def read(storage: Storage, revision: str) -> tuple[RemoteIndex | None, str]:

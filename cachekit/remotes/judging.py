@@ -23,6 +23,7 @@ from cachekit.text import one_line
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
+    from cachekit.remotes.index import Known
     from cachekit.store import Store
     from cachekit.trust.envelope import Envelope
     from cachekit.trust.policy import Judgement, Policy
@@ -328,11 +329,11 @@ def untrusted(remote: str, record: Record, reason: str, demands: str) -> Untrust
     return UntrustedError(f"{named(record)} on {remote} is not used", cause=cause, hint=HINT)
 
 
-def named(record: Record) -> str:
+def named(record: Record | Known) -> str:
     """A stranger's record for people."""
     return f"{name_of(record)} ({record.key[:12]})"
 
 
-def name_of(record: Record) -> str:
+def name_of(record: Record | Known) -> str:
     """The name of a stranger's recipe as it is shown: it may hold anything, and be of any length."""
     return one_line(record.recipe[:_NAME])

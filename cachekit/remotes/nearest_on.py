@@ -1,6 +1,6 @@
 """The records on one remote, for few questions: which of them is the nearest, and which has a key.
 
-What is known of them stands in the remote's index. Where that has not all of them, they are listed: those of the same
+What is known of them stands in the remote's index. Where that may lack some, they are listed: those of the same
 compiler and model type, and all only where nothing near is among these; and those of which nothing is known are read,
 in bounded number, bytes and time. What was found out is remembered in the store: for a moment, or as long as the remote
 has the same revision; and what a record says need not be read again.
@@ -9,7 +9,7 @@ has the same revision; and what a record says need not be read again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -24,6 +24,7 @@ from cachekit.key.nearest import LEAST
 from cachekit.remotes import index, layout
 from cachekit.remotes.budget import each
 from cachekit.remotes.index import DIGITS, Known, RemoteIndex
+from cachekit.remotes.judging import named
 from cachekit.remotes.nearest import Nearest, Wanted, settled
 from cachekit.remotes.notes import Notes, short
 from cachekit.remotes.port import Entry
@@ -66,6 +67,7 @@ class Catalogue:
         known: What is known so far, also where an error kept the rest from being read.
         folder: Below which.
         problem: Why the remote's own index is not used.
+        by_index: What is known is the word of the remote's index alone; asked once more, the records are listed.
     """
 
     def __init__(self, remote: Remote, memory: Path, budget: Budget | None = None) -> None:
@@ -75,6 +77,7 @@ class Catalogue:
         self._doubted = False
         self.known = RemoteIndex()
         self.folder = self.problem = ""
+        self.by_index = False
 
     def doubt(self) -> None:
         """Believe the remote's index, and what is remembered of it, no more: it says what cannot be."""
@@ -100,40 +103,49 @@ class Catalogue:
             RemoteError, AuthError: It cannot be asked.
         """
         note, before = (None, RemoteIndex()) if self._doubted else self._remembered()
-        if note and not before.unread and f"{folder}/".startswith(f"{note.folder}/") and not anew:
+        again, self.by_index = self.by_index, False
+        if note and not before.unread and f"{folder}/".startswith(f"{note.folder}/") and not (anew or again):
             age = self._notes.age(_NOTE)
             if (age is not None and age < REMEMBERED_SECONDS) or (
                 note.revision and note.revision == self._remote.revision()
             ):
-                self.known, self.folder = before, note.folder
+                self.known, self.folder, self.by_index = before, note.folder, self._speaks_for_all(before)
                 return before
         revision = self._remote.revision()
         there: RemoteIndex | None = None
-        if self._stale is None:
+        if self._stale is None and not again:
             with self._remote.call() as storage:
                 there, _ = index.read(storage, revision)
             self.problem = there.problem if there is not None else ""
-            if there and enough(there):
+            self._stale, self.by_index = there or RemoteIndex(), self._speaks_for_all(there)
+            if there and (self.by_index or enough(there)):
                 self.known, self.folder = there, layout.RECORDS
+                if self.by_index:
+                    self._note(revision)
                 return there
-            self._stale = there or RemoteIndex()
         with self._remote.call() as storage:
             present = there.after(storage.latest(revision)) if there is not None and there.change else None
             if present is not None:
                 self.known, self.folder = present, layout.RECORDS
             else:
-                said = self._stale  # what it says now counts, and not what it said before
+                said = self._stale or RemoteIndex()  # what it says now counts, and not what it said before
                 more = before.only(before.paths.keys() - said.paths.keys())
                 before = said.with_(more.rows()) if said else before
-                listing = sorted(islice(storage.list(folder, revision), self._budget.listed), key=first)
+                most = self._budget.listed
+                listing = sorted(islice(storage.list(folder, revision), most), key=first)
                 survey, self.folder = Survey(storage, revision, self._budget, before), folder
                 try:
-                    survey.read(listing)
+                    survey.read(listing, whole=len(listing) < most)
                 finally:
                     self.known, self._budget = survey.known, survey.budget
-        document = index.encode(self.known).decode()
-        self._notes.write(_NOTE, _Remembered(revision, self.folder, document))
+        self._note(revision)
         return self.known
+
+    def _note(self, revision: str) -> None:
+        self._notes.write(_NOTE, _Remembered(revision, self.folder, index.encode(self.known).decode()))
+
+    def _speaks_for_all(self, known: RemoteIndex | None) -> bool:
+        return known is not None and len(known) > 0 and known.speaks_for_all(self._remote.storage)
 
     def _remembered(self) -> tuple[_Remembered | None, RemoteIndex]:
         note = self._notes.read(_NOTE, _Remembered)
@@ -243,7 +255,10 @@ class RemoteSearch:
         return digits not in self._here[folder]
 
     def _trusted(self, one: Known, changes: tuple[Change, ...]) -> Nearest | None:
-        """A record, read where some may not be used; None for such a one."""
+        """A record, read where each needs a signature; None for one that may not be used, as far as that is known."""
+        if reason := self._remote.withdrawn(one):
+            self.untrusted = self.untrusted or f"{named(one)} on {self._remote.name} is not used: it is {reason}"
+            return None
         if not self._picks:
             return Nearest(one, changes, remote=self._remote, fetch=one.size)
         if one.key not in self._judged:
@@ -268,30 +283,40 @@ def said_of(remote: Remote, places: Sequence[Place]) -> tuple[dict[str, Known], 
     """What a remote's index says of those of these records that are there: nothing is listed, and no record read.
 
     On a Hub these are four requests for a thousand records, and one more, once a day, where it is not known whose the
-    token is: what is told as there is what may be used.
+    token is: what is told as there is what may be used. On an object store it is one: see `speaks_for_all`.
 
     Returns:
-        By key, what it says; and the records that are there of which it says nothing. It never says anything where
-        records are told apart by reading each (see `Remote.picks`), or where each needs a signature.
+        By key, what it says; and the records that are there of which it says nothing, or says what the settings revoke.
+        It never says anything where each record needs a signature.
 
     Raises:
         RemoteError, AuthError: The remote cannot be asked.
     """
-    there = remote.exist([layout.record_path(place) for place in places])
-    left = {index.short_path(place): place for place in places if layout.record_path(place) in there}
+    first = not remote.storage.scarce  # on a Hub repo, of which records are there is the shorter question
+    known = _index_of(remote) if first else RemoteIndex()
+    left = {index.short_path(place): place for place in places}
+    if known.speaks_for_all(remote.storage):
+        left = {path: place for path, place in left.items() if path in known.paths}
+    else:
+        there = remote.exist([layout.record_path(place) for place in places])
+        left = {path: place for path, place in left.items() if layout.record_path(place) in there}
+        known = _index_of(remote) if left and not first else known
     said: dict[str, Known] = {}
-    if left and not remote.picks and not remote.demands():
-        revision = remote.revision()
-        with remote.call() as storage:
-            raw, _ = index.read(storage, revision)
-            known = raw or RemoteIndex()
-            if known.change:
-                known = known.after(storage.latest(revision)) or known
-        for path in left.keys() & known.paths.keys():
-            one = known.known(known.paths[path])
-            if one is not None and one.modules and one.key == left[path].key:
-                said[one.key] = one
+    for path in left.keys() & known.paths.keys():
+        one = known.known(known.paths[path])
+        if one is not None and one.modules and one.key == left[path].key and not remote.withdrawn(one):
+            said[one.key] = one
     return said, [place for place in left.values() if place.key not in said]
+
+
+def _index_of(remote: Remote) -> RemoteIndex:
+    """What a remote's index says, with the changes after it as far as these tell; nothing where it is not believed."""
+    if remote.picks or remote.demands():
+        return RemoteIndex()
+    revision = remote.revision()
+    with remote.call() as storage:
+        known = index.read(storage, revision)[0] or RemoteIndex()
+        return (known.after(storage.latest(revision)) if known.change else None) or known
 
 
 def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None, str]:
@@ -305,12 +330,17 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
     def ask(remote: Remote) -> list[Known] | RemoteError | AuthError:
         catalogue = Catalogue(remote, store.layout.remotes)
         try:
-            there = catalogue.look(first=lambda entry: not _key_in(entry).startswith(beginning.lower()))
+            found = _beginning(digits, catalogue.look(first=order))
+            if not found and catalogue.by_index:
+                found = _beginning(digits, catalogue.look(first=order))
         except (RemoteError, AuthError) as error:
             return error
-        return list(islice(_beginning(beginning.lower(), there), FEW))
+        return found
 
-    refused = ""
+    def order(entry: Entry) -> bool:
+        return not _key_in(entry).startswith(digits)
+
+    digits, refused = beginning.lower(), ""
     found: dict[str, tuple[Known, str]] = {}
     answers = each([partial(ask, remote) for remote in remotes.readable], LANES)  # a slow one keeps no other waiting
     for remote, answer in zip(remotes.readable, answers, strict=True):
@@ -318,7 +348,7 @@ def by_key(beginning: str, store: Store, remotes: Remotes) -> tuple[Known | None
             if isinstance(answer, Exception):
                 raise answer
             for known in answer:
-                if not remote.picks or remotes.find_on(remote, known.place):
+                if not (remote.picks or remote.withdrawn(known)) or remotes.find_on(remote, known.place):
                     found.setdefault(known.key, (known, remote.name))
                 else:
                     refused = known.key
@@ -339,10 +369,7 @@ def _key_in(entry: Entry) -> str:
     return entry.path.rpartition("/")[2]
 
 
-def _beginning(digits: str, known: RemoteIndex) -> Iterator[Known]:
-    """The records whose keys begin with these digits."""
-    for path, row in known.paths.items():
-        if path.rpartition("/")[2].startswith(digits[:DIGITS]):
-            one = known.known(row)
-            if one is not None and one.key.startswith(digits):
-                yield one
+def _beginning(digits: str, known: RemoteIndex) -> list[Known]:
+    """The first records whose keys begin with these digits."""
+    rows = (row for path, row in known.paths.items() if path.rpartition("/")[2].startswith(digits[:DIGITS]))
+    return list(islice((one for one in map(known.known, rows) if one and one.key.startswith(digits)), FEW))

@@ -6,8 +6,10 @@ taken by other bytes (another build of the same module) goes to a place named by
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, structs
 
@@ -127,6 +129,8 @@ def publish(
             change = Commit(title, todo.files, tuple(writes), message)
             with calls.ending(max(LAST, seconds - (clock.now() - began))):
                 made = storage.commit(change, revision)
+                if not lasting:
+                    _add_rows(storage, todo, mark)
             _keep_copies(storage, todo, writes)
             return structs.replace(done, revision=made)
         except ConflictError as error:
@@ -231,13 +235,27 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
         whole = present
     elif not dry_run:
         survey = Survey(storage, revision, Budget(), whole.with_(told or ()))
-        whole = survey.read(storage.list(layout.RECORDS, revision))
+        listed = time.time()
+        whole = structs.replace(survey.read(storage.list(layout.RECORDS, revision)), listed=listed)
     same = {} if storage.scarce else {one.record.key: Known.of(one.record) for one in todo.same if _is_new(one, whole)}
     renewed = whole.with_({**same, **signed, **rows}.values())
     writes = _card(storage, renewed, revision) if todo.records else []
     if (storage.scarce and present is None) or (renewed.columns, renewed.unread) != (there.columns, there.unread):
         writes.append(Write(layout.INDEX, index.encode(structs.replace(renewed, change=mark)), token))
     return writes, "" if renewed.unread else index.WHOLE
+
+
+def _add_rows(storage: Storage, todo: Draft, mark: str) -> None:
+    """Add records that are there to the index; who loses every race leaves that to its winners.
+
+    The last of these has read the index after the first had written it, and has listed these records.
+    """
+    with suppress(RemoteError):  # they are there, and the next push adds them
+        for _ in range(TRIES):
+            page, _ = _derived(storage, todo, "", mark, dry_run=False)
+            with suppress(ConflictError):
+                storage.commit(Commit(f"cachekit: [{mark}]", (), [one for one in page if one.path == layout.INDEX]), "")
+                return
 
 
 def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:

@@ -32,6 +32,7 @@ from cachekit.store.record import LARGEST, DamagedRecordError, Digest, Record
 from cachekit.values import by_value
 
 if TYPE_CHECKING:
+    from cachekit.remotes.index import Known
     from cachekit.trust.envelope import Envelope
 
 ABSENT_SECONDS = 15.0
@@ -183,18 +184,22 @@ class Remote:
 
         Each run asks: what was remembered of a remote that has been opened to others since would be told of them. Of a
         private one this costs no request where nothing that is known says that it is somebody else's: whose token this
-        is, is asked before any of it is used.
+        is, is asked before any of it is used. What the settings revoke is told apart by `withdrawn`.
 
         Raises:
             RemoteError, AuthError: See `demands`.
         """
-        if self.trust.table.revokes or self.trust.table.key:
-            return True
         if self._demands is None and self.trust.mode(self.name) == "owner":
             self.revision()
             if self.storage.private and not self.storage.known_stranger(self._memory):
                 return False
         return bool(self.demands())
+
+    def withdrawn(self, known: Known) -> str:
+        """Why a record is revoked, by what an index says of it, and so not told of; what is used is read and judged."""
+        if not self.trust.table.revokes:
+            return ""
+        return self.trust.policy.withdrawn(known.created, known.digest, known.signers)
 
     def owned(self) -> Origin:
         """The origin of bare files there, which no signature names.

@@ -55,18 +55,19 @@ class Survey:
         self.budget, self.known = budget, known
         self._turn = threading.Lock()
 
-    def read(self, listing: Iterable[Entry]) -> RemoteIndex:
+    def read(self, listing: Iterable[Entry], *, whole: bool = True) -> RemoteIndex:
         """Forget the records that are not listed, and read those of which nothing is known.
 
         Args:
             listing: The files there; those first that are to be read first.
+            whole: Those are all. Else no record is forgotten.
 
         Raises:
             RemoteError, AuthError: The remote cannot be asked.
         """
         budget = self.budget
         listed = {short_path(place): entry for entry in listing if (place := layout.record_place(entry.path))}
-        known = self.known.only(listed.keys())
+        known = self.known.only(listed.keys()) if whole else self.known
         unknown = [entry for path, entry in listed.items() if path not in known.paths and entry.size <= budget.largest]
         chosen = list(takewhile(_room(budget), unknown))
         left = budget.read - len(chosen), budget.size - sum(entry.size for entry in chosen)
@@ -86,7 +87,7 @@ class Survey:
                 each([partial(one, entry) for entry in chosen], LANES)
         finally:
             unread = len(unknown) - len(chosen) + len(late)
-            self.known = structs.replace(known.with_(found), change="", unread=unread)
+            self.known = structs.replace(known.with_(found), change="", unread=unread, listed=0.0)
         return self.known
 
 

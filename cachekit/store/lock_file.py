@@ -20,12 +20,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from cachekit import files
-from cachekit.config_files import check_writers
 from cachekit.errors import UnknownNameError, UsageError
 from cachekit.recipe import zoo
 from cachekit.store.record import DamagedRecordError, Record, from_document, parse, sealed
 from cachekit.text import cause_of, typed
 from cachekit.values import by_value
+from cachekit.writers import check_writers
 
 NAME = "cachekit.lock"
 VERSION = 1

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cachekit.compilers.nodes import SAGEMAKER
-from cachekit.config_files import check_name, check_writers
 from cachekit.errors import UsageError
 from cachekit.events import Journal
 from cachekit.text import cause_of
+from cachekit.writers import check_name, check_writers
 
 STATE = "trainer_state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -45,6 +45,7 @@ def checkpoint(resume: str, folder: Path, journal: Journal) -> str:
     if resume != "auto":
         return _named(Path(resume))
     try:
+        _check_writers(folder / "checkpoint-*")  # before there is one: the next start would be refused
         for found in checkpoints(folder):
             reason = flaw(found)
             if not reason:
@@ -77,16 +78,24 @@ def _check_writers(checkpoint: Path) -> None:
     """See that a checkpoint is of those who may say whose code runs: its files are unpickled, and torch before 2.6
     runs what a pickle says. The Trainer looks for them by their names.
     """
-    if SAGEMAKER.exists() and SAGEMAKER.parents[2] in checkpoint.absolute().parents:
-        return  # a container of one job, into which SageMaker copies them: with which modes, nobody here has seen
+    if is_jobs(checkpoint):
+        return
     why = "a checkpoint is unpickled, which may run code"
     try:
-        check_name(checkpoint, why, found=True)
+        check_name(checkpoint, why, found=True, loaded=True)
         for file in sorted(checkpoint.rglob("*")):
             if file.is_file():
-                check_writers(file, file.stat(), why, found=True)
+                check_writers(file, file.stat(), why, found=True, loaded=True)
     except OSError as error:
         raise UsageError(f"{checkpoint} is not read", cause=cause_of(error)) from error
+
+
+def is_jobs(folder: Path) -> bool:
+    """Whether a folder is of a job of SageMaker's: its container runs one job, and SageMaker makes these folders.
+
+    With which modes, nobody here has seen.
+    """
+    return SAGEMAKER.exists() and SAGEMAKER.parents[2] in folder.absolute().parents
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -190,16 +190,25 @@ class Policy(Struct, frozen=True):
             record: The record.
             origin: Of a record of the store: under which keys it was believed, and what it reuses.
         """
+        digest = record.digest if self.table.revoked.records else ""
+        reason = self.withdrawn(record.provenance.created, digest, origin.signers if origin else ())
+        return reason or (self._revoked_reuse(origin.reused) if origin else "")
+
+    def withdrawn(self, created: str, digest: str, signers: Sequence[str]) -> str:
+        """Why a record is no longer used of which so much is known; empty where nothing of that is revoked.
+
+        Args:
+            created: When it was made, as it says.
+            digest: Its digest, or the first digits of it; empty where that is not known.
+            signers: The fingerprints of the keys that it rests on.
+        """
         gone = self.table.revoked
-        if gone.before and _time(record.provenance.created) < gone.before:
+        if gone.before and _time(created) < gone.before:
             return f"made before {gone.before:%Y-%m-%d %H:%M} UTC, and everything made before then is revoked"
-        if gone.records and record.digest in gone.records:
+        if digest and any(one.startswith(digest) for one in gone.records):
             return "revoked by its digest"
-        if origin is None:
-            return ""
-        if withdrawn := self._withdrawn(origin.signers):
-            return f"signed with {withdrawn}, which is revoked"
-        return self._revoked_reuse(origin.reused)
+        withdrawn = self._withdrawn(signers)
+        return f"signed with {withdrawn}, which is revoked" if withdrawn else ""
 
     def believes(self, fingerprints: Sequence[str], now: datetime | None = None) -> bool:
         """Whether the settings name one of these keys, and let it sign today."""

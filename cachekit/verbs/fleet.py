@@ -218,8 +218,10 @@ def limit(
 
     Raises:
         UsageError: An engine's machines cost money, and nobody says how much may be spent, or what an hour costs; or
-            that is not enough.
+            that is not enough, or no amount.
     """
+    if most is not None and not 0 <= most < float("inf"):
+        raise UsageError(f"--max-dollars {most}: no amount of money", hint="--max-dollars 20")
     if not engine.rents or (price is not None and not price.per_hour):
         return None
     if most is None:

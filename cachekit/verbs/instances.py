@@ -98,9 +98,12 @@ def plan_instances(
         source: The recipe as the user named it.
         prices: What an hour costs.
         as_published: The recipe is as its file has it: with other settings its figures are somebody else's.
+
+    Raises:
+        CachekitError: No machine type can train the recipe, and all for one reason: another toolchain, say.
     """
     ready: dict[str, Prepared] = {}
-    refused: dict[str, str] = {}
+    errors: dict[str, CachekitError] = {}
     known = {name: one for name, one in zoo.instances().items() if one.cores}
     for name, machine in known.items():
         if machine.target:
@@ -109,7 +112,9 @@ def plan_instances(
             except InterruptedRunError:
                 raise
             except CachekitError as error:
-                refused[name] = error.said
+                errors[name] = error
+    if not ready and len({error.said for error in errors.values()}) == 1:  # it is no machine's fault
+        raise next(iter(errors.values()))
     made = dict(zip(ready, plans(list(ready.values()), store, remotes).plans, strict=True))
     figures = _figures(recipe) if as_published else {}
     rows = []
@@ -121,8 +126,8 @@ def plan_instances(
                 instance=name,
                 accelerator=machine.accelerator,
                 cores=machine.cores,
-                plan=_status(told.status) if told else "refused" if name in refused else "none",
-                refused=refused.get(name, ""),
+                plan=_status(told.status) if told else "refused" if name in errors else "none",
+                refused=errors[name].said if name in errors else "",
                 price=price,
                 training=published,
                 training_dollars=_cost(published, price),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import stat
+import os
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from cachekit.compilers import Observed, Watch
 from cachekit.compilers.cachedir import CacheDir
 from cachekit.compilers.keep import Keeping, spared
 from cachekit.compilers.prepare import Prepared
-from cachekit.config_files import planted_on
+from cachekit.config_files import make
 from cachekit.data.shapes import check_data
 from cachekit.disk import existing, named
 from cachekit.errors import (
@@ -32,7 +31,7 @@ from cachekit.recipe.model_config import check_package
 from cachekit.store.record import Record
 from cachekit.text import cause_of
 from cachekit.training import trackers
-from cachekit.training.checkpoints import checkpoint
+from cachekit.training.checkpoints import checkpoint, is_jobs
 from cachekit.training.job import Speed
 from cachekit.training.run import run_job
 from cachekit.values import Answer
@@ -47,7 +46,10 @@ from cachekit.verbs.plan import (
 )
 from cachekit.verbs.session import Session, using_store
 from cachekit.verbs.warm import WarmRun, warm
-from cachekit.whose import is_mine
+from cachekit.whose import Standing, below, of_another, open_to_others, shared_with
+from cachekit.writers import exchanged_by, owners_of, planted_on
+
+_DEEPEST = 4  # folders, of those in which a training writes: checkpoint-5/global_step5
 
 
 class Trained(Answer, frozen=True, kw_only=True, tag="cachekit/train/1"):
@@ -153,7 +155,7 @@ def train(
         overhead = time.monotonic() - start - (warmed.seconds if warmed else 0.0)
         session.journal.emit("restore", key=prepared.key, bytes=cache_dir.restored_bytes, seconds=round(overhead, 3))
         for folder in filter(None, (output_dir, checkpoint_dir)):
-            _check_output(folder)  # somebody may have made it while this run compiled
+            _check_output(folder, begin=True)
         watches: list[Watch] = []
         try:
             with session.until_notice():
@@ -299,19 +301,21 @@ def checked(
     return checkpoint(resume, checkpoint_dir or output_dir, session.journal)
 
 
-def _check_output(folder: Path) -> None:
-    """See that a model can be written to a folder, and that no other user's link or folder leads the writer there.
+def _check_output(folder: Path, *, begin: bool = False) -> None:
+    """See that a model can be written to a folder, and that no other user's link or folder leads the writer elsewhere.
 
-    The folder is made only by a training that starts: one that does not leaves nothing behind.
+    The folder is made only by a training that begins: one that does not leaves nothing behind. Somebody else may have
+    made it since the first look, or could do so while the worker starts.
     """
     try:
-        planted = planted_on(folder, file=False) or _planted_in(folder)
-        if planted:
-            step, owner = planted
+        if begin:
+            make(folder, 0o775)
+        if not is_jobs(folder) and (told := _stranger(folder)):
             raise UsageError(
                 f"the output folder {folder} is not written to: a training replaces and removes files there",
-                cause=f"another user ({owner}) made {step} where everybody can",
-                hint="choose a folder of your own with --output-dir, or work in a folder that others cannot write to",
+                cause=f"{told.why}, so another user could make the training write elsewhere",
+                hint="choose a folder of your own with --output-dir"
+                + (f"; or check that nothing there is a link, then run: {told.mend}" if told.mend else ""),
             )
         probe = existing(folder) / f".cachekit-{uuid.uuid4().hex}"
         probe.touch(exist_ok=False)
@@ -324,13 +328,19 @@ def _check_output(folder: Path) -> None:
         ) from error
 
 
-def _planted_in(folder: Path) -> tuple[Path, int] | None:
-    """What another user made in a folder of everybody, and that user: a link, or a folder with links below.
+def _stranger(folder: Path) -> Standing | None:
+    """Who else made something in a folder, or can make a link there, before the training or while it goes on.
 
-    The writer of a model and of checkpoints follows them.
+    The writer of a model and of checkpoints follows links.
     """
-    with suppress(FileNotFoundError):
-        if folder.stat().st_mode & stat.S_IWOTH:
-            there = ((one, one.lstat()) for one in sorted(folder.iterdir()))
-            return next(((one, state.st_uid) for one, state in there if not is_mine(state)), None)
+    told = planted_on(folder, file=False) or exchanged_by(folder / "config.json", found=True)
+    if told or not folder.is_dir():
+        return told
+    owners = {0, os.geteuid(), *owners_of(folder)}
+    for step in below(folder, _DEEPEST, files=True):
+        user = step.state.st_uid
+        if user not in owners and not shared_with([user], folder):
+            return of_another(step.place, step.state)
+        if step.to_strangers and step.last:
+            return open_to_others(step)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -108,6 +109,30 @@ def test_a_report_replaces_a_link_and_writes_nothing_where_that_leads(work, home
     command("run", "--report", str(report), "--", "true")
     assert kept.read_text() == "precious"
     assert json.loads(report.read_text())["schema"] == "cachekit/run/1"
+
+
+@pytest.mark.feature("T8")
+@pytest.mark.parametrize("names", [1, 2])
+def test_a_report_is_written_into_a_file_that_is_mounted_by_itself(work, home, command, monkeypatch, names):
+    """No other file takes its name (EBUSY); a test may not mount one. Another name may be a link to somebody's file."""
+    report, replace = work / "report.json", os.replace
+    report.write_text("before, and longer " * 999)
+    if names > 1:
+        (work / "other").hardlink_to(report)
+
+    def refuses(one, other, **options):
+        if Path(other).name == report.name:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        replace(one, other, **options)
+
+    monkeypatch.setattr(os, "replace", refuses)
+    said = command("run", "--report", str(report), "--", "true")
+    if names == 1:
+        assert json.loads(report.read_text())["schema"] == "cachekit/run/1"
+    else:
+        assert "mount its folder instead" in said.err.replace("\n", " ")
+        assert report.read_text().startswith("before")
+    assert list(work.glob(".cachekit-*")) == []
 
 
 def test_what_goes_to_a_file_stays_as_it_is(command):

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cachekit import config_trust
+from cachekit.config import PREFIX, SETTINGS
 from cachekit.recipe import zoo
 from tests.docs.engine_schemas import github, kubernetes, skypilot
 
@@ -134,6 +136,26 @@ def test_names_that_no_schema_has_are_those_of_neurons_plugin_and_of_the_registr
         assert zoo.instance(task["resources"]["instance_type"])
 
 
+def test_words_that_no_schema_has_are_those_of_who_reads_them():
+    """A variable, a place or a condition with another name would do nothing, without a word.
+
+    [Kubernetes: "Pod conditions", "Pod failure policy"; SkyPilot: "Task YAML"]
+    """
+    job = files("kubernetes.md")[0]
+    pod = job["spec"]["template"]["spec"]
+    ignored = job["spec"]["podFailurePolicy"]["rules"][0]["onPodConditions"]
+    assert ignored == [{"type": "DisruptionTarget", "status": "True"}]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        variables = {one["name"]: one["value"] for one in container["env"]}
+        mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+        assert variables.keys() <= {"CACHEKIT_HOME", "CCOM_SOCKET_IFNAME"}
+        assert variables["CACHEKIT_HOME"] == mounts["cache"]
+        assert mounts["shm"] == "/dev/shm"
+    assert f"--checkpoint-dir {mounts['checkpoints']} " in pod["containers"][0]["args"][0]
+    (mount,) = files("skypilot.md")[1]["file_mounts"]
+    assert f'--checkpoint-dir "{mount}/$' in files("skypilot.md")[1]["run"]
+
+
 # GitHub Actions
 
 
@@ -155,6 +177,21 @@ def test_our_own_action_has_the_inputs_that_the_page_gives_it():
     given = [step["with"] for step in workflows()[1]["jobs"]["test"]["steps"] if step.get("uses") == "./cachekit"]
     assert given
     assert all(one.keys() <= action["inputs"].keys() for one in given)
+
+
+def test_jobs_steps_and_variables_have_the_names_of_who_reads_them():
+    """No schema knows the inputs of other people's actions [actions/checkout, actions/setup-python: action.yml]."""
+    inputs = {"actions/checkout@v4": {"repository", "path"}, "actions/setup-python@v5": {"python-version"}}
+    known = {f"{PREFIX}{name.upper()}" for name in SETTINGS} | {config_trust.KEY, "HF_TOKEN"}
+    for one in workflows():
+        for job in one["jobs"].values():
+            assert job.get("needs", next(iter(one["jobs"]))) in one["jobs"]
+            assert set(re.findall(r"needs\.([\w-]+)\.", job.get("if", ""))) <= {job.get("needs")}
+            for step in job["steps"]:
+                assert step.get("with", {}).keys() <= inputs.get(step.get("uses"), {"recipes", "options"})
+                assert step.get("env", {}).keys() <= known
+                for name, value in step.get("env", {}).items():
+                    assert re.findall(r"secrets\.(\w+)", value) in ([], [name])
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def _made(layout, commands, *, seconds=None, jobs=1):
         (["--max-dollars", "3"], 2, "--on ENGINE"),
         (["--jobs", "2"], 2, "--on ENGINE"),
         (["--on", "local", "--max-dollars", "3"], 2, "local rents no machines"),
+        (["--on", ""], 2, "there is no engine named ''"),  # --on "$ENGINE", of a variable that is not set
         (["--on", "local", "--require-warm", "--recache"], 2, "contradict"),
     ],
 )

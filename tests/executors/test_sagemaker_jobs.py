@@ -133,6 +133,8 @@ def test_a_dry_run_submits_nothing_and_prints_the_request(user):
     warm = user("warm", "toy.yaml", "--on", f"sagemaker:{KIND}", "--dry-run", "--format", "json")[0]
     assert "--max-dollars" in warm["lacks"]
     assert warm["price"] is None, "no dated source quotes one"
+    shown, _ = user("warm", "toy.yaml", "--on", f"sagemaker:{KIND}", "--dry-run", "--price", "1.54")
+    assert "costs an unknown amount for compiling, at $1.54 an hour" in " ".join(shown.split())
     request = json.loads(warm["request"])
     assert wrong(request) == []
     assert user.service.jobs == {}
@@ -181,6 +183,8 @@ def test_a_job_without_a_network_has_the_records_as_a_channel(user):
         ("/cache", "-nowhere/cache", FREE, "cannot be written"),
         ("role = ", "# role = ", FREE, "needs sagemaker.role"),
         ("", "", (), "--max-dollars"),
+        ("", "", ("--price", "2", "--max-dollars", "nan"), "no amount of money"),
+        ("", "", ("--price", "2", "--max-dollars", "inf"), "no amount of money"),
         ("", "", ("--max-dollars", "5"), "the hourly price of such a machine is unknown"),
         ("", "", (*FREE, "--output-dir", "out"), "leave out --output-dir"),
     ],

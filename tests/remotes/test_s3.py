@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import product
 
 import pytest
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
+from cachekit.remotes import index, layout
+from cachekit.remotes.document import Shared
+from cachekit.remotes.index import Known
 from cachekit.remotes.objectstore.objects import REMOVED
 from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Commit, Write
+from cachekit.verbs.coverage import coverage_of_all
+from cachekit.verbs.hub import contents
+from cachekit.verbs.why import why, with_nearest
 from tests.remotes.s3_server import refusal
 from tests.remotes.s3_storage import SHORT, name, open_s3, server, shared_server, storage  # noqa: F401 - fixtures
 from tests.remotes.storage_calls import QUIET, upload_of, write
+from tests.remotes.test_nearest import fill_whole, made_from, others
 from tests.support.cli_session import publish
 from tests.support.doctor_cases import fine, the_problem
+from tests.support.standins import Watched, recipe
+from tests.trust.flow_cases import ALICE, trust
 
 pytestmark = pytest.mark.servers
 pytest_plugins = ["tests.support.cli_session"]
@@ -88,6 +98,44 @@ def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
     assert server.count("HEAD") == server.count() == 3
     assert found["m/a"].holds(1, hashlib.sha256(b"a").hexdigest()) is True
     assert found["m/empty"].size == 0
+
+
+@pytest.mark.feature("R7")
+def test_questions_about_three_thousand_records_ask_and_send_little(server, name, tmp_path):
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    wanted = Watched(tmp_path / "any").prepare()
+    far = [recipe(batch=batch, max_seq_length=512, gradient_accumulation_steps=4) for batch in range(200, 240)]
+    zoo = [Watched(tmp_path / "any").prepare(one) for one in far]
+    recorded = [made_from(prepared)[0] for prepared in zoo[:30]]
+    made = [*recorded, *(record for record, _ in others(wanted, 2_970))]
+    lying = {layout.record_path(record.place): Shared(record).raw for record in made}
+    lying[layout.INDEX] = index.encode(index.RemoteIndex().with_(map(Known.of, made)))
+    below = name.split("/", 3)[3]
+    for path, data in lying.items():
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(server.bucket, f"{below}/{path}", data)
+    near, files = made_from(wanted, **{"training.max_seq_length": 64, "training.seed": 9})
+    fill_whole(tmp_path / "ann", open_s3(name), [(near, files)])
+    all_of = [(str(number), lambda one=one: one) for number, one in enumerate(zoo)]
+    questions = {
+        "a miss": lambda me: why(me.session, me.prepare()).nearest.key,
+        "why KEY": lambda me: with_nearest(me.session, near.key[:16])[1].key,
+        "coverage": lambda me: coverage_of_all(me.session, all_of, skip=False, certain=False).covered,
+        "hub ls": lambda me: sum(len(there.records) for there in contents(me.session)),
+    }
+    answers = {}
+    policies = {"": {}, "signs": {"key": ALICE}, "revokes": {"revoked": {"before": "2020-01-01"}}}
+    for (policy, says), (question, ask) in product(policies.items(), questions.items()):
+        me = Watched(
+            tmp_path / f"{policy} {question}", shared=[(open_s3(name), "r")], trust=trust(said={name: "owner"}, **says)
+        )
+        server.requests.clear()
+        server.sent = 0
+        answers[question, policy] = ask(me)
+        assert (server.count() <= 4, server.sent < 300_000) == (True, True), (policy, question, server.requests)
+    one = {"a miss": near.key, "why KEY": near.key, "coverage": 30, "hub ls": 3_001}
+    assert answers == {(question, policy): one[question] for policy in policies for question in questions}
 
 
 @pytest.mark.feature("R3")

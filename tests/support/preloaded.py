@@ -1,9 +1,10 @@
 """The training worker as a fork of a process that has imported PyTorch already: a job takes seconds less.
 
-    preloaded.py SOCKET JOB.json
+    preloaded.py SOCKET JOB.json                   the command line of a `ProcessLauncher`
+    preloaded.py --cachekit SOCKET ARGUMENTS...    the real command line, with such workers
 
-The command line of a `ProcessLauncher`. The first one starts the process that is forked, with its own environment: what
-libraries read from variables while they are imported is the same for all. It ends when `SOCKET.end` is made.
+The first one starts the process that is forked, with its own environment: what libraries read from variables while they
+are imported is the same for all. It notes its process id in `SOCKET.pid`, and ends when `SOCKET.end` is made.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ def serve(place):
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(f"{place}.new")
         door.listen()
+        Path(f"{place}.pid").write_text(str(os.getpid()))
         Path(f"{place}.new").rename(place)
         while not Path(f"{place}.end").exists():
             if not select.select([door], [], [], POLL)[0]:
@@ -94,5 +96,17 @@ def ask(place, job):
     sys.exit(answer[0] if answer else 1)
 
 
+def command(place, *arguments):
+    """`cachekit`, which ends this process."""
+    from cachekit import training
+    from cachekit.cli import main
+
+    launcher = training.ProcessLauncher
+    training.ProcessLauncher = lambda: launcher([sys.executable, __file__, place])
+    sys.argv = ["cachekit", *arguments]
+    main()
+
+
 if __name__ == "__main__":
-    serve(sys.argv[2]) if sys.argv[1] == "--serve" else ask(*sys.argv[1:])
+    done = {"--serve": serve, "--cachekit": command}.get(sys.argv[1])
+    done(*sys.argv[2:]) if done else ask(*sys.argv[1:])

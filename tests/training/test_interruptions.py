@@ -2,6 +2,8 @@
 
 A real training of a small model on Inductor. Half of the interruptions kill all its processes at once, as a machine
 that is taken away does; the other half is a SIGTERM to the command, as engines send before they take a machine away.
+The workers of trainings that are interrupted after their first step are forks of a process that has imported PyTorch,
+which is half of a start. Those that are interrupted in their start, and the first and the last training, are not.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import random
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from cachekit.process import below
+from tests.support.places import ROOT
 from tests.support.processes import LONGEST, begin_python
 from tests.support.real_machine import Machine, assert_compiled_nothing
 
@@ -38,8 +42,15 @@ RECIPE = ("bert", "--tiny")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # several threads may add up in another order
 
 
+@pytest.fixture
+def door(tmp_path):
+    """Where workers are asked for that need not import PyTorch."""
+    yield tmp_path / "door"
+    (tmp_path / "door.end").touch()
+
+
 @pytest.mark.feature("F1", "M3", "F10")
-def test_fifty_interruptions_leave_no_trace(tmp_path):
+def test_fifty_interruptions_leave_no_trace(tmp_path, door):
     machine = Machine(tmp_path, **ONE_THREAD)
     settings = [word for field, value in SETTINGS.items() for word in ("--set", f"training.{field}={value}")]
     machine("warm", *RECIPE, *settings)
@@ -54,7 +65,7 @@ def test_fifty_interruptions_leave_no_trace(tmp_path):
     train = ("train", *RECIPE, *settings, "--output-dir", "again", "--resume", "auto", "--require-warm")
     before, lost = 0, []
     for _ in range(TIMES):
-        interrupt(machine, chosen, *train)
+        interrupt(machine, chosen, door, *train)
         taken = logged(machine)
         assert taken == {step: losses[step] for step in taken}
         if taken:
@@ -71,11 +82,12 @@ def test_fifty_interruptions_leave_no_trace(tmp_path):
     assert (machine.work / "again" / model).read_bytes() == (machine.work / "whole" / model).read_bytes()
 
 
-def interrupt(machine: Machine, chosen: random.Random, *train: str) -> None:
+def interrupt(machine: Machine, chosen: random.Random, door: Path, *train: str) -> None:
     """Start a training, and end it some steps later; sometimes before its first step."""
     steps, pause = chosen.choice([0, 1, 2, 3, 5]), chosen.random()
     known = set(journals(machine))
-    process = begin_python("-m", "cachekit", *train, folder=machine.work, environment=machine.environment)
+    program = (ROOT / "tests/support/preloaded.py", "--cachekit", door) if steps else ("-m", "cachekit")
+    process = begin_python(*program, *train, folder=machine.work, environment=machine.environment)
     deadline = time.monotonic() + LONGEST
     try:
         while not (set(journals(machine)) - known and begun(machine) and len(logged(machine)) >= steps):
@@ -90,7 +102,8 @@ def interrupt(machine: Machine, chosen: random.Random, *train: str) -> None:
             assert process.returncode == 130
             return
     finally:
-        for pid in (process.pid, *below(process.pid)):
+        forks = below(int(Path(f"{door}.pid").read_text())) if steps else ()
+        for pid in (process.pid, *below(process.pid), *forks):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.communicate()

@@ -14,7 +14,8 @@ from cachekit.recipe import variant
 from cachekit.store import lock_file
 from cachekit.training import checkpoints
 from cachekit.training.checkpoints import checkpoint
-from tests.support.users import ANOTHER, ONE, known
+from tests.support.doctor_cases import public  # noqa: F401 - a fixture
+from tests.support.users import ANOTHER, ONE, as_user, known
 from tests.training.made_checkpoints import make
 
 pytestmark = [
@@ -48,7 +49,7 @@ def test_another_users_recipe_in_a_folder_of_everybody_is_not_read(tmp, name):
     written(tmp / name, ONE)
     with pytest.raises(UsageError, match="is not read: a recipe says what runs here") as raised:
         load_recipe(name)
-    assert f"another user ({ONE})" in raised.value.cause
+    assert f"{tmp / Path(name).parts[0]} belongs to another user" in raised.value.cause
     with pytest.raises(UsageError, match="is not read"):
         zoo_entry(name)
     with pytest.raises(UsageError, match="is not read"):
@@ -68,7 +69,7 @@ def test_another_users_checkpoint_in_a_folder_of_everybody_is_not_gone_on_from(t
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
 @pytest.mark.parametrize("way", ["folder", "link", "dangling link", "link in a folder"])
 def test_no_training_writes_where_another_users_link_or_folder_leads(tmp, tmp_path, mode, way):
-    """It would rotate checkpoints away there. What this user made there is written to."""
+    """It would rotate checkpoints away there. What this user made is written to where nobody else can rename it."""
     tmp.chmod(mode)
     cache, runs, precious = Cache(home=tmp_path / "home"), tmp / "runs", tmp_path / "precious"
     if way != "dangling link":
@@ -83,34 +84,78 @@ def test_no_training_writes_where_another_users_link_or_folder_leads(tmp, tmp_pa
         runs.mkdir()
         runs.chmod(mode)
         planted.symlink_to(precious)
-    if way != "dangling link":
+    if mode == 0o777:
+        with pytest.raises(UsageError, match="is not written to") as raised:
+            cache.plan_train("bert", output_dir="runs/mine")
+        assert raised.value.hint.endswith(f"chmod go-w {tmp}")
+    elif way != "dangling link":
         cache.plan_train("bert", output_dir="runs/mine")
     os.chown(planted, ONE, ONE, follow_symlinks=False)
     with pytest.raises(UsageError, match="is not written to") as raised:
         cache.plan_train("bert", output_dir="runs/mine")
-    assert f"another user ({ONE}) made {planted}" in raised.value.cause
+    assert str(planted) in raised.value.cause
+    assert "another user" in raised.value.cause
     cache.plan_train("bert", output_dir=tmp_path / "own" / "mine")
     assert [path.name for path in precious.rglob("*")] == ["checkpoint-1"] * (way != "dangling link")
 
 
-@pytest.mark.parametrize("mode", [0o1777, 0o777])
-@pytest.mark.parametrize("name", ["config.json", "checkpoint-5"])
-def test_no_training_writes_through_what_another_user_made_in_its_output_folder(tmp, tmp_path, mode, name):
-    """Transformers opens `config.json` by its name, and `optimizer.pt` in a checkpoint's folder, which may be links."""
+@pytest.mark.parametrize("name", ["config.json", "checkpoint-5", "checkpoint-5/global_step5/optimizer.pt"])
+def test_no_training_writes_through_what_another_user_made_in_its_output_folder(tmp, tmp_path, name):
+    """Transformers opens `config.json` by its name, and `optimizer.pt` in a checkpoint's folder, which may be links.
+
+    The folder may have been open to others before.
+    """
     cache, output, precious = Cache(home=tmp_path / "home"), tmp / "out", tmp_path / "precious"
-    output.mkdir()
-    output.chmod(mode)
+    (output / name).parent.mkdir(parents=True)
     precious.write_text("thesis")
-    if name == "config.json":
-        (output / name).symlink_to(precious)
-    else:
+    if name == "checkpoint-5":
         (output / name).mkdir()
         (output / name / "optimizer.pt").symlink_to(precious)
+    else:
+        (output / name).symlink_to(precious)
     cache.plan_train("bert", output_dir=output)
     os.chown(output / name, ONE, ONE, follow_symlinks=False)
     with pytest.raises(UsageError, match="is not written to") as raised:
         cache.plan_train("bert", output_dir=output)
-    assert f"another user ({ONE}) made {output / name}" in raised.value.cause
+    assert str(output / name) in raised.value.cause
+    assert "another user" in raised.value.cause
+
+
+@pytest.mark.parametrize("which", [".", "checkpoint-5", "checkpoint-5/global_step5"])
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o1775])
+def test_no_training_writes_to_a_folder_in_which_others_could_make_a_link_meanwhile(tmp, tmp_path, which, mode):
+    """A link of this user's own they can move there, too. In mode 775 the members of another group are the others."""
+    cache, output = Cache(home=tmp_path / "home"), tmp / "out"
+    (output / "checkpoint-5" / "global_step5").mkdir(parents=True)
+    cache.plan_train("bert", output_dir=output)
+    os.chown(output / which, 0, ONE)
+    (output / which).chmod(mode)
+    with pytest.raises(UsageError, match="is not written to") as raised:
+        cache.plan_train("bert", output_dir=output)
+    assert f"can write to {output / which} (mode {mode:o})" in raised.value.cause
+    if not (which == "." and mode & 0o1000):  # as `/tmp`, which stays everybody's
+        assert raised.value.hint.endswith(f"chmod go-w {output / which}")
+    (output / which).chmod(0o755)
+    cache.plan_train("bert", output_dir=output)
+
+
+def test_those_with_whom_one_works_may_have_made_what_lies_in_an_output_folder(tmp, tmp_path, monkeypatch):
+    """A runner of the uid 1001 whose checkout is mounted into a container, and a group that shares the folder."""
+    cache, output, team = Cache(home=tmp_path / "home"), tmp_path / "checkout" / "out", 64321
+    made = make(output / "checkpoint-4")
+    for path in (output.parent, output, made, *made.iterdir()):
+        os.chown(path, ONE, ONE)
+    cache.plan_train("bert", output_dir=output)
+    os.chown(output.parent, 0, team)
+    known(monkeypatch, {ONE: [team]})
+    monkeypatch.setattr(os, "getgroups", lambda: [team])
+    for path, mode in ((output.parent, 0o2775), (output, 0o2775)):
+        os.chown(path, 0, team)
+        path.chmod(mode)
+    cache.plan_train("bert", output_dir=output)
+    os.chown(made, ANOTHER, ANOTHER)
+    with pytest.raises(UsageError, match="is not written to"):
+        cache.plan_train("bert", output_dir=output)
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
@@ -128,7 +173,7 @@ def test_another_users_folder_in_a_folder_of_everybody_gives_no_recipe_by_its_wh
         path = path or tmp / "x.yaml"
         link = path if way == "link to a file" else tmp / "job"
         link.symlink_to(own if way == "link to a file" else own.parent)
-        if way != "link to a file" or mode == 0o1777:  # else others can make it lead elsewhere
+        if mode == 0o1777:  # else others can make it lead elsewhere
             assert load_recipe(path).name == "x"
         os.chown(link, ONE, ONE, follow_symlinks=False)
     if way == "link from elsewhere":
@@ -136,7 +181,7 @@ def test_another_users_folder_in_a_folder_of_everybody_gives_no_recipe_by_its_wh
         path = tmp_path / "jobs" / "x.yaml"
     with pytest.raises(UsageError, match="is not read: a recipe says what runs here") as raised:
         load_recipe(path)
-    assert f"another user ({ONE})" in raised.value.cause
+    assert "another user" in raised.value.cause
 
 
 @pytest.mark.parametrize(("owner", "mode"), [(ONE, 0o644), (0, 0o666)])
@@ -179,6 +224,83 @@ def test_a_checkpoint_in_a_folder_that_others_can_write_to_is_not_gone_on_from(t
     assert checkpoint(resume, Path("runs/bert"), Journal(None, "test")).endswith("runs/bert/checkpoint-4")
 
 
+@pytest.mark.parametrize("resume", ["auto", "runs/bert/checkpoint-4"])
+@pytest.mark.parametrize("works", ["there", "below", "elsewhere"])
+def test_no_checkpoint_is_gone_on_from_that_another_user_puts_in_place_with_a_folder_above(
+    public, monkeypatch, resume, works
+):
+    """A clone of their repository, say: all of it is this user's."""
+    scratch, runs = public / "scratch" / "work", Path("runs/bert")
+    make(scratch / "runs" / "bert" / "checkpoint-4")
+    make(scratch / "clone" / "bert" / "checkpoint-4")
+    monkeypatch.chdir({"there": scratch, "below": scratch / "runs"}.get(works, public))
+    runs = Path(os.path.relpath(scratch / runs))
+    resume = resume if resume == "auto" else str(runs / "checkpoint-4")
+    scratch.parent.chmod(0o755)
+    assert Path(checkpoint(resume, runs, Journal(None, "test"))).samefile(runs / "checkpoint-4")
+    scratch.chmod(0o777)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled"):
+        checkpoint(resume, runs, Journal(None, "test"))
+    as_user(ONE, lambda: (scratch / "runs").rename(scratch / "old"))
+    as_user(ONE, lambda: (scratch / "clone").rename(scratch / "runs"))
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
+        checkpoint(resume, runs, Journal(None, "test"))
+    assert raised.value.hint.endswith(f"chmod go-w {scratch}")
+    assert f"every user of this machine can write to {scratch} (mode 777)" in raised.value.cause
+    (scratch / "runs").rename(scratch / "clone")
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled"):
+        checkpoint("auto", scratch / "runs" / "bert", Journal(None, "test"))  # at the first start, before there is one
+
+
+def test_a_checkpoint_lies_below_folders_of_ones_own_or_of_a_volume(tmp, tmp_path, monkeypatch):
+    """A volume's owner is a number of its own where the server says so (EFS access points), and mounted by choice."""
+    volume, state = tmp_path / "volume", os.fstat
+    made = make(volume / "runs" / "checkpoint-4")
+    for path in (volume, made.parent, made, *made.iterdir()):
+        os.chown(path, ONE, ONE)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled") as raised:
+        checkpoint(str(made), made.parent, Journal(None, "test"))
+    assert raised.value.cause.startswith(f"{volume} belongs to another user")
+    monkeypatch.chdir(volume)
+    assert checkpoint("auto", Path("runs"), Journal(None, "test")) == "runs/checkpoint-4"
+    monkeypatch.chdir(tmp)
+
+    def mounted(handle):
+        found = state(handle)
+        return os.stat_result([*found[:2], found.st_dev + 1, *found[3:]]) if found.st_uid in {ONE, ANOTHER} else found
+
+    monkeypatch.setattr(os, "fstat", mounted)
+    monkeypatch.setattr(os.path, "samestat", lambda one, other: one.st_ino == other.st_ino)
+    assert checkpoint(str(made), made.parent, Journal(None, "test")) == str(made)
+    os.chown(made, ANOTHER, ANOTHER)
+    with pytest.raises(UsageError, match="is not read: a checkpoint is unpickled"):
+        checkpoint(str(made), made.parent, Journal(None, "test"))
+
+
+@pytest.mark.parametrize("way", ["folder", "link", "folder of a link"])
+def test_no_recipe_is_read_by_a_way_that_others_can_exchange(tmp, tmp_path, way):
+    own, open_ = written(tmp_path / "own" / "x.yaml"), tmp_path / "open"
+    open_.mkdir()
+    path = {"folder": open_ / "mine" / "x.yaml", "link": tmp_path / "link.yaml"}.get(way, tmp_path / "link" / "x.yaml")
+    if way == "folder":
+        written(path)
+    else:
+        (open_ / "between").symlink_to(own if way == "link" else own.parent)
+        (path if way == "link" else path.parent).symlink_to(open_ / "between")
+    assert load_recipe(path).name == "x"
+    open_.chmod(0o777)
+    with pytest.raises(UsageError, match="is not read: a recipe says what runs here") as raised:
+        load_recipe(path)
+    assert "another user" in raised.value.cause
+    open_.chmod(0o1775)  # with the sticky bit others make links, and rename none of this user's
+    os.chown(open_, 0, ONE)
+    assert load_recipe(path).name == "x"
+    planted = open_ / ("mine" if way == "folder" else "between")
+    os.chown(planted, ONE, ONE, follow_symlinks=False)
+    with pytest.raises(UsageError, match="is not read: a recipe says what runs here"):
+        load_recipe(path)
+
+
 def test_sagemaker_may_copy_checkpoints_into_a_jobs_container_with_any_mode(tmp, tmp_path, monkeypatch):
     made = make(tmp_path / "ml" / "checkpoints" / "checkpoint-4")
     for folder in (made, made.parent):
@@ -190,6 +312,7 @@ def test_sagemaker_may_copy_checkpoints_into_a_jobs_container_with_any_mode(tmp,
     told.parent.mkdir(parents=True)
     told.write_text("{}")
     assert checkpoint("auto", made.parent, Journal(None, "test")) == str(made)
+    Cache(home=tmp_path / "home").plan_train("bert", output_dir=made.parent)
 
 
 def test_where_one_works_was_chosen_whoever_made_it(tmp, monkeypatch):

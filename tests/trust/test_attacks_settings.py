@@ -2,6 +2,7 @@
 
 import base64
 import os
+from pathlib import Path
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_another_users_settings_above_the_working_directory_are_not_read(tmp_pat
     os.chown(path, ONE, ONE)
     with pytest.raises(UsageError, match="is not read") as raised:
         config.load(cwd=work)
-    assert f"another user ({ONE})" in raised.value.cause
+    assert raised.value.cause.startswith(f"{path} belongs to another user")
 
 
 @ROOT_ONLY
@@ -70,7 +71,9 @@ def test_settings_in_a_folder_of_everybody_are_not_read_where_its_owner_is_anoth
 @pytest.mark.parametrize("name", ["cachekit.toml", "pyproject.toml"])
 @pytest.mark.parametrize("mode", [0o1777, 0o777])
 @pytest.mark.parametrize("works", ["there", "below"])
-def test_settings_of_ones_own_are_not_read_where_others_can_give_a_file_their_name(tmp_path, name, mode, works):
+def test_settings_of_ones_own_are_not_read_where_others_can_give_a_file_their_name(
+    tmp_path, monkeypatch, name, mode, works
+):
     """A blob of a shared store, or the card of a remote, is this user's file with bytes that a stranger chose."""
     scratch, path = tmp_path / "scratch", tmp_path / "scratch" / name
     (scratch / "project").mkdir(parents=True)
@@ -80,10 +83,11 @@ def test_settings_of_ones_own_are_not_read_where_others_can_give_a_file_their_na
     scratch.chmod(mode)
     with pytest.raises(UsageError, match="is not read: settings say whose code runs here") as raised:
         config.load(cwd=work)
-    cause = f"every user of this machine can write to {scratch} (mode {mode:o}), and so can give any file this name"
-    assert raised.value.cause == cause
+    told = f"every user of this machine can write to {scratch} (mode {mode:o})"
+    assert raised.value.cause == f"{told}, so another user could have put the file there"
     assert ("chmod" in raised.value.hint) == (mode == 0o777)
     (scratch / "project" / "cachekit.toml").write_text("")
+    monkeypatch.chdir(scratch / "project")
     assert config.load(cwd=scratch / "project").cache == ("local:rw",), "what lies below is this user's own"
 
 
@@ -132,6 +136,45 @@ def test_what_a_link_of_ones_own_leads_to_stays_what_it_is(tmp_path, lies):
         everybodys.chmod(0o777)
     with pytest.raises(UsageError, match="is not read"):
         config.load(cwd=link)
+
+
+@pytest.mark.parametrize("way", ["link", "links", "link to a folder"])
+def test_each_folder_that_a_chain_of_links_leads_through_is_asked(tmp_path, way):
+    """Whoever can write to the one in the middle can have the chain lead to another file of this user's."""
+    start, middle, own = (tmp_path / name for name in ("start", "middle", "own"))
+    for folder in (start, middle, own):
+        folder.mkdir()
+    (own / "cachekit.toml").write_text(ANYBODY)
+    if way == "link to a folder":
+        (middle / "own").symlink_to(own)
+        (start / "cachekit.toml").symlink_to("../middle/own/cachekit.toml")
+    else:
+        (middle / "b").symlink_to("../own/cachekit.toml")
+        (start / "between").symlink_to(middle / "b")
+        (start / "cachekit.toml").symlink_to(middle / "b" if way == "link" else "between")
+    assert config.load(cwd=start).cache == ("local", "evil")
+    middle.chmod(0o777)
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=start)
+    assert "middle" in raised.value.cause
+
+
+@pytest.mark.parametrize("works", ["in the project", "below", "elsewhere", "beside it"])
+def test_settings_are_read_below_a_folder_of_everybody_where_one_works_there_alone(tmp_path, monkeypatch, works):
+    """As GitLab's checkout, of which only the project is closed (`chmod -R o-w .`): to work there is to choose it."""
+    project, work = tmp_path / "builds" / "project", tmp_path / "elsewhere"
+    beside = tmp_path / "builds" / "another"
+    for folder in (project / "below", work, beside):
+        folder.mkdir(parents=True)
+    (project / "cachekit.toml").write_text(ANYBODY)
+    (tmp_path / "builds").chmod(0o777)
+    monkeypatch.chdir({"in the project": project, "below": project / "below", "elsewhere": work}.get(works, beside))
+    if "project" in works or works == "below":
+        assert config.load(cwd=Path.cwd()).cache == ("local", "evil")
+        return
+    with pytest.raises(UsageError, match="is not read") as raised:
+        config.load(cwd=project)
+    assert raised.value.hint.endswith(f"chmod go-w {tmp_path / 'builds'}")
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o777])

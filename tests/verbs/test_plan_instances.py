@@ -92,6 +92,30 @@ def test_what_is_warm_for_one_machine_is_a_hit_there(command, store):
     assert rows["trn1.32xlarge"]["plan"] == "miss", "32 workers are other graphs"
 
 
+def test_the_published_throughput_is_on_the_screen(command):
+    screen = " ".join(command("plan", "bert-amazon-polarity", "--instances").out.split())
+    assert "2023-03, 6.64 steps a second" in screen
+    assert "2023-03, 5.44 steps a second, the same job on eight A100" in screen
+    assert "$24.73 an hour of an ml.trn1.32xlarge: " in screen
+
+
+def test_what_no_machine_could_help_is_an_error(command):
+    said = the_error(command("plan", "bert", "--instances", "--toolchain", "neuron-9.9", code=2))
+    assert said == the_error(command("plan", "bert", "--toolchain", "neuron-9.9", code=2))
+    assert said[0] == "unknown-name"
+
+
+def test_many_machines_that_cannot_train_it_fit_the_screen(command):
+    screen = command("plan", "llama3-8b-lora", "--instances", "--toolchain", "neuron-2.31").out
+    assert all(len(line) <= 80 for line in screen.splitlines())
+
+
+def test_a_table_in_which_nothing_is_compared_has_no_column_for_it(command):
+    screen = command("plan", "bert-large-squad", "--instances").out
+    assert "equal at" not in screen
+    assert all(len(line) <= 80 for line in screen.splitlines())
+
+
 @pytest.mark.parametrize(
     "words",
     [

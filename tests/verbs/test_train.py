@@ -1,7 +1,9 @@
 """Train, with a stand-in for the compiler: what it finds, and what it adds to the record."""
 
 import json
+import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,20 @@ def test_train_after_warm_compiles_nothing(home, output, log, warmed):
     assert done.saved_seconds == 30.0
     assert json.loads(json.dumps(done.as_dict())) == done.as_dict()
     assert human(done)[0].startswith("toy: trained 1 step  key")
+
+
+@pytest.mark.feature("T2")
+def test_nobody_else_can_write_to_the_output_folder_that_a_training_makes_whatever_the_umask_is(home, tmp_path, warmed):
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            watched = Watched(home)
+            done = train(watched.session, watched.prepare(), output_dir=tmp_path / "runs" / "toy")
+            assert done.status == "hit"
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "runs", tmp_path / "runs" / "toy"):
+        assert not folder.stat().st_mode & stat.S_IWOTH
 
 
 @pytest.mark.feature("F2")

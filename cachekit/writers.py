@@ -1,0 +1,191 @@
+"""Who can have written a file that says what runs here, given it its name, or put it where its name leads."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import structs
+
+from cachekit import whose
+from cachekit.errors import UsageError
+
+
+def check_writers(
+    path: Path,
+    state: os.stat_result,
+    why: str,
+    *,
+    found: bool = False,
+    settings: bool = False,
+    own: bool = False,
+    loaded: bool = False,
+) -> None:
+    """See that a file is of those who may say whose code runs: `/tmp` is above much.
+
+    That is this user, root, whoever owns the folder that it lies in or one above, or a member of the group that shares
+    this folder; the user's own settings may be of the first two alone. In a folder that nobody else can write to any
+    other file was put by this user, too; settings, which their owner can add to later, only where they are mounted into
+    the folder, as into a container's. What lies on the way in a folder of everybody, and the file there, must be this
+    user's or root's: see `planted_on`. Nor can anybody else have given another file of theirs this name.
+
+    Args:
+        path: Its name. It may be a link, which whoever owns it can have lead anywhere.
+        state: Of the file that is open: the name may lead elsewhere by now.
+        why: It matters, for people.
+        found: No person named it: it was looked for.
+        settings: It says whose records are used; it was looked for, too.
+        own: They are the user's own.
+        loaded: See `check_name`.
+
+    Raises:
+        UsageError: It is somebody else's, everybody can write to it, or somebody else can give it its name.
+        OSError: It is gone.
+    """
+    folder, planted = path.parent, planted_on(path)
+    owners = {0, os.geteuid()}
+    if not (own or _open_to_all(folder)):
+        owners |= owners_of(folder)
+        chosen = not settings or state.st_dev != folder.stat().st_dev  # else whoever mounts it there chose it
+        if chosen and os.path.samestat(path.lstat(), state) and whose.standing(folder).whose == "own":
+            owners.add(state.st_uid)
+    strangers = sorted({path.lstat().st_uid, state.st_uid} - owners)
+    if planted:
+        cause = planted.why
+        hint = "check what the file says; then make a copy of your own, or work in the folder of somebody you trust"
+    elif strangers and (own or not whose.shared_with(strangers, folder)):
+        cause = f"it belongs to another user ({strangers[0]}), and should be of whoever owns {folder.absolute()}"
+        hint = "check what the file says; then remove it, make a copy of your own, or work in another folder"
+        if own:
+            cause = f"it belongs to another user ({strangers[0]}), and should be this user's"
+            hint = f"sudo chown -h {os.geteuid()} {shlex.quote(str(path))}, or set XDG_CONFIG_HOME to a folder of yours"
+    elif state.st_mode & stat.S_IWOTH:
+        cause = f"every user of this machine can write to it (mode {stat.S_IMODE(state.st_mode):o})"
+        hint = f"check what the file says, then run: chmod o-w {shlex.quote(str(path))}"
+        if _open_to_all(folder) and not folder.stat().st_mode & stat.S_ISVTX:  # a checkout with umask 0000
+            within = shlex.quote(str(folder))
+            hint = f"if nobody else works on this machine, as in a container of CI: chmod -R o-w {within}"
+    else:
+        check_name(path, why, found=found or settings, loaded=loaded)
+        return
+    raise UsageError(f"{path} is not read: {why}", cause=cause, hint=hint)
+
+
+def check_name(path: Path, why: str, *, found: bool, loaded: bool = False) -> None:
+    """See that nobody else can give a file its name, or exchange a folder or link on the way to it; see `exchanged_by`.
+
+    Whose a file is says who wrote it, and neither where it lay nor who chose its bytes: whoever can write to its folder
+    can move any file of this user's there from another such folder.
+
+    Args:
+        path: The file or folder, which need not be there yet.
+        why: It matters, for people.
+        found: No person named it.
+        loaded: It holds code.
+
+    Raises:
+        UsageError: Somebody else can.
+        OSError: A folder cannot be looked at.
+    """
+    if told := exchanged_by(path, found=found, loaded=loaded):
+        raise UsageError(
+            f"{path} is not read: {why}",
+            cause=f"{told.why}, so another user could have put the file there",
+            hint=f"check that the file is yours, then run: {told.mend}"
+            if told.mend
+            else "keep the file in a folder of your own",
+        )
+
+
+def exchanged_by(path: Path, *, found: bool = False, loaded: bool = False) -> whose.Standing | None:
+    """Who else can put something in the place of a file or folder, or of what its name leads through; None for nobody.
+
+    Whoever can write to a folder can rename what lies there, unless it has the sticky bit; that bit keeps nobody from
+    giving a name that is free. Those to whom another user, with whom this one works, opens a folder belong there; in a
+    folder of this user's or root's only their groups do. Nobody changes what is mounted to be read, such as a ConfigMap
+    of Kubernetes, of mode 0777.
+
+    Args:
+        path: It need not be there yet.
+        found: Its name was looked for, so that also a file that was not there before counts.
+        loaded: It holds code. So what lies above the working directory, which its user chose, is asked as well, and
+            each folder must belong to this user, root, a member of the group that shares it, or whoever owns the
+            working directory, a folder above it, or a volume that is mounted on the way.
+
+    Raises:
+        OSError: A folder cannot be looked at.
+    """
+    steps, work, direct, missing = list[whose.PathStep](), list[Path](), None, [path]
+    owners, device = {0, os.geteuid()}, -1
+    with suppress(FileNotFoundError):  # the working directory may be gone
+        work = [Path.cwd(), *Path.cwd().parents]
+    with suppress(FileNotFoundError):
+        direct = path.absolute().parent.stat()
+    with suppress(FileNotFoundError):
+        os.close(whose.walk(path, steps.append, file=not path.is_dir()))
+        missing = []
+    for step, entry in zip(steps, [*(one.place for one in steps[1:]), *missing]):  # noqa: B905 - the last is no folder
+        if stat.S_ISLNK(step.state.st_mode):
+            continue  # whose it may be, `planted_on` says
+        if device not in {-1, step.state.st_dev} or step.place in work:
+            owners.add(step.state.st_uid)
+        device = step.state.st_dev
+        if loaded and not ({step.state.st_uid} <= owners or whose.shared_with([step.state.st_uid], step.place)):
+            return whose.of_another(step.place, step.state)
+        last = direct is not None and os.path.samestat(step.state, direct)
+        sticky = bool(step.state.st_mode & stat.S_ISVTX)
+        if not step.to_strangers or (sticky and whose.is_mine(step.state) and not (found and last)):
+            continue
+        if entry in work and not (last or loaded):
+            continue
+        if whose.is_mine(step.state) and os.statvfs(step.place).f_flag & os.ST_RDONLY:
+            continue
+        told = whose.open_to_others(step)
+        helps = not sticky and (step.state.st_uid == os.geteuid() or not last)
+        return told if helps else structs.replace(told, mend="")
+    return None
+
+
+def owners_of(folder: Path) -> set[int]:
+    """Who owns a folder or one above, and so can exchange it; not where everybody can."""
+    above = folder.absolute()
+    return {one.stat().st_uid for one in (above, *above.parents) if not _open_to_all(one)}
+
+
+def planted_on(path: Path, *, file: bool = True) -> whose.Standing | None:
+    """The first step on the way to a file that another user made in a folder that others can write to, and that user.
+
+    It may be the file, a folder or a link. Where this user works was chosen, whoever made it.
+
+    Args:
+        path: The file.
+        file: It is one; else a folder, which need not be there yet: then the steps that are there count.
+
+    Raises:
+        OSError: A step cannot be looked at.
+    """
+    chosen, above = set[Path](), False
+    with suppress(FileNotFoundError):  # the working directory may be gone
+        chosen = {Path.cwd(), *Path.cwd().parents}
+    found: list[whose.Standing] = []
+
+    def look(step: whose.PathStep) -> None:
+        nonlocal above
+        if above and not whose.is_mine(step.state) and step.place not in chosen and step.place.name != "..":
+            found.append(whose.of_another(step.place, step.state))
+        if not stat.S_ISLNK(step.state.st_mode):
+            above = step.to_strangers
+
+    try:
+        os.close(whose.walk(path, look, file=file))
+    except FileNotFoundError:
+        if file:
+            raise
+    return found[0] if found else None
+
+
+def _open_to_all(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & stat.S_IWOTH)
