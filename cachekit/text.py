@@ -77,13 +77,6 @@ def about(name: str, said: str) -> str:
     return said if re.match(rf"{re.escape(name)}[\s,:]", said) else f"{name}: {said}"
 
 
-def not_asked(name: str, said: str) -> str:
-    """That a remote could not be asked, and why: where the reason begins with its name, that is not said twice."""
-    rest = said.removeprefix(name)
-    why = said if rest == said else rest[2:] if rest.startswith(": ") else f"it{rest}" if rest.startswith(" ") else said
-    return f"{name} could not be asked: {why}"
-
-
 @lru_cache(4096)  # records of one model are alike
 def size(count: int) -> str:
     """Bytes for people: 4.7 MB."""
@@ -220,3 +213,8 @@ _T = TypeVar("_T")
 def or_none(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
     """A reader that takes `none`, too: no limit."""
     return lambda value: None if value is None or str(value).strip().lower() == "none" else read(value)
+
+
+def named(ingredient: str) -> str:
+    """What people call an ingredient: by its name, but for the one of `key.nearest` that no recipe has."""
+    return "how far its run came" if ingredient == "interrupted" else ingredient

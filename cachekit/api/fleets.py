@@ -181,9 +181,7 @@ class Fleets(Runs):
         if spot and not found.spot:
             raise UsageError(f"{name} does not rent Spot machines", hint="leave out --spot")
         if max_dollars is not None and not found.rents:
-            raise UsageError(
-                f"{name} rents no machines, so that a budget limits nothing", hint="leave out --max-dollars"
-            )
+            raise UsageError(f"{name} rents no machines: there is nothing to pay for", hint="leave out --max-dollars")
         checked, machine = found.check(queue, config, verb), found.machine(queue)
         where = replace(self, instance=compile_for or self.instance or fleet.compiled_for(machine))
         variants = [Variant(one.recipe, one.overrides, tiny) for one in entries]

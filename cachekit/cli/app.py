@@ -6,6 +6,7 @@ the time that `cachekit plan` takes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -207,7 +208,8 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(error, "possibilities") and hasattr(error, "option_name"):  # `--verbose` is nothing like `--bogus`
             error.possibilities = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.75)
         words: str = getattr(error, "format_message", error.__str__)()
-        words = words.replace("valid float range", "number").replace("valid integer range", "whole number")
+        words = re.sub(r"valid int(eger)?( range)?\b", "whole number", words)
+        words = re.sub(r"valid float( range)?\b", "number", words)
         out.setup_early(arguments)
         return out.error(UsageError(words.rstrip("."), hint=hint))
     if isinstance(outcome, stop.CommandExit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 12  # findings of one check, for people
+TWICE = re.compile(r"^\((.*\b(\d[\d.]*)\b.*)\) \2$")  # `(Debian 12.2.0-14) 12.2.0`, as g++ says it
 REPORT = "neuron-contract.json"
 LABEL = len("compiler_cache_dir ")  # the longest name of what a machine has
 
@@ -89,6 +91,7 @@ def machine(found: Machine) -> list[str]:
     for group, values in (("toolchain", found.toolchain), ("target", found.target)):
         for name, value in values.items():
             shown = " ".join(value) if isinstance(value, list | tuple) else str(value)
+            shown = TWICE.sub(r"\1", shown)
             lines += out.labelled(f"{group}.{name}".ljust(25), shown, 2)
     return [*lines, f"  {'bf16'.ljust(24)} {'yes' if found.bf16 else 'no'}"]
 

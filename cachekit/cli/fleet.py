@@ -87,9 +87,14 @@ def logs(cache: Cache, name: Name = "", number: Number = 0) -> Shown:
     """
     return Shown(
         cache.fleet_logs(name, number),
-        lambda answer: list(answer.lines) or ["nothing yet"],
+        lambda answer: [folded for line in answer.lines for folded in _folded(line)] or ["nothing yet"],
         lambda answer: "\n".join(answer.files),
     )
+
+
+def _folded(line: str) -> list[str]:
+    words = line.lstrip()
+    return out.labelled(line[: len(line) - len(words)], words)
 
 
 def check_here(cache: Cache, *, jobs: int = 1, spot: bool, max_dollars: float | None, price: list[str] | None) -> None:
@@ -98,10 +103,19 @@ def check_here(cache: Cache, *, jobs: int = 1, spot: bool, max_dollars: float | 
     Raises:
         UsageError: Something is.
     """
-    if cache.toolchain or cache.target or cache.instance or jobs > 1 or spot or max_dollars is not None or price:
+    said = {
+        "--toolchain": cache.toolchain,
+        "--target": cache.target,
+        "--instance": cache.instance,
+        "--jobs": jobs > 1,
+        "--price": price,
+        "--spot": spot,
+        "--max-dollars": max_dollars is not None,
+    }
+    if typed := [option for option, given in said.items() if given]:
+        are = "is" if len(typed) == 1 else "are"
         raise UsageError(
-            "--toolchain, --target, --instance, --jobs, --price, --spot and --max-dollars are for the machines of an"
-            " engine",
+            f"{' and '.join(typed)} {are} for the machines of an engine",
             hint="--on ENGINE; or `cachekit plan`, for a machine that is not this one",
         )
 

@@ -9,7 +9,6 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, group, verb
-from cachekit.text import not_asked
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -113,11 +112,10 @@ def _lines(found: list[RemoteContents]) -> str:
 
 
 def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
-    lines: list[str] = []
-    silent = next((one for one in found if one.unanswered), None)
+    lines = []
     for one in found:
-        if one.unanswered:  # the first one's reason is the command's error
-            lines += out.labelled("", not_asked(one.remote, one.unanswered.said)) if one is not silent else []
+        if one.unanswered:
+            lines.append(f"{one.remote}: could not be asked")  # the first one's reason is the command's error
             continue
         if one.recipes:
             there = ", ".join(out.some([_short(name) for name in one.recipes], SHOWN, 0))

@@ -14,7 +14,7 @@ from cachekit.cli import instances as on_instances
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.text import a, dollars, not_asked, span
+from cachekit.text import a, dollars, named, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -187,7 +187,7 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
         nearest = f"nearest is {near.key[:16]} ({near.recipe}){where}; it differs in {differs}:"
         lines += out.labelled("", nearest, 2)
         for change in near.changes[:CHANGES]:
-            lines.append(f"    {change_text(change)}")
+            lines += [f"    {change_text(change)}"] if change.name == named(change.name) else []
             lines += meaning(change, 6)
         if len(near.changes) > CHANGES:
             lines.append(f"    ... and {len(near.changes) - CHANGES} more (--format json)")
@@ -200,8 +200,8 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
 
 def unanswered(silent: Unanswered) -> str:
     """Why nobody knows what a remote has, or that what it has is damaged; and what helps."""
-    said = silent.reason if silent.code == IntegrityError.code else not_asked(silent.remote, silent.reason)
-    return said + (f"; {silent.hint}" if silent.hint else "")
+    begin = "" if silent.code == IntegrityError.code else f"{silent.remote} could not be asked: "
+    return begin + silent.reason + (f"; {silent.hint}" if silent.hint else "")
 
 
 def _layout(answer: Planned) -> list[str]:
@@ -271,7 +271,7 @@ def _modules(answer: Planned) -> list[str]:
 def figure(expected: Expected) -> str:
     """Where an expected time comes from, and in what the job differs from the one that was timed."""
     more = f", and {len(expected.differs) - DIFFERENCES} more" if len(expected.differs) > DIFFERENCES else ""
-    differs = f"; it differs: {', '.join(expected.differs[:DIFFERENCES])}{more}" if expected.differs else ""
+    differs = f"; it differs: {', '.join(map(named, expected.differs[:DIFFERENCES]))}{more}" if expected.differs else ""
     return f"{METHODS[expected.method]} {expected.source}{differs}"
 
 
@@ -307,7 +307,8 @@ def _reuse(answer: Planned) -> list[str]:
     whose = "the nearest record's" if nearest else f"{reuse.key[:16]}'s ({reuse.recipe})"
     there = f", {out.size(reuse.fetch_bytes)} to fetch" if reuse.fetch_bytes else ""
     graphs = out.count(reuse.graphs, "graph")
-    words = f"warm begins with {whose} {graphs}{there}; those that fit need not compile"
+    fit = "if it fits, it need not compile" if reuse.graphs == 1 else "those that fit need not compile"
+    words = f"warm begins with {whose} {graphs}{there}; {fit}"
     return out.labelled("", words, 4)
 
 

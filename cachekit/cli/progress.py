@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachekit.cli import out
 from cachekit.errors import UntrustedError
-from cachekit.text import one_line
+from cachekit.text import named, one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -211,8 +211,7 @@ class Progress:
     def answered(self, words: str) -> None:
         """The run ends with these words, on one line or several, which may tell why something is not used."""
         told = " ".join(words.split())
-        said = [(event, event["reason"].removeprefix(event["remote"]).lstrip(" :")) for event in self._unused]
-        self._unused = [event for event, reason in said if reason not in told]
+        self._unused = [event for event in self._unused if event["reason"] not in told]
 
     def close(self) -> None:
         """Tell what is still to be told, and end the live line."""
@@ -354,7 +353,7 @@ class Progress:
         out.warning(f"  here {made[0]}; {place} {made[1]}")
 
     def _on_reuse_restored(self, event: Event) -> None:
-        differs = ", ".join(event["differs"][:3]) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
+        differs = ", ".join(map(named, event["differs"][:3])) + (", ..." if len(event["differs"]) > 3 else "")  # noqa: PLR2004
         what = f"{event['nearest'][:16]} ({event['recipe']}), {out.size(event['bytes'])}"
         self._line(f"beginning with the nearest record, {what}")
         self._line(f"  it differs in {differs}")

@@ -14,6 +14,7 @@ from cachekit.cli import options, out
 from cachekit.cli.plan import LOCAL, meaning, unanswered
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import UsageError
+from cachekit.text import named
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -260,7 +261,7 @@ def _bypass(reason: str, count: int) -> str:
 def _changes(changes: Sequence[Told]) -> list[str]:
     lines = []
     for change in changes:
-        lines += _values(change)
+        lines += _values(change) if change.name == named(change.name) else []
         lines += meaning(change, 4)
     return lines
 

@@ -18,7 +18,7 @@ def read(path: Path, columns: Mapping[str, str]) -> list[rows.Row]:
     """All rows of a file, with these columns alone; `columns` are as in `rows.read`.
 
     Raises:
-        DataError: The file is missing, no Parquet file, or lacks a column.
+        DataError: The file is missing, no Parquet file, has no rows, or lacks a column.
     """
     with _opened(path, columns) as file:
         found: list[rows.Row] = file.read(columns=list(columns)).to_pylist()
@@ -48,6 +48,12 @@ def _opened(path: Path, columns: Mapping[str, str]) -> Iterator[Any]:
     try:
         with pq.ParquetFile(path) as file:
             rows.require(path, list(file.schema_arrow.names), columns)
+            if not file.metadata.num_rows:
+                raise DataError(f"{path} has no rows", hint="check data.path, or data.train_file and its like")
             yield file
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file", cause=str(error).splitlines()[0]) from error
+        raise DataError(
+            f"{path} is not a Parquet file",
+            cause=f"pyarrow says: {str(error).partition('. ')[0].splitlines()[0]}",
+            hint="write the file anew, or give it the name of what it is: .csv, .jsonl, ...",
+        ) from error

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cachekit import host
 from cachekit.data import images, parquet, rows, shapes, text_file
-from cachekit.data.labels import counted
+from cachekit.data.labels import counted, is_absent
 from cachekit.errors import DataError
 from cachekit.recipe import Recipe, tasks
 from cachekit.text import count, one_line
@@ -111,6 +111,7 @@ def preview(recipe: Recipe) -> Preview | None:
     for label, number in said.items():  # thousands of rows have few labels
         labels[one_line(label) or "(none)"] += number
     doubts = [*_odd_labels(recipe, labels), *_odd_header(found, read, have, labels), *_leaks(heads, read)]
+    doubts += _odd_texts(recipe, columns, train)
     return Preview(
         splits=tuple(splits),
         columns=tuple(read),
@@ -209,6 +210,12 @@ def _odd_header(
         yield f"the first line of {found.splits['train'].name} names the columns, and {_short(odd)!r} looks like a row"
 
 
+def _odd_texts(recipe: Recipe, columns: Mapping[str, str], train: Sequence[rows.Row]) -> Iterator[str]:
+    for column in () if tasks.fields(recipe).plain_text else (columns[name] for name in _TEXTS if name in columns):
+        if empty := sum(column in row and is_absent(row[column]) for row in train):
+            yield f"{empty:,} of {len(train):,} training rows have no text in {column!r}"
+
+
 def _leaks(heads: Mapping[str, Sequence[rows.Row]], read: Sequence[str]) -> Iterator[str]:
     """Rows that a model was trained on tell nothing of how good it is."""
     known = {tuple(str(row.get(column)) for column in read) for row in heads.get("train", ())}
@@ -257,6 +264,8 @@ def _ignored(recipe: Recipe, found: shapes.LocalRows) -> dict[str, str]:
 
 
 def _short(value: Any) -> str:
+    if is_absent(value):
+        return "(none)"
     text = one_line(" ".join(str(value).split()))
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

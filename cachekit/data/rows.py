@@ -6,18 +6,16 @@ that the size of the model's head, and with it the key, is known without them.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cachekit.data import text_file
+from cachekit.data import table, text_file
 from cachekit.errors import DataError
 
 DELIMITED = {".csv", ".tsv", ".txt"}
@@ -27,8 +25,6 @@ SPLIT_NAMES = {
     "validation": ("validation", "val", "valid", "dev", "eval"),
     "test": ("test",),
 }
-
-LONGEST_FIELD = 1 << 28  # characters; csv's own limit is 131,072, and texts are longer
 
 _DECODER = msgspec.json.Decoder()
 
@@ -120,8 +116,8 @@ def read(
     if plain_text and suffix == ".txt" and delimiter is None:
         return _plain(path, text_file.lines(path, encoding, newline=None), columns)
     if suffix in DELIMITED:
-        header, fields = _delimited(path, columns, nested, delimiter, encoding)
-        return (dict(zip(header, values, strict=True)) for values in fields)
+        found = _table(path, columns, nested, delimiter, encoding)
+        return (dict(zip(found.header, values, strict=True)) for values in found.rows())
     if suffix == ".jsonl":
         return _check_columns(
             path, _json_lines(path, text_file.lines(path, encoding, newline="\n")), columns, nested, free
@@ -132,7 +128,7 @@ def read(
 
 
 def column(path: Path, name: str, field: str, **form: Any) -> Iterator[Any]:
-    """The values of one column; those of a table take half the time that its rows take, those of json lines a fifth.
+    """The values of one column; those of a table take a quarter of the time of its rows, those of json lines a fifth.
 
     Args:
         path: As in `read`, but no plain text.
@@ -147,8 +143,20 @@ def column(path: Path, name: str, field: str, **form: Any) -> Iterator[Any]:
         return chain.from_iterable(_json_column(path, name, field, **form))
     if path.suffix.lower() not in DELIMITED:
         return (row[name] for row in read(path, {name: field}, **form))
-    header, fields = _delimited(path, {name: field}, form["nested"], form["delimiter"], form["encoding"])
-    return map(itemgetter(header.index(name)), fields)
+    return _table(path, {name: field}, form["nested"], form["delimiter"], form["encoding"]).column(name)
+
+
+def _table(
+    path: Path, columns: Mapping[str, str], nested: Collection[str], delimiter: str | None, encoding: str
+) -> table.Table:
+    if column := next((column for column, field in columns.items() if field in nested), ""):
+        raise DataError(
+            f"{path}: column {column!r} must hold lists or mappings, which delimited text cannot",
+            hint="use json lines or parquet",
+        )
+    found = table.Table(path, list(columns), delimiter, encoding)
+    require(path, found.header, columns)
+    return found
 
 
 def _json_column(
@@ -217,56 +225,6 @@ def choices(value: Any, column: str, where: str) -> tuple[list[Any], list[Any] |
             hint='[...], or {"text": [...], "label": [...]}; name another column with data.choices_columns',
         )
     return texts, names
-
-
-def _sniff(header: str, wanted: list[str], suffix: str) -> str:
-    candidates = [",", "\t", ";", "|"] if suffix != ".tsv" else ["\t", ",", ";", "|"]
-    scores = {}
-    for candidate in candidates:
-        names = {name.strip() for name in next(csv.reader([header], delimiter=candidate), [])}
-        scores[candidate] = (len(names & set(wanted)), len(names))
-    return max(candidates, key=lambda candidate: scores[candidate])
-
-
-def _delimited(
-    path: Path, columns: Mapping[str, str], nested: Collection[str], delimiter: str | None, encoding: str
-) -> tuple[list[str], Iterator[list[str]]]:
-    """The names of a table's columns, and the values of each row."""
-    if column := next((column for column, field in columns.items() if field in nested), ""):
-        raise DataError(
-            f"{path}: column {column!r} must hold lists or mappings, which delimited text cannot",
-            hint="use json lines or parquet",
-        )
-    text = text_file.lines(path, encoding)
-    first = next(text, "")
-    if not first:
-        raise DataError(f"{path} is empty", hint="the first line must name the columns")
-    csv.field_size_limit(LONGEST_FIELD)
-    # A quote inside an unquoted field is text (tweets are full of them); a field that starts with one is quoted.
-    try:
-        delimiter = delimiter or _sniff(first, list(columns), path.suffix.lower())
-        reader = csv.reader(chain([first], text), delimiter=delimiter)
-        header = [name.strip() for name in next(reader, [])]
-    except (csv.Error, TypeError, ValueError) as error:
-        raise DataError(f"{path}, line 1: not delimited text", cause=str(error)) from error
-    require(path, header, columns)
-    return header, _fields(path, reader, header, delimiter)
-
-
-def _fields(path: Path, reader: Any, header: list[str], delimiter: str) -> Iterator[list[str]]:
-    """The rows below the header of a reader of csv."""
-    width = len(header)
-    try:
-        for values in filter(None, reader):
-            if len(values) != width:
-                raise DataError(
-                    f"{path}, line {reader.line_num}: {len(values)} instead of {len(header)} columns",
-                    cause=f"the delimiter is {delimiter!r}, the columns are {', '.join(header)}",
-                    hint="quote texts that hold the delimiter, or set data.delimiter",
-                )
-            yield values
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: not delimited text", cause=str(error)) from error
 
 
 def _plain(path: Path, text: Iterator[str], columns: Mapping[str, str]) -> Iterator[Row]:

@@ -91,7 +91,8 @@ def _text_file(found: LocalRows | None, what: str, hint: str) -> Path:
     if path is None or path.suffix.lower() == ".parquet":
         raise DataError(
             f"the recipe does not say {what}",
-            cause="the compiled graphs depend on it, and it can be read from local text files only",
+            cause="the compiled graphs depend on this, and only local csv, tsv and json files are searched for it"
+            + (f": {path} is Parquet" if path else ""),
             hint=hint,
         )
     return path

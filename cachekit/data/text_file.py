@@ -14,7 +14,7 @@ from cachekit import files
 from cachekit.errors import DataError
 
 _Piece = TypeVar("_Piece", str, list[str])
-_BLOCK = 1 << 20  # characters
+_BLOCK = 1 << 18  # characters: what is made of a block stays in the processor's cache
 _LINES = 1 << 16  # characters of lines that are read at once
 
 
@@ -28,7 +28,7 @@ def lines(path: Path, encoding: str, newline: str | None = "") -> Iterator[str]:
 
 
 def blocks(path: Path, encoding: str) -> Iterator[str]:
-    """A text file in pieces of whole lines, about a million characters each: in a third of the time that `lines` takes.
+    """A text file in pieces of whole lines, some 100,000 characters each: in a third of the time that `lines` takes.
 
     Only a newline ends a line.
 

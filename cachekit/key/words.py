@@ -127,7 +127,7 @@ _MEANING = {
     "parallel.data_parallel_size": "workers on a node",
     "parallel.nodes": "machines that train together",
     "target.compute_capability": "the GPU's generation",
-    INTERRUPTED: "its run was stopped before everything had compiled",
+    INTERRUPTED: "this record is of a run that was stopped before everything had compiled",
     "target.gpu": "another GPU",
     "target.chip": "another accelerator",
     "target.lnc": "physical cores to a logical one",

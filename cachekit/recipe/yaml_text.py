@@ -19,6 +19,7 @@ Path = tuple[str | int, ...]
 # libyaml's parser is several times faster; the pure one is always there.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+OPTION = "--set"
 DEEPEST = 40  # a recipe has five levels
 MOST = 20_000  # values, counting each time that an anchor is used: a page of text can stand for millions
 LONGEST_NUMBER = 400  # digits
@@ -56,7 +57,7 @@ def parse(text: str, source: str) -> tuple[Any, dict[Path, int]]:
     return value, builder.lines
 
 
-def scalar(text: str, source: str = "--set") -> Any:
+def scalar(text: str, source: str = OPTION) -> Any:
     """Read a value on the command line as YAML would: numbers, true/false, lists, else words.
 
     Raises:
@@ -67,13 +68,20 @@ def scalar(text: str, source: str = "--set") -> Any:
 
 def _explained(error: yaml.YAMLError, text: str, source: str) -> RecipeError:
     mark = getattr(error, "problem_mark", None)
-    where = f"{source}, line {mark.line + 1}" if mark else source
+    where = _at(source, mark)
     problem = getattr(error, "problem", None) or (str(error).splitlines() or ["it ends too early"])[0]
     lines = text.splitlines()
     start = lines[mark.line] if mark and mark.line < len(lines) else ""
     tabbed = "\t" in start[: len(start) - len(start.lstrip())]
     hint = "tabs cannot indent YAML: use spaces" if tabbed else "compare with a recipe of `cachekit zoo`"
+    if source.startswith(OPTION):
+        hint = f"write a text with such characters in double quotes inside of single ones: {source}='\"...\"'"
     return RecipeError(f"{where}: not valid YAML", cause=problem, hint=hint)
+
+
+def _at(source: str, mark: Any) -> str:
+    """Where something stands; what was typed has no lines."""
+    return source if mark is None or source.startswith(OPTION) else f"{source}, line {mark.line + 1}"
 
 
 class _Builder:
@@ -98,8 +106,9 @@ class _Builder:
                 value = self._value(event, events, ())
         return value
 
-    def _fail(self, event: Any, what: str, cause: str = "", hint: str = "correct that line") -> None:
-        raise RecipeError(f"{self._source}, line {event.start_mark.line + 1}: {what}", cause=cause, hint=hint)
+    def _fail(self, event: Any, what: str, cause: str = "", hint: str = "") -> None:
+        hint = hint or ("correct the value" if self._source.startswith(OPTION) else "correct that line")
+        raise RecipeError(f"{_at(self._source, event.start_mark)}: {what}", cause=cause, hint=hint)
 
     def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
         self.lines.setdefault(path, event.start_mark.line + 1)

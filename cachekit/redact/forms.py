@@ -40,9 +40,13 @@ _TAKEN = (
     (r"\bsmbclient\b", r"\s-U[ =]?([\"']?)[^\s%\"']{1,99}%"),
     (r"\bredis-cli\b", r"\s(?:-a|--pass)[ =]([\"']?)"),
     (r"\bopenssl\b", r"\s-pass(?:in|out)?[ =]([\"']?)pass:"),
+    (r"\bopenssl\s+enc\b", r"\s-k\s+([\"']?)"),
+    (r"\blftp\b", r"\s-u\s+([\"']?)[^\s,\"']{1,99},"),
+    (r"\b(?:un)?zip\b", r"\s-P\s*([\"']?)"),
+    (r"\baz\s+login\b", r"\s-p[ =]([\"']?)"),
     (r"\bmachine\s+[\w-]+\.[\w.-]+\s+login\s+\S+$", r"\spassword\s+([\"']?)"),  # a line of a netrc file
 )
-_COMMANDS = ("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine")
+_COMMANDS = ("curl", "mysql", "mariadb", "sshpass", "smbclient", "redis-cli", "openssl", "machine", "lftp", "zip", "az")
 _NEAR = 300  # characters between a command and its option
 # `ann:<PW>@host` without a scheme: what has letters and digits, or other characters than words have, and is no port,
 # version or digest. What stands before mail addresses, packages and images is no user; nor is what a training calls a

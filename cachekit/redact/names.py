@@ -22,7 +22,7 @@ _BEHIND = _words("dev prod production read staging v write")
 _BEHIND_CAPITALS = _BEHIND | _words("admin backup bedrock base config data id json main new old pem ro rw test")
 _LAST = _words("""
     secret secrets credential credentials creds dsn pwd pw passcode apikey accesskey secretkey privatekey authtoken
-    authorization bearer auth passwords cookie netrc sas jwt psk
+    authorization bearer auth oauth passwords cookie netrc sas jwt psk
 """)
 _GLUED = (
     *("password", "passwd", "apikey", "secretkey", "accesskey", "hookurl", "sessionid", "sessid"),
@@ -62,7 +62,7 @@ _FORGES = _words("azure devops gh github gitlab") | {""}
 # Of variables only: elsewhere these are what is done, and what something is pinned to.
 _CAPITALS = _words("dbpass otp pass pat pgpass pin")
 _CODE = r"(?:.*[._])?(?:OTP|PIN)"  # the value of such a one is a number
-_PASS = _words("db email ftp http https key mail mysql pg postgres proxy redis smtp ssh user")
+_PASS = _words("db email ftp http https key mail mysql pg postgres proxy redis sftp smtp ssh user")
 _STORES = _words("""
     amqp broker clickhouse database db mongo mongodb mysql pg postgres postgresql rabbitmq redis sqlalchemy
 """)

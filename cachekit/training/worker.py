@@ -35,6 +35,7 @@ _CACHE = re.compile(r"(HF|HUGGINGFACE|TRANSFORMERS)_(.*_)?(HOME|CACHE|PATH)|PYTO
 def main() -> int:
     """Run the job that the command line names, and leave its result in the job's result file."""
     die_with(os.getppid())
+    os.umask(os.umask(0o077) | 0o002)  # else others could make links in a checkpoint's folder while it is written
     for name, value in os.environ.items():
         if value and value[0] not in "/~$" and _CACHE.fullmatch(name):
             os.environ[name] = str(Path(value).absolute())  # it means the same in `_only_the_hub`

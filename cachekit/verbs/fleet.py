@@ -409,7 +409,9 @@ def logs(fleet: Fleet, number: int) -> FleetLog:
     lines: list[str] = []
     for path in found:
         said = _answered(fleet, number) if path.suffix == ".out" else None
-        if said is None or not said.key:
+        if said is not None and not said.key and lines:  # an error, which the log has as well
+            lines.append(f"the same as JSON is in {path}")
+        elif said is None or not said.key:
             lines += fleets.tail(path, LONGEST).decode(errors="replace").splitlines()
         else:
             graphs = "" if said.compiled is None else f", compiled {count(said.compiled, 'graph')}"

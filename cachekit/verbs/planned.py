@@ -18,7 +18,7 @@ from cachekit.recipe.price import Price
 from cachekit.remotes.judging import HINT
 from cachekit.store.layout import LOCAL
 from cachekit.store.record import COMMAND
-from cachekit.text import a, about
+from cachekit.text import a, about, named
 from cachekit.values import Answer
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Planned(Answer, frozen=True, kw_only=True, tag="cachekit/plan/1"):
                 cause="; ".join(self.untrusted),
                 hint=HINT,
             )
-        differs = ", ".join(change.name for change in self.nearest.changes[:3]) if self.nearest else ""
+        differs = ", ".join(named(change.name) for change in self.nearest.changes[:3]) if self.nearest else ""
         near = f"the nearest record differs in {differs}" if differs else "there is no record to compare with"
         # Here a miss says only that the store has nothing.
         silent = f"not asked, as no connection may be opened: {', '.join(self.unasked)}" if self.unasked else ""

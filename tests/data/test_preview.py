@@ -200,8 +200,23 @@ def test_parquet_is_looked_at_where_it_can_be_read(folder, monkeypatch):
     with pytest.raises(DataError, match="no column 'body'"):
         preview(recipe(folder, num_labels=2, text_column="body"))
     (folder / "train.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="is not a Parquet file"):
+    with pytest.raises(DataError, match="is not a Parquet file") as caught:
         preview(recipe(folder, num_labels=2))
+    assert ".csv" in caught.value.hint
+    parquet.write_table(table.slice(4), folder / "train.parquet")
+    with pytest.raises(DataError, match=r"train\.parquet has no rows"):
+        preview(recipe(folder, num_labels=2))
+
+
+def test_texts_that_are_missing_are_odd(folder):
+    rows = [{"text": text, "label": number % 2} for number, text in enumerate(["a", None, " ", "b"])]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = preview(recipe(folder))
+    assert found.examples[1]["text"] == "(none)"
+    assert found.doubts == ("2 of 4 training rows have no text in 'text'",)
+    write(folder / "train.csv", [("a", 0), ("", 1)])
+    (folder / "train.jsonl").unlink()
+    assert preview(recipe(folder)).doubts == ("1 of 2 training rows have no text in 'text'",)
 
 
 def test_images_in_parquet_are_not_read(folder):

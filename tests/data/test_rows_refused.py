@@ -44,7 +44,10 @@ def test_a_table_without_a_header_is_told_that_it_needs_one(put):
         ("text,label\na,b\nc\n", 3, ["1 instead of 2 columns"]),
         ("text,label\na,b,c\n", 2, ["3 instead of 2 columns"]),
         ('text,label\n"a\nb",c\nd\n', 4, ["1 instead of 2 columns"]),
-        ('text,label\na,b\n"c,d\n', 3, ["1 instead of 2 columns"]),
+        ("text,label\na,b\n\n\nc\n", 5, ["1 instead of 2 columns"]),
+        ('text,label\n"a,b\nc,"d\ne,f\n', 2, ["1 instead of 2 columns"]),
+        ('text,label\na,b\n"c,d\n', 3, ["a quoted field without an end"]),
+        ('text,label\na,b\nc,"d\ne,f\n', 3, ["a quoted field without an end"]),
     ],
 )
 def test_a_line_with_too_few_or_too_many_columns_has_its_number(put, content, line, words):

@@ -77,7 +77,9 @@ def test_one_that_fails_stops_no_other_and_says_why(fleet):
     assert first["error"] in done["error"]["cause"]
     assert done["error"]["hint"] == f"cachekit fleet logs {done['id']} 0"
     shown, _ = fleet("fleet", "logs", done["id"], "0")
-    assert "error[compile-failed]" in shown
+    assert shown.count("error[compile-failed]") == 1
+    assert '"error": {' not in shown, "the document is for programs"
+    assert "'bar' is not a whole number" in fleet("fleet", "logs", done["id"], "bar", code=2)[1]
 
 
 def test_whoever_submitted_may_die_and_the_commands_go_on(fleet):
@@ -105,7 +107,7 @@ def test_ctrl_c_ends_the_wait_and_says_how_to_go_on(fleet):
     assert fleet("fleet", "wait", name[:9], "--format", "json")[0]["counts"] == {"done": 2}
     shown, _ = fleet("fleet", "logs", name)
     assert re.search(
-        r"^compiled: key [0-9a-f]{16}, compiled 3 graphs; the whole answer is in /.*0\.out$", shown, re.MULTILINE
+        r"^compiled: key [0-9a-f]{16}, compiled 3 graphs; the whole answer is\s+in\s+/.*0\.out$", shown, re.MULTILINE
     )
     assert '"key"' not in shown, "the document is for programs"
     assert f"nothing is left to cancel: {name} has ended" in fleet("fleet", "cancel", name)[1]
@@ -207,7 +209,7 @@ def _made(layout, commands, *, seconds=None, jobs=1):
         (["--on", "local", "--check-build"], 2, "--check-build"),
         (["--on", "local", "--offline"], 2, "cannot be offline"),
         (["--on", "local", "--jobs", "0"], 2, "--jobs"),
-        (["--max-dollars", "3"], 2, "--on ENGINE"),
+        (["--max-dollars", "0"], 2, "error[usage]: --max-dollars is for the machines of an engine"),
         (["--jobs", "2"], 2, "--on ENGINE"),
         (["--on", "local", "--max-dollars", "3"], 2, "local rents no machines"),
         (["--on", ""], 2, "there is no engine named ''"),  # --on "$ENGINE", of a variable that is not set

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachekit.errors import CachekitError, RecipeError
-from cachekit.recipe import Recipe
+from cachekit.recipe import Recipe, yaml_text
 from tests.recipe.recipe_texts import FIELDS, MINIMAL, SECTIONS, read, refused, with_section
 
 pytestmark = pytest.mark.versions
@@ -271,3 +271,12 @@ def test_any_nearly_right_document_is_read_or_refused(document):
 )
 def test_any_override_is_read_or_refused(name, value):
     answered(MINIMAL, f"{name}={value}")
+
+
+def test_what_is_no_yaml_behind_set_has_no_line():
+    with pytest.raises(RecipeError) as caught:
+        yaml_text.scalar('"a', "--set data.path")
+    assert caught.value.message == "--set data.path: not valid YAML"
+    assert "--set data.path=" in caught.value.hint
+    with pytest.raises(RecipeError, match=r"^--set data\.path: tag:yaml\.org,2002:int is not a plain value"):
+        yaml_text.scalar("!!int 3", "--set data.path")

@@ -127,7 +127,7 @@ SECRET_NAMES = [
     "SERVICE_CREDENTIALS", "signing_key", "use_auth_token", "pw", "DB_PW", "MYPW", "ROOT_PASS", "CREDS", "AUTH_HEADER",
     "OTP", "CARD_PIN", "secret_access", "secret-access", "HF_TOKEN_2", "HF_TOKEN_WRITE", "OPENAI_API_KEY_PROD",
     "API_KEY_2", "API_KEY2", "SECRET_1", "SECRET_KEY_BASE", "VAULT_SECRET_ID", "CI_JOB_JWT", "CI_JOB_JWT_V2",
-    "DOCKER_AUTH_CONFIG", "PRIVATE_KEY_PEM", "hub_token_2", "api_key_prod",
+    "DOCKER_AUTH_CONFIG", "PRIVATE_KEY_PEM", "hub_token_2", "api_key_prod", "OAUTH", "SFTP_PASS",
     "TELEGRAM_BOT_TOKEN", "SLACK_USER_TOKEN", "CI_TRIGGER_TOKEN", "SYSTEM_TOKEN_2", "hubtoken", "token-value",
     "NETRC", "CI_NETRC", "SESSIONID", "SESSION_ID", "JSESSIONID", "PHPSESSID", "sessionId", "TEAMS_HOOK_URL",
     "HOOK_URL", "SLACK_HOOK", "TEAMS_WEBHOOKURL",

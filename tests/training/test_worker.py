@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from cachekit import start
 from cachekit.errors import CompilerUnavailableError, TrainingError
@@ -69,6 +70,21 @@ def test_files_of_the_working_directory_are_not_imported(job, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CompilerUnavailableError, match="a_runtime_that_is_not_there is not installed"):
         run(job)
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0, 0o775), (0o027, 0o750)])
+def test_nobody_else_can_write_to_a_folder_that_a_training_makes(job, tmp_path, monkeypatch, mask, mode):
+    """A link in it would be followed. GitLab's jobs, for one, have a umask of 0."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "makes_a_folder.py").write_text(f"import os\nos.mkdir({str(tmp_path / 'made')!r})\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    before = os.umask(mask)
+    try:
+        with pytest.raises(TrainingError):
+            run(structs.replace(job, runtime="makes_a_folder"))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == mode
 
 
 def test_any_module_is_started_so(tmp_path):

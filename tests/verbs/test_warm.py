@@ -5,12 +5,14 @@ from functools import partial
 
 import pytest
 
+from cachekit.cli.why import of_recipe
 from cachekit.errors import CompileError, InterruptedRunError, MissError, TrainingError
 from cachekit.key.nearest import INTERRUPTED
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import warmed as answer
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
+from cachekit.verbs.why import why
 from tests.support.standins import (
     StandIn,
     Watched,
@@ -118,6 +120,9 @@ def test_what_a_stopped_warm_had_compiled_is_where_the_next_one_begins(home, log
     assert (planned.status, planned.expected_seconds, planned.expected_graphs) == ("miss", None, None)
     assert planned.reuse.known.graphs == 2, "not its files"
     assert planned.reuse.known.hard == {**again.prepare().ingredients.hard, INTERRUPTED: True}
+    said = "\n".join(of_recipe(why(again.session, again.prepare())))
+    assert "a run that was stopped" in said
+    assert f"{INTERRUPTED}:" not in said
     done = warm(again.session, again.prepare())
     assert (done.compiled, done.reused.graphs) == (1, 2)
     assert again.restored("check", done.record) == module_files(again.prepare(), again.compiler)

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_FOUND = "cachekit_found_us"  # among torch's counters: what compiling took of the graphs that were found
+# Among torch's counters: what compiling took of the graphs that were found, and how often one was found again.
+_FOUND, _AGAIN = "cachekit_found_us", "cachekit_found_again"
 
 
 class NotPortableError(Exception):
@@ -165,7 +166,8 @@ def _places() -> list[tuple[str, str]]:
 def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """Graphs so far by `torch._dynamo.utils.counters`: `found`, `compiled`, and Inductor's own numbers.
 
-    `found_ms` is what compiling took of those that were found, if `time_found` counts that.
+    If `time_found` looks at them, a graph that is found twice counts once, and one that this process compiled itself
+    does not count as found. `found_ms` is what compiling took of those that were found, if `time_found` counts that.
 
     A graph that bypassed the cache counts as compiled.
     """
@@ -175,7 +177,7 @@ def graphs(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
         for what in ("hit", "miss", "bypass")
     }
     return {
-        "found": numbers["fxgraph_cache_hit"],
+        "found": max(numbers["fxgraph_cache_hit"] - counters["inductor"][_AGAIN], 0),
         "compiled": max(
             numbers["fxgraph_cache_miss"] + numbers["fxgraph_cache_bypass"],
             numbers["autograd_cache_miss"] + numbers["autograd_cache_bypass"],
@@ -218,16 +220,20 @@ def time_found(counters: Any) -> None:
             return
         began = time.time_ns()
         known: set[tuple[str, int]] = set()  # a key may have several graphs, which no two take the same nanoseconds
+        missed: set[str] = set()
 
         def load_with_key(key: str, *arguments: Any, **options: Any) -> Any:
             graph, information = original(key, *arguments, **options)
             with suppress(Exception):  # it only counts
-                place = Path(cache._get_tmp_dir_for_key(key))  # noqa: SLF001
-                lay_there = graph is not None and place.stat().st_ctime_ns < began
-                took = int(information.get("time_saved_ns") or 0) if lay_there else 0
-                took = 0 if (key, took) in known else took
+                if graph is None:
+                    missed.add(key)
+                    return graph, information
+                took, numbers = int(information.get("time_saved_ns") or 0), counters()["inductor"]
+                lay_there = Path(cache._get_tmp_dir_for_key(key)).stat().st_ctime_ns < began  # noqa: SLF001
+                again = (key, took) in known or (key in missed and not lay_there)
                 known.add((key, took))
-                counters()["inductor"][_FOUND] += took // 1000
+                numbers[_AGAIN] += again
+                numbers[_FOUND] += took // 1000 if lay_there and not again else 0
             return graph, information
 
         load_with_key.times = True  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from cachekit import files
 from cachekit.compilers.neuron import (
     caches,
     chip,
@@ -48,11 +49,9 @@ def concerned() -> bool:
         os.environ.get(name)
         for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, facts.LIBTORCH_ROOT)
     )
-    return (
-        bool(packages or said or caches.vllm_folders() or resolve().folder or resolve_native().folder)
-        or presence.may_have_devices()
-        or presence.driver()
-    )
+    # An empty folder may be a container's mount, or what is left of another tool.
+    cached = any(files.entries(folder) for folder in (resolve().folder, resolve_native().folder) if folder)
+    return bool(packages or said or cached or caches.vllm_folders()) or presence.may_have_devices() or presence.driver()
 
 
 def packages(config: Config) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter, defaultdict
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -38,3 +38,33 @@ def test_a_graph_that_is_found_twice_saved_its_seconds_once(tmp_path, monkeypatc
     for key in ("a", "b", "a", "a", "c"):
         Cache.load_with_key(key)
     assert portable.graphs(counters)["found_ms"] == 32_000
+
+
+@pytest.mark.feature("D3")
+def test_a_graph_that_is_found_twice_or_compiled_here_is_found_once_or_not(tmp_path, monkeypatch):
+    """torch 2.13 counts each time that `load_with_key` finds something."""
+    found = iter([("a", 20 * NS), ("a", 20 * NS), ("c", None), ("c", 3 * NS), ("d", 4 * NS)])
+    counters = defaultdict(Counter)
+    ages = {"a": 0, "c": 2 * NS, "d": 2 * NS}
+
+    class Cache:
+        @staticmethod
+        def _get_tmp_dir_for_key(key):
+            return SimpleNamespace(st_ctime_ns=ages[key])
+
+        @staticmethod
+        def load_with_key(key):
+            _, took = next(found)
+            counters["inductor"]["fxgraph_cache_miss" if took is None else "fxgraph_cache_hit"] += 1
+            return (None, {}) if took is None else (object(), {"time_saved_ns": took})
+
+    module = ModuleType("torch._inductor.codecache")
+    module.FxGraphCache = Cache
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(portable, "Path", lambda age: SimpleNamespace(stat=lambda: age))
+    monkeypatch.setattr(portable.time, "time_ns", lambda: NS)
+    portable.time_found(lambda: counters)
+    for key in ("a", "a", "c", "c", "d"):
+        Cache.load_with_key(key)
+    told = portable.graphs(counters)
+    assert (told["found"], told["compiled"], told["found_ms"]) == (2, 1, 20_000)

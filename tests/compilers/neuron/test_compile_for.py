@@ -71,7 +71,7 @@ def test_torchneuron_promises_no_hit_and_says_so(tmp_path):
     [
         (("--for", "g5.xlarge"), "nothing compiles for g5.xlarge on another machine"),
         (("--for", TYPE, "--compiler", "inductor"), "inductor compiles for the machine that it runs on"),
-        (("--for", TYPE, "--instance", TYPE), "are for the machines of an engine"),
+        (("--for", TYPE, "--instance", TYPE), "--instance is for the machines of an engine"),
         (("--for", "trn9.big"), "there is no instance named 'trn9.big'"),
         (("--for", TYPE, "--check-build"), "--check-build compiles for this machine"),
         (("--for", "g5.xlarge", "--on", "local", "--dry-run"), "nothing compiles for g5.xlarge on another machine"),

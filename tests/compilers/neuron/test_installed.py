@@ -9,7 +9,7 @@ import re
 import pytest
 
 from cachekit.compilers import select
-from cachekit.compilers.neuron import facts, host, installed
+from cachekit.compilers.neuron import caches, doctor, facts, host, installed, presence
 from cachekit.errors import CompilerUnavailableError
 from cachekit.recipe import zoo
 from tests.compilers.neuron.unusable_cases import MESSAGE, NATIVE, RECIPE, WHOLE, answer, machine, recipe, whole  # noqa: F401 - fixtures
@@ -381,3 +381,23 @@ def test_the_extra_keeps_the_stack_on_xla_together(package, version, within):
     (bounds,) = re.findall(rf'"{package}([^"]*)"', said)
     lowest, highest = (installed.release(bound.lstrip("<>=")) for bound in bounds.split(","))
     assert (lowest <= installed.release(version) < highest) == within
+
+
+def test_an_empty_folder_at_neurons_place_says_nothing_of_neuron(tmp_path, monkeypatch):
+    for name in (facts.CC_FLAGS, facts.CACHE_URL, facts.NATIVE_ROOT_VARIABLE, facts.LIBTORCH_ROOT):
+        monkeypatch.delenv(name, raising=False)
+    for module, name, found in (
+        (installed, "versions", {}),
+        (installed, "half_installed", {}),
+        (presence, "may_have_devices", False),
+        (presence, "driver", False),
+        (caches, "vllm_folders", []),
+    ):
+        monkeypatch.setattr(module, name, lambda found=found: found)
+    root = tmp_path / "neuron-compile-cache"
+    monkeypatch.setattr(facts, "DEFAULT_ROOT", str(root))
+    monkeypatch.setattr(facts, "NATIVE_DEFAULT_ROOT", str(tmp_path / "native"))
+    root.mkdir()
+    assert not doctor.concerned()
+    (root / "neuronxcc-2.26").mkdir()
+    assert doctor.concerned()
