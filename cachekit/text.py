@@ -77,6 +77,13 @@ def about(name: str, said: str) -> str:
     return said if re.match(rf"{re.escape(name)}[\s,:]", said) else f"{name}: {said}"
 
 
+def not_asked(name: str, said: str) -> str:
+    """That a remote could not be asked, and why: where the reason begins with its name, that is not said twice."""
+    rest = said.removeprefix(name)
+    why = said if rest == said else rest[2:] if rest.startswith(": ") else f"it{rest}" if rest.startswith(" ") else said
+    return f"{name} could not be asked: {why}"
+
+
 @lru_cache(4096)  # records of one model are alike
 def size(count: int) -> str:
     """Bytes for people: 4.7 MB."""

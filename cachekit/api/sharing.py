@@ -42,7 +42,7 @@ class Sharing(Opened):
 
         verb = "" if dry_run else "pull"
         with self._prepared(recipe, verb, guess=guess, machine=True) as (opened, prepared):
-            opened.remotes.need("read")
+            opened.remotes.need("read", offline=True)
             return pull_recipe(opened, prepared, dry_run=dry_run)
 
     def pull_modules(self, names: Sequence[str] = (), *, all_of: str = "", dry_run: bool = False) -> list[Outcome]:
@@ -59,7 +59,7 @@ class Sharing(Opened):
         from cachekit.verbs.pull import pull_modules
 
         with self.session(verb="" if dry_run else "pull") as opened:
-            opened.remotes.need("read")
+            opened.remotes.need("read", offline=True)
             return pull_modules(opened, names, all_of, dry_run=dry_run)
 
     def push(

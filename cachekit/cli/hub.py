@@ -9,6 +9,7 @@ import typer
 
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, group, verb
+from cachekit.text import not_asked
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -112,10 +113,11 @@ def _lines(found: list[RemoteContents]) -> str:
 
 
 def _listed(found: list[RemoteContents], asked: str = "") -> list[str]:
-    lines = []
+    lines: list[str] = []
+    silent = next((one for one in found if one.unanswered), None)
     for one in found:
-        if one.unanswered:
-            lines.append(f"{one.remote}: could not be asked")  # the first one's reason is the command's error
+        if one.unanswered:  # the first one's reason is the command's error
+            lines += out.labelled("", not_asked(one.remote, one.unanswered.said)) if one is not silent else []
             continue
         if one.recipes:
             there = ", ".join(out.some([_short(name) for name in one.recipes], SHOWN, 0))

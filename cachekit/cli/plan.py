@@ -14,7 +14,7 @@ from cachekit.cli import instances as on_instances
 from cachekit.cli import options, out
 from cachekit.cli.verb import Shown, verb
 from cachekit.errors import IntegrityError, UsageError
-from cachekit.text import a, dollars, named, span
+from cachekit.text import a, dollars, named, not_asked, span
 
 if TYPE_CHECKING:
     from cachekit.api import Cache
@@ -200,8 +200,8 @@ def one(answer: Planned, *, modules: bool = False) -> list[str]:
 
 def unanswered(silent: Unanswered) -> str:
     """Why nobody knows what a remote has, or that what it has is damaged; and what helps."""
-    begin = "" if silent.code == IntegrityError.code else f"{silent.remote} could not be asked: "
-    return begin + silent.reason + (f"; {silent.hint}" if silent.hint else "")
+    said = silent.reason if silent.code == IntegrityError.code else not_asked(silent.remote, silent.reason)
+    return said + (f"; {silent.hint}" if silent.hint else "")
 
 
 def _layout(answer: Planned) -> list[str]:

@@ -63,7 +63,7 @@ class Breaker:
         Raises:
             SkippedError: It failed a moment ago.
             RemoteError: It fails now; it is left alone from here on. What only concerns one change (a conflict, too
-                many commits) passes through and leaves it in use.
+                many commits), or comes at once each time (a folder that is missing), leaves it in use.
         """
         if broken := self.broken:
             raise self._skipped(broken)
@@ -76,6 +76,8 @@ class Breaker:
             except (ConflictError, BusyError, UncertainError, SkippedError):
                 raise
             except RemoteError as error:
+                if error.lasting:
+                    raise
                 self._open(error.cause or error.message, doubted=once and time.time() - state.until > PAUSE)
                 raise
         if state.until:

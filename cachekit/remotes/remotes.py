@@ -203,14 +203,20 @@ class Remotes:
         if asked := self.patience.asked:
             self._journal.emit("remote.time", asked=round(asked, 3), lost=round(self.patience.lost, 3))
 
-    def need(self, verb: str) -> None:
+    def need(self, verb: str, *, offline: bool = False) -> None:
         """Raise where no remote may be read, or written.
+
+        Args:
+            verb: `read` or `written`.
+            offline: One that is left out, as no connection may be opened, is enough: see `unasked`.
 
         Raises:
             UsageError: There is none.
         """
         remotes = self.readable if verb == "read" else self.writable
         if not remotes and self.offline:
+            if offline:
+                return
             raise UsageError(
                 f"no remote can be {verb} offline",
                 cause=f"{', '.join(self.offline)} need{'s' if len(self.offline) == 1 else ''} the network",
@@ -228,7 +234,7 @@ class Remotes:
             return None
         return RemoteError(
             f"it is unknown whether a remote has {what}: no connection may be opened",
-            cause=f"{', '.join(self.offline)} was not asked, and no other remote has it",
+            cause=f"not asked: {', '.join(self.offline)}" + ("; no other remote has it" if self.readable else ""),
             hint=ONLINE,
         )
 

@@ -26,6 +26,7 @@ from cachekit.store.divergent import DivergentBuilds
 from cachekit.store.layout import LOCAL, Place
 from cachekit.store.notes import Attempt, attempt_of
 from cachekit.store.record import DamagedRecordError, Record
+from cachekit.text import not_asked
 from cachekit.values import Answer
 from cachekit.verbs.plan import plan
 from cachekit.verbs.planned import shortened, warm_it
@@ -356,7 +357,7 @@ def _found(session: Session, asked: _Asked, key: str, notes: list[str]) -> Found
 
 
 def _unusable(remote: Remote, error: CachekitError) -> str:
-    return f"{remote.name} could not be asked: {error.said}"
+    return not_asked(remote.name, error.said)
 
 
 def _paths(found: Found) -> dict[str, str]:

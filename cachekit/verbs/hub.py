@@ -89,10 +89,11 @@ class RemoteContents(Answer, frozen=True, tag="cachekit/hub-ls/1"):
     """What a remote holds.
 
     Attributes:
-        mode: What is asked of its records: `owner`, `signed` or `all`.
+        mode: What the settings ask of its records: `owner`, `signed` or `all`.
         records: The newest first.
         unread: How many more there are, of which nothing is known without reading each.
-        demands: Why a record there needs the signature of somebody whom the settings name; empty where it does not.
+        demands: Why a record there needs the signature of somebody whom the settings name; empty where it does not,
+            None where the remote could not be asked.
         recipes: Where no record is of the recipe that was asked for: of which recipes there are records, the names
             that are most alike first.
         unanswered: Why the remote could not be asked: nothing is known of what it holds.
@@ -102,7 +103,7 @@ class RemoteContents(Answer, frozen=True, tag="cachekit/hub-ls/1"):
     mode: Mode
     records: tuple[RemoteRecord, ...]
     unread: int
-    demands: str
+    demands: str | None
     recipes: tuple[str, ...] = ()
     unanswered: CachekitError | None = None
 
@@ -205,7 +206,7 @@ def contents(session: Session, *, recipe: str = "", compiled_with: str = "") -> 
         try:
             return held(remote)
         except (RemoteError, AuthError) as error:
-            return RemoteContents(remote.name, remote.trust.mode(remote.name), (), 0, "", unanswered=error)
+            return RemoteContents(remote.name, remote.trust.mode(remote.name), (), 0, None, unanswered=error)
 
     def held(remote: Remote) -> RemoteContents:
         remote.retry()

@@ -214,7 +214,8 @@ def pull_modules(session: Session, names: Sequence[str], folder: str, *, dry_run
         if not (sweeping or had) and (bad := next((one for one in rest if one.module in untrusted), None)):
             raise none_used(untrusted[bad.module], {bad.module: bad.reason})
         state = sweeping[0].state if sweeping else "present" if had else "absent"
-        sweeping = sweeping or [Outcome(folder, state, "", present=had)]
+        unasked = session.remotes.unasked(folder) if state == "absent" else None
+        sweeping = sweeping or [Outcome(folder, state, "", present=had, error=unasked)]
         found += [*sweeping[:-1], structs.replace(sweeping[-1], left=rest)]
     if any(one.state == "absent" and not one.left for one in found):
         session.remotes.raise_failure()

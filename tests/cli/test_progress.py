@@ -214,7 +214,7 @@ def test_warnings_survive_quiet(clock, capsys, event, text, quiet):
 
 
 def test_a_run_that_goes_on_without_what_may_not_be_used_says_so_first(clock, capsys):
-    refused = {"event": "remote.untrusted", "message": "r is not used", "reason": "it is not signed"}
+    refused = {"event": "remote.untrusted", "remote": "r", "message": "r is not used", "reason": "it is not signed"}
     followed = Progress([].append, live=False, quiet=False)
     followed.event(refused)
     assert capsys.readouterr().err == "", "an error may say it"
@@ -232,7 +232,7 @@ def test_what_the_answer_has_said_is_no_warning(clock, capsys):
     followed = Progress([].append, live=False, quiet=False)
     for reason in ("r answers with an error: 503", "r stopped answering"):
         followed.event({**failed, "reason": reason})
-    followed.answered("tiny: unknown\n  r could not be asked: r answers with\n    an error: 503")
+    followed.answered("tiny: unknown\n  r could not be asked: it answers with\n    an error: 503")
     followed.close()
     assert capsys.readouterr().err == "warning: r stopped answering; going on without it\n"
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.cli.team_session import hub, join, repo, shared_hub  # noqa: F401 - fixtures
-from tests.support.cli_session import RECIPE, golden, publish_record, small_record, the_error
+from tests.support.cli_session import RECIPE, golden, publish, publish_record, small_record, the_error
 
 pytest_plugins = ["tests.support.cli_session"]
 
@@ -172,10 +172,9 @@ def test_a_list_of_a_remote_stays_narrow_and_says_which_recipes_there_are(comman
 
 
 @pytest.mark.feature("R5")
-@pytest.mark.parametrize("verb", ["pull", "push"])
 @pytest.mark.parametrize("asked", ["--offline", "HF_HUB_OFFLINE"])
-def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, verb, asked):
-    words = [verb, "tiny.yaml", "--cache", "local:rw,hf://team/cache:rw"]
+def test_offline_is_said_where_a_shared_cache_is_needed(command, monkeypatch, asked):
+    words = ["push", "tiny.yaml", "--cache", "local:rw,hf://team/cache:rw"]
     if asked == "--offline":
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")
         words.append(asked)
@@ -193,8 +192,21 @@ def test_offline_a_pull_says_which_remote_it_did_not_ask(command, work):
     assert answer.out.startswith("tiny: in no remote that was asked")
     _, message, cause, hint = the_error(answer)
     assert message == "it is unknown whether a remote has tiny: no connection may be opened"
-    assert cause == "hf://team/cache was not asked, and no other remote has it"
+    assert cause == "not asked: hf://team/cache; no other remote has it"
     assert "--offline" in hint
+
+
+@pytest.mark.feature("R5")
+def test_offline_a_pull_that_may_ask_nobody_takes_what_the_store_has_and_names_the_rest(command, tmp_path):
+    cache = ("--cache", "local:rw,hf://team/cache:r", "--offline")
+    answer = command("pull", "tiny.yaml", *cache, code=7)
+    assert answer.out.startswith("tiny: in no remote that was asked")
+    _, message, cause, hint = the_error(answer)
+    assert message == "it is unknown whether a remote has tiny: no connection may be opened"
+    assert (cause, "--offline" in hint) == ("not asked: hf://team/cache", True)
+    assert "unknown" in the_error(command("pull", "--all-of", "neuronxcc-2.26.6360.0+6f180f47", *cache, code=7))[1]
+    publish(tmp_path / "store")
+    assert "already in the store" in command("pull", "tiny.yaml", "--home", str(tmp_path / "store"), *cache).out
 
 
 @pytest.mark.feature("R5")

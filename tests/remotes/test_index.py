@@ -400,7 +400,12 @@ def test_a_remote_that_is_gone_hides_nothing_of_the_others(tmp_path, wanted, mem
         (gone.name, 0, False),
         (memory.name, 1, True),
     ]
-    assert f"{gone.name}: could not be asked" in _listed(told)
+    assert (told[0].demands, told[1].demands) == (None, ""), "nobody knows what it demands"
+    # The first one's reason is the command's error, and told once; a second one's stands among the rest.
+    assert gone.name not in " ".join(_listed(told))
+    lost = FolderStorage(tmp_path / "lost")
+    both = contents(Watched(tmp_path / "you", shared=[(gone, "r"), (memory, "r"), (lost, "r")]).session)
+    assert f"{lost.name} could not be asked: it cannot be used: No such file" in " ".join(_listed(both))
     with pytest.raises(RemoteError):
         contents(Watched(tmp_path / "me", shared=[(gone, "r")]).session)
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cachekit import calls
+from cachekit.cli import plan as shown
 from cachekit.cli.progress import LINES, WARNINGS
 from cachekit.errors import AuthError, BusyError, ConflictError, RemoteError
 from cachekit.files import hold
@@ -14,6 +15,7 @@ from cachekit.remotes import layout
 from cachekit.remotes.folder import FolderStorage
 from cachekit.remotes.push import push
 from cachekit.verbs.plan import plan
+from cachekit.verbs.planned import planned
 from cachekit.verbs.push import chosen
 from cachekit.verbs.train import train
 from cachekit.verbs.warm import warm
@@ -52,6 +54,17 @@ def test_a_cache_that_failed_is_left_alone_by_the_next_runs_too(tmp_path, make):
         assert not plan(bob.prepare(), bob.store, bob.session.remotes).hit
         assert len(bob.told("remote.failed")) == 1
     assert len(storage.calls) == 1
+
+
+def test_a_folder_that_was_missing_is_used_as_soon_as_it_is_made(tmp_path):
+    place = tmp_path / "place"
+    bob = Watched(tmp_path / "bob", shared=[(FolderStorage(place), "r")])
+    answer = planned(plan(bob.prepare(), bob.store, bob.session.remotes))
+    said = " ".join(" ".join(shown.one(answer)).split())
+    assert f"{place} could not be asked: it cannot be used: No such file or directory" in said
+    place.mkdir()
+    again = Watched(tmp_path / "bob", shared=[(FolderStorage(place), "r")])
+    assert planned(plan(again.prepare(), again.store, again.session.remotes)).status == "miss"
 
 
 def test_a_push_that_is_always_too_late_leaves_the_cache_in_use(tmp_path, shared):

@@ -361,7 +361,7 @@ class FolderStorage(Storage):
         except OSError as error:
             if absent and is_absent(error):
                 raise FileNotFoundError(errno.ENOENT, "no such file") from None
-            message, cause = f"the shared folder {self.name} cannot be used", cause_of(error)
+            message, cause = f"{self.name} cannot be used", cause_of(error)
             hint = _HINTS.get(error.errno or 0, "look whether it is mounted, and what `dmesg` says")
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise AuthError(message, cause=cause, hint=hint) from error
