@@ -86,16 +86,11 @@ test: $(VENV)/.installed
 
 ## make test-slow  real compiles, kill campaigns, real data, and all that wants a server from a package
 test-slow: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "(slow or servers) and not accuracy and not xla" $(SLOW)
+	$(BIN)/python -m pytest -m "(slow or servers or campaign) and not accuracy and not xla" $(SLOW)
 
-# One of each campaign of sharing, on a Hub and on an object store; all of them take hours.
-SMALL = not two_hundred and not sixteen and not 16 and not fifty and not 403 and not 404 and not 409 and not 412 \
-	and not 500 and not drop and not wrong and not azure and not bucket and not folder and not seaweedfs
-
-## make test-campaigns  a fleet that shares a cache, in small: pushers, take-overs, kills, what vanishes
+## make test-campaigns  random kills, damage, edits and histories, and a fleet that shares a cache; in small
 test-campaigns: $(VENV)/.installed
-	$(BIN)/python -m pytest -m slow $(SIDE_BY_SIDE) -k "$(SMALL)" \
-	tests/remotes/test_sharing_campaign.py tests/remotes/test_sharing_crash.py
+	$(BIN)/python -m pytest -m "campaign and not slow" $(SIDE_BY_SIDE) $(CAMPAIGNS)
 
 # Real compiles of minutes: what the README promises of the main job, and one recipe of adapters beside it.
 JOB = second_warm or second_job or train_after or resuming or another_virtual \
@@ -122,7 +117,7 @@ test-oldest:
 	$(MAKE) oldest $(OLDEST)
 
 oldest: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "versions and not slow and not xla and not servers" $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest -m "versions and not slow and not campaign and not xla and not servers" $(SIDE_BY_SIDE)
 	$(BIN)/python -m pytest -m slow -k train_after_warm tests/verbs/test_main_job.py
 
 OF_THE_HUB = -m "not slow and not servers" -k "hub or bucket" tests/remotes/test_port.py tests/remotes/test_bucket.py \

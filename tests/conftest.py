@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import shutil
@@ -35,8 +36,9 @@ TOGETHER = {
 # The Hub's client reads this when it is imported, which may be while the tests are collected.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Its Xet part keeps there what it sent to which address: a test Hub at an address of an earlier one would lack that.
-os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="cachekit-tests-hf-")
-atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+OWN, NUMBERS = tempfile.mkdtemp(prefix="cachekit-tests-"), itertools.count()
+os.environ["HF_HOME"] = str(Path(OWN, "hf"))
+atexit.register(shutil.rmtree, OWN, ignore_errors=True)
 
 # Nothing is asserted about time. The environments of old clients of the Hub have no hypothesis, and need none.
 with suppress(ImportError):
@@ -52,18 +54,20 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch, tmp_path):
+def _clean_environment(monkeypatch):
     """No setting of the person who runs the tests reaches them, and nothing of theirs is touched.
 
-    Nor does the CI service that runs them: a record says which one made it.
+    Nor does the CI service that runs them: a record says which one made it. Most tests need no folder: each has names
+    of its own here, and not a `tmp_path`, which costs more than such a test.
     """
+    own = Path(OWN, str(next(NUMBERS)))
     for name in list(os.environ):
         ours = name.startswith(("CACHEKIT_", "HF_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "OMP_"))
         service = name.startswith(("CI_", "GITHUB_", "GITLAB_")) or name == "CI"
         if (ours and name not in {"CACHEKIT_REAL_DIR", "HF_HOME"}) or service:
             monkeypatch.delenv(name)
-    monkeypatch.setenv("CACHEKIT_HOME", str(tmp_path / "cachekit-home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "cachekit-config"))
+    monkeypatch.setenv("CACHEKIT_HOME", str(own / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own / "config"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
 
@@ -113,6 +117,7 @@ def pytest_xdist_make_scheduler(config, log):
             module = nodeid.partition("::")[0].removeprefix("tests/")
             return next((name for name, places in TOGETHER.items() if module.startswith(places)), module)
 
+    config.option.loadscopereorder = False  # else modules of few tests come last, however long these take
     return Groups(config, log)
 
 

@@ -108,7 +108,7 @@ def key(page, command, places, tmp_path, monkeypatch):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text(text)
     make_neff(work / "model.neff")
-    own = tmp_path / "cachekit-config" / "cachekit" / "config.toml"
+    own = Path(os.environ["XDG_CONFIG_HOME"], "cachekit", "config.toml")
     own.parent.mkdir(parents=True)
     own.write_text(f'cache = ["local:rw", "team:rw"]\nremotes.team.url = "file://{places["team"]}"\n')
     monkeypatch.setenv(

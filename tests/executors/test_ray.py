@@ -40,6 +40,11 @@ def _newest(ray):
     return next(every(Layout(ray.home)), None)
 
 
+def _begun(ray):
+    """How many commands of the newest fleet have noted that they began."""
+    return len(list(newest.path.glob("*.begun"))) if (newest := _newest(ray)) else 0
+
+
 def _at_work(ray):
     """The workers of Ray that run commands of this fleet, each with the processes below it."""
     found = {}
@@ -90,7 +95,7 @@ def test_a_node_that_dies_loses_nothing(ray, cluster):
 
 def test_cancel_ends_all_and_ctrl_c_none(ray):
     run = ray.begin("warm", "--matrix", ray.matrix([1, 2, 3]), "--on", "ray", "--jobs", "2", *FREE, STANDIN_DELAY="200")
-    until(lambda: len(_at_work(ray)) > 1)
+    until(lambda: _begun(ray) > 1)  # a process that is there may not have noted it yet
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130

@@ -118,6 +118,7 @@ def campaign(kind, folder, *, kills, lease, seed):
     return gaps
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("C2", "C3", "C4")
 def test_a_few_kills(tmp_path):
     campaign("folder", tmp_path, kills=3, lease=1.0, seed=17)

@@ -26,13 +26,13 @@ from tests.support.standins import StandIn, Watched, compiles, module_files
 
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
 # On the other remotes each process is a fresh one, with a client to load: that takes its time.
-# In a process of their own (`make test-slow`): each forks many, and a process with PyTorch in it forks slowly.
-pytestmark = pytest.mark.slow
-FAST = [pytest.param(kind, marks=[] if kind in {"hub", "folder"} else pytest.mark.slow) for kind in ALL]
+# In a process of their own: each forks many, and a process with PyTorch in it forks slowly.
+pytestmark = pytest.mark.campaign
+EACH = [pytest.param(kind, marks=[] if kind in {"hub", "s3"} else pytest.mark.slow) for kind in ALL]
 SHARE = 50  # entries of a pusher
 
 
-@pytest.fixture(params=FAST)
+@pytest.fixture(params=EACH)
 def make(request, tmp_path):
     with serving(request.param, tmp_path / "server") as opened:
         yield opened
@@ -119,7 +119,6 @@ FAULTS = {
     "lost": {"kind": "504", "on": "POST */commit/*", "times": 6, "chance": 0.5},
     "dropped": {"kind": "drop", "on": "POST */commit/*", "times": 6, "chance": 0.5, "landed": True},
 }
-QUICK = {"busy", "landed", "window"}
 
 
 def troubled(hub, fault):
@@ -130,9 +129,7 @@ def troubled(hub, fault):
 
 
 @pytest.mark.feature("R3")
-@pytest.mark.parametrize(
-    "fault", [pytest.param(fault, marks=[] if fault in QUICK else pytest.mark.slow) for fault in FAULTS]
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_busy_hub_loses_nothing(tmp_path, fault):
     with serving("hub", tmp_path / "server") as make:
         troubled(make.hub, fault)
@@ -166,7 +163,7 @@ def same(folder, count, log, *, at_most, without=()):
 
 
 @pytest.mark.feature("C2")
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", EACH)
 def test_eight_machines_compile_once(kind, tmp_path):
     with serving(kind, tmp_path / "server") as make:
         # Nobody fails, so nobody need wait for a lease to end, and no busy machine may end one.
@@ -221,7 +218,13 @@ TROUBLES = ["killed", "stopped", "cut", "clock"]
 
 @pytest.mark.feature("C3")
 @pytest.mark.parametrize(
-    ("kind", "what"), [("hub", "killed"), ("folder", "stopped"), ("bucket", "cut"), ("hub", "clock")]
+    ("kind", "what"),
+    [
+        ("hub", "killed"),
+        ("hub", "clock"),
+        pytest.param("folder", "stopped", marks=pytest.mark.slow),
+        pytest.param("bucket", "cut", marks=pytest.mark.slow),
+    ],
 )
 def test_somebody_takes_over(tmp_path, kind, what):
     with serving(kind, tmp_path / "server") as make:

@@ -266,6 +266,7 @@ def campaign(seeds):
     return mattered
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("S5", "S7")
 def test_corruptions_of_all_kinds():
     assert campaign(range(30)) > 15

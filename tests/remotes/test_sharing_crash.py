@@ -30,10 +30,9 @@ from tests.support.places import ROOT
 from tests.support.processes import ended, until
 from tests.support.standins import RECIPE_YAML, RUN_WARM, Watched, garbage_of
 
-# In a process of their own (`make test-slow`): see test_sharing_campaign.
-pytestmark = pytest.mark.slow
+# In a process of their own: see test_sharing_campaign.
+pytestmark = pytest.mark.campaign
 ALL = [kind for kind in KINDS if kind != "seaweedfs"]
-FAST = ["folder", "hub"]
 SIZE = 300_000
 NUMBERS = range(4)
 
@@ -97,7 +96,10 @@ def killed_pull(make, folder, moment):
     return lived
 
 
-ROUNDS = [pytest.param(kind, 3, id=f"{kind}") for kind in FAST] + [pytest.param(k, 50, id=f"{k}-fifty") for k in ALL]
+ROUNDS = [
+    pytest.param("hub", 3, id="hub"),
+    *(pytest.param(kind, 50, id=f"{kind}-fifty", marks=pytest.mark.slow) for kind in ALL),
+]
 
 
 @pytest.mark.feature("S2", "S3", "S4", "R3")

@@ -48,6 +48,7 @@ def holder(home, log, **environment):
 # One compile
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("C1")
 def test_64_processes_compile_one_key_once(home, log, monkeypatch):
     monkeypatch.setenv("STANDIN_DELAY", "0.2")

@@ -153,6 +153,7 @@ class Campaign:
         assert not [name for name in garbage_of(self.home) if not name.startswith("quarantine")]
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("S5")
 @pytest.mark.parametrize("rounds", [25, pytest.param(2000, marks=pytest.mark.slow)], ids=lambda rounds: f"{rounds}")
 def test_no_damage_is_ever_served(rounds):

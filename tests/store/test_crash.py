@@ -36,6 +36,7 @@ from tests.support.standins import (
     tree,
 )
 
+pytestmark = pytest.mark.campaign
 SOME_OR_ALL = pytest.mark.parametrize(
     "every", [pytest.param(11, id="some"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )

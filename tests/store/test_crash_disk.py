@@ -17,6 +17,8 @@ from tests.support.standins import StandIn, Watched, find, module_files, recipe
 
 # What is durable, by the order of the calls
 
+pytestmark = pytest.mark.campaign
+
 
 class Disk:
     """What the calls of a trace have made durable, by the rules that every POSIX file system keeps.

@@ -170,6 +170,7 @@ def stress(tmp_path, seconds):
     return f"{', '.join(done_by)}; {done.before} bytes, {done.after} after the last gc, of {LIMIT}"
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("G3", "G2", "G1")
 def test_for_some_seconds(tmp_path, record_testsuite_property):
     record_testsuite_property("did", stress(tmp_path, 3))

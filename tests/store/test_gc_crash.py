@@ -15,6 +15,7 @@ from tests.store.crash.server import calls
 from tests.store.crash_session import crashes  # noqa: F401 - a fixture
 from tests.support.standins import Watched, expected, find, make_record, publish, served, tree
 
+pytestmark = pytest.mark.campaign
 MADE = [make_record(number, (f"own {number}", f"also {number}", "same"), size=400) for number in range(5)]
 OLD = make_record(0, ("before", "same"), size=400)
 

@@ -240,7 +240,7 @@ def leaves(kind, prefix=""):
 def table():
     """The page's: field to what it says, `changes a graph` and `in the key`."""
     rows = re.findall(
-        r"^\| ((?:`[a-z_]+[.\w]*`(?:, )?)+) \| (yes|no|refused|not run) \| (yes|no|-) \|", DOC.read_text(), re.MULTILINE
+        r"^\| ((?:`[a-z_][.\w]*`(?:, )?)+) \| (yes|no|refused|not run) \| (yes|no|-) \|", DOC.read_text(), re.MULTILINE
     )
     return {name: (changes, key) for names, changes, key in rows for name in re.findall(r"`([\w.]+)`", names)}
 

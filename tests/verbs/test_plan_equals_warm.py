@@ -89,6 +89,7 @@ class Team:
         return Watched(home, compiler=StandIn(self._versions[name]), shared=[(self._make(), "rw")]).limit(0)
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("P1")
 @pytest.mark.parametrize("edits", [60, pytest.param(EDITS, marks=pytest.mark.slow)])
 def test_random_edits(monkeypatch, edits):

@@ -251,6 +251,7 @@ def _graphs_carry_their_seconds(monkeypatch):
     monkeypatch.setattr("cachekit.verbs.run.Passthrough", Instant)
 
 
+@pytest.mark.campaign
 @pytest.mark.feature("D3", "D5")
 @pytest.mark.parametrize("chunk", [pytest.param(n, marks=pytest.mark.slow if n else ()) for n in range(CHUNKS)])
 def test_every_figure_is_what_an_independent_count_comes_to(tmp_path, chunk):
