@@ -72,22 +72,22 @@ class Table:
 
     def _rows(self, reader: Any, before: int) -> Iterator[list[str]]:
         """The rows of a reader of csv that began below so many lines."""
-        width, last = len(self.header), reader.line_num
+        width, first, last = len(self.header), 0, reader.line_num
         values: list[str] = []
         try:
-            for values in reader:
-                first, last = before + last + 1, reader.line_num
-                if values and len(values) != width:
-                    several = before + last > first
-                    raise self._ragged(values, first, before + last, unclosed=several and next(reader, None) is None)
-                if values:
+            for values in reader:  # a million times: what is not needed for each row is done for none
+                first, last = last, reader.line_num
+                if len(values) == width:
                     yield values
+                elif values:
+                    unclosed = last > first + 1 and next(reader, None) is None
+                    raise self._ragged(values, before + first + 1, before + last, unclosed=unclosed)
         except csv.Error as error:
             raise DataError(
                 f"{self._path}, line {before + reader.line_num}: not delimited text", cause=str(error)
             ) from error
         if values:  # a closed row has the end behind it, which is an empty line
-            raise self._ragged(values, first, before + last, unclosed=True)
+            raise self._ragged(values, before + first + 1, before + last, unclosed=True)
 
     def _ragged(self, values: Sequence[str], first: int, end: int, *, unclosed: bool) -> DataError:
         """What to raise where a row has other fields than the header, or ends within one."""
