@@ -23,6 +23,7 @@ from cachekit.store.origin import HERE, MADE_HERE, Beside, Origin, ReusedOrigin,
 from cachekit.store.record import LARGEST, DamagedRecordError, File, Record, file_path, paths_of
 
 LOOKED_AT = 64  # files of records there that a push looks at; of each, its question and the answer are half a kB
+SINGLE = 4  # where each is a request
 FEW = 2  # documents that are derived of records, and asked for as well
 
 
@@ -127,6 +128,7 @@ class Comparison:
         self._packs: dict[tuple[str, ...], list[Upload]] = {}  # by what is in them
         self._told: dict[str, Entry] = {}  # files at paths where records there say that they are
         self._looked_at: set[str] = set()  # paths of files that this push has asked for
+        self._first: dict[str, Document | None] = {}  # the record that was read before the first draft
 
     def was_all_there(self) -> bool:
         """Whether the records lay there as they are offered, when this store last saw them there."""
@@ -144,6 +146,13 @@ class Comparison:
             revision: The state of the remote, for which the answers are remembered; the present one if it is not given.
         """
         documents = {layout.record_path(offer.shared.record.place): offer.shared.document for offer in self._offers}
+        if self._storage.batch == len(documents) == 1 and not self.was_all_there():
+            # Probably new: to read it is one request, as to ask for it, and tells also whether the bucket is there.
+            with suppress(TooLargeError):
+                found = {path: self._storage.read(path, revision, LARGEST) for path in documents}
+                if any(one is None or one.data != documents[path] for path, one in found.items()):
+                    self._first = found
+                    return False
         documents |= {path: raw for offer in self._offers for path, raw in _parts(offer.shared).items()}
         documents |= {
             path: self._storage.copies.get(path) or b""
@@ -271,17 +280,19 @@ class Comparison:
     def _merged_all(self, revision: str) -> Iterator[_Merged]:
         """The records to write."""
         paths = [layout.record_path(offer.shared.record.place) for offer in self._offers]
-        there = self._storage.stat([*paths, *self._asked_later(len(paths))], revision) if paths else {}
+        first, self._first = self._first, {}  # another try asks again
+        asked = [path for path in paths if path not in first]
+        there = self._storage.stat([*asked, *self._asked_later(len(asked))], revision) if asked else {}
         for path, offer in zip(paths, self._offers, strict=True):
-            entry, token = there.get(path), ABSENT
+            entry, found, token = there.get(path), first.get(path), ABSENT
             shared: Shared | None = offer.shared
             reused: tuple[ReusedOrigin, ...] = ()
             try:
-                if entry is not None:
-                    if not self._losses(offer) and entry.equals(offer.shared.document):
-                        self._same.append(offer)
-                        continue
-                    found = self._storage.read(path, revision, LARGEST)
+                if entry is not None and not self._losses(offer) and entry.equals(offer.shared.document):
+                    self._same.append(offer)
+                    continue
+                if entry is not None or found is not None:
+                    found = found or self._storage.read(path, revision, LARGEST)
                     token = found.token if found else ABSENT
                     shared, reused = self._merged(offer, found, revision)
             except TooLargeError as error:  # a document without end must not keep a team from its key
@@ -393,9 +404,10 @@ class Comparison:
             return None  # who found that stopped there: the rest may be no better
         told = {path: Entry(path, file.size, {"sha256": file.sha256}) for path, file in _files(theirs).items()}
         some = list(told)
-        if self._storage.batch > LOOKED_AT and not self._read:
+        one_by_one = self._storage.batch == 1
+        if not (self._read or (one_by_one and (self._storage.lines == 1 or len(some) <= LOOKED_AT))):
             known = [path for path in some if path in self._looked_at]
-            some = known or random.sample(some, min(LOOKED_AT, len(some)))
+            some = known or random.sample(some, min(SINGLE if one_by_one else LOOKED_AT, len(some)))
         lost = self._lost_of(theirs, some, offer, revision)
         if lost and len(some) < len(told):
             some = list(told)

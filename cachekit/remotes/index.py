@@ -5,8 +5,9 @@
 The records are the truth. Who changes records writes the index in the same change, whose title names the mark that
 stands in the index. So a remote that keeps a history tells whether others wrote records since: then, and where there is
 no index or a damaged one, the records are listed, and those of which nothing is known are read (`survey.py`). The next
-writer puts that in the place of the index. Where there is no history, each writer lists the records; for a day after
-that, a question takes the index for all there is where a listing would be many requests (`speaks_for_all`).
+writer puts that in the place of the index. Where there is no history, writers list the records; where a listing would
+be many requests, a question takes the index for all there is for a day after one (`speaks_for_all`), and so does a
+writer if no row can be lost in a race.
 
 Anybody who may write there may have written it. A key is the digest of its ingredients, so no row can lie about these;
 all else that it says is shown to people, and whatever is used is read and judged first.
@@ -222,7 +223,7 @@ class RemoteIndex(Struct, frozen=True, dict=True):
         """Whether it is taken for all there is on a remote that keeps no history, and where a listing costs requests.
 
         What others than cachekit put there or removed, and a record whose writer was killed before the index was
-        written, is seen by the next push, or after a day.
+        written, is seen after a day; on a remote without compare-and-swap by the next push.
         """
         far = storage.lines > 1 and not storage.scarce
         return far and not self.unread and -DAY / 24 < time.time() - self.listed < DAY

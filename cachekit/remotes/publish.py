@@ -114,23 +114,24 @@ def publish(
                     continue
             finally:  # others commit meanwhile: however long it took, there is time for the races that follow
                 began += clock.now() - sends
-            # Where all changes are one race, the card and the index lose none of their own.
-            lasting = attempt <= TRIES or storage.scarce
-            page, message = _derived(storage, todo, revision, mark, dry_run=dry_run) if lasting else ([], "")
+            # Where all changes are one race, the card and the index lose none of their own. Elsewhere they come after.
+            together = dry_run or storage.scarce or (attempt <= TRIES and not storage.compares)
+            page, message = _derived(storage, todo, revision, mark, dry_run=dry_run) if together else ([], "")
             done = structs.replace(done, derived=tuple(one.path for one in page))
             # Last: from here on the lease gives no signs of life, and files may take longer than others wait for one.
             freed = release(revision) if release is not None and not dry_run else None
             # A record comes after its signatures and parts: where each is written by itself, nobody sees it without
             # them. What is derived of records comes after them.
             writes = [*todo.signatures, *todo.parts, *todo.records, *page, *([freed] if freed else [])]
-            if dry_run or not writes:
+            if dry_run or not (writes or (todo.same and not together)):
                 return done
             title = f"cachekit: {'a lease' if writes == [freed] else _names(offers)} [{mark}]"
             change = Commit(title, todo.files, tuple(writes), message)
-            with calls.ending(max(LAST, seconds - (clock.now() - began))):
-                made = storage.commit(change, revision)
-                if not lasting:
-                    _add_rows(storage, todo, mark)
+            left = max(LAST, seconds - (clock.now() - began))
+            with calls.ending(left):
+                made = storage.commit(change, revision) if writes else revision
+                if not together:
+                    done = structs.replace(done, derived=_add_rows(storage, todo, mark, left, clock))
             _keep_copies(storage, todo, writes)
             return structs.replace(done, revision=made)
         except ConflictError as error:
@@ -231,31 +232,45 @@ def _derived(storage: Storage, todo: Draft, revision: str, mark: str, *, dry_run
         return [], ""
     known = list(there.rows())
     whole = there if len(known) == len(there) else index.RemoteIndex().with_(known)  # without those that cannot be
+    believed = storage.compares and whole.speaks_for_all(storage)
     if (present := whole.after(changes)) is not None:
         whole = present
-    elif not dry_run:
+    elif not (dry_run or believed):
         survey = Survey(storage, revision, Budget(), whole.with_(told or ()))
         listed = time.time()
         whole = structs.replace(survey.read(storage.list(layout.RECORDS, revision)), listed=listed)
     same = {} if storage.scarce else {one.record.key: Known.of(one.record) for one in todo.same if _is_new(one, whole)}
     renewed = whole.with_({**same, **signed, **rows}.values())
-    writes = _card(storage, renewed, revision) if todo.records else []
-    if (storage.scarce and present is None) or (renewed.columns, renewed.unread) != (there.columns, there.unread):
-        writes.append(Write(layout.INDEX, index.encode(structs.replace(renewed, change=mark)), token))
+    writes = []
+    document = index.encode(structs.replace(renewed, change=mark))
+    anew = renewed.speaks_for_all(storage) and not there.speaks_for_all(storage)
+    if (
+        anew
+        or (storage.scarce and present is None)
+        or (renewed.columns, renewed.unread) != (there.columns, there.unread)
+    ):
+        writes.append(Write(layout.INDEX, document, token))
+    if todo.records and not (believed and len(document) > SHORT):
+        writes += _card(storage, renewed, revision)
     return writes, "" if renewed.unread else index.WHOLE
 
 
-def _add_rows(storage: Storage, todo: Draft, mark: str) -> None:
-    """Add records that are there to the index; who loses every race leaves that to its winners.
-
-    The last of these has read the index after the first had written it, and has listed these records.
-    """
-    with suppress(RemoteError):  # they are there, and the next push adds them
-        for _ in range(TRIES):
-            page, _ = _derived(storage, todo, "", mark, dry_run=False)
-            with suppress(ConflictError):
-                storage.commit(Commit(f"cachekit: [{mark}]", (), [one for one in page if one.path == layout.INDEX]), "")
-                return
+def _add_rows(storage: Storage, todo: Draft, mark: str, seconds: float, clock: Clock) -> tuple[str, ...]:
+    """Add records that are there to the index, in races with others until one is won; the paths of what was written."""
+    began = clock.now()
+    with suppress(RemoteError):  # the records are there; the next listing adds them
+        for attempt in range(1, 10_000):
+            try:
+                page, _ = _derived(storage, todo, "", mark, dry_run=False)
+                if page:
+                    storage.commit(Commit(f"cachekit: [{mark}]", (), page), "")
+                return tuple(write.path for write in page)
+            except (ConflictError, BusyError, UncertainError) as error:
+                pause = Retry(seconds, 0.08, 1.6, 15.0).pause(error, attempt, clock.now() - began)
+                if pause is None:
+                    break
+                clock.sleep(pause)
+    return ()
 
 
 def _is_due(storage: Storage, todo: Draft, revision: str, changes: Sequence[PastCommit]) -> bool:

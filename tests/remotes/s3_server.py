@@ -29,6 +29,7 @@ class S3Server:
         endpoint, bucket: Where.
         requests: `METHOD /path?query`, since the last `clear()`.
         sent: Bytes of all answers' bodies.
+        received: Bytes of all requests' bodies.
         keys: Access keys that requests were signed with.
         fault: Asked for each request; an answer of it is sent in place of the real one, which is not made.
         lost: Asked for each request; where it says so, the request is carried out and a 500 is the answer.
@@ -38,6 +39,7 @@ class S3Server:
     bucket: str
     requests: list[str] = field(default_factory=list)
     sent: int = 0
+    received: int = 0
     keys: set[str] = field(default_factory=set)
     fault: Callable[[str], Answer | None] = lambda _: None
     lost: Callable[[str], bool] = lambda _: False
@@ -97,6 +99,7 @@ def s3_server() -> Iterator[S3Server]:
             return body
         if length := environ.get("CONTENT_LENGTH"):
             environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+            server.received += int(length)
         # moto looks at If-Match in one step and writes in another, and answers 500 to who reads what another thread
         # is writing; S3 does neither.
         with one_at_a_time:

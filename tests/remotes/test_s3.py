@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from itertools import product
 
 import pytest
+from msgspec import structs
 
 from cachekit.errors import BusyError, ConflictError, RemoteError, UncertainError
 from cachekit.remotes import index, layout
@@ -15,6 +17,7 @@ from cachekit.remotes.index import Known
 from cachekit.remotes.objectstore.objects import REMOVED
 from cachekit.remotes.objectstore.remote import SINGLE
 from cachekit.remotes.port import ABSENT, Commit, Write
+from cachekit.store.record import Module
 from cachekit.verbs.coverage import coverage_of_all
 from cachekit.verbs.hub import contents
 from cachekit.verbs.why import why, with_nearest
@@ -101,7 +104,7 @@ def test_few_files_cost_a_request_each_and_say_their_digest(server, storage):
 
 
 @pytest.mark.feature("R7")
-def test_questions_about_three_thousand_records_ask_and_send_little(server, name, tmp_path):
+def test_a_push_and_questions_beside_three_thousand_records_ask_and_send_little(server, name, tmp_path):
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
@@ -111,12 +114,20 @@ def test_questions_about_three_thousand_records_ask_and_send_little(server, name
     recorded = [made_from(prepared)[0] for prepared in zoo[:30]]
     made = [*recorded, *(record for record, _ in others(wanted, 2_970))]
     lying = {layout.record_path(record.place): Shared(record).raw for record in made}
-    lying[layout.INDEX] = index.encode(index.RemoteIndex().with_(map(Known.of, made)))
+    indexed = structs.replace(index.RemoteIndex().with_(map(Known.of, made)), listed=time.time())
+    lying[layout.INDEX] = index.encode(indexed)
     below = name.split("/", 3)[3]
     for path, data in lying.items():
         s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(server.bucket, f"{below}/{path}", data)
     near, files = made_from(wanted, **{"training.max_seq_length": 64, "training.seed": 9})
+    module = Module(near.modules[0].name, near.modules[0].files[:1])
+    near, files = structs.replace(near, modules=(module,)), {file.sha256: files[file.sha256] for file in module.files}
+    server.requests.clear()
+    server.sent = server.received = 0
     fill_whole(tmp_path / "ann", open_s3(name), [(near, files)])
+    assert server.count() <= 6, server.requests
+    # Most of it is the index, which is read and written.
+    assert max(server.sent, server.received) < 3 * near.size + 100_000
     all_of = [(str(number), lambda one=one: one) for number, one in enumerate(zoo)]
     questions = {
         "a miss": lambda me: why(me.session, me.prepare()).nearest.key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from typing import Any, TypeVar
@@ -189,10 +190,11 @@ class ObjectReader:
                 progress(len(chunk))
             return Document(bytes(data), token)
 
-        try:
-            return self._do("read", get, progress=progress)
-        except FileNotFoundError:
-            return None
+        document: Document | None = None
+        with suppress(FileNotFoundError):
+            document = self._do("read", get, progress=progress)
+        self._seen = True  # where the bucket is missing, that is another error
+        return document
 
     def chunks(self, path: str, revision: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """A file's bytes; one request."""

@@ -31,7 +31,19 @@ from cachekit.remotes.budget import each
 from cachekit.remotes.layout import check
 from cachekit.remotes.objectstore.connect import UNREACHED, ObjectService, status_of
 from cachekit.remotes.objectstore.objects import ASKERS, PART, REMOVED, SHA256, FoundObject, ObjectReader
-from cachekit.remotes.port import ABSENT, Commit, Document, Limits, Storage, Tell, Upload, Write, in_clear, reads_as
+from cachekit.remotes.port import (
+    ABSENT,
+    Commit,
+    Document,
+    Entry,
+    Limits,
+    Storage,
+    Tell,
+    Upload,
+    Write,
+    in_clear,
+    reads_as,
+)
 
 if TYPE_CHECKING:
     from obstore import Attributes
@@ -52,6 +64,7 @@ class ObjectStorage(ObjectReader, Storage):
     ) -> None:
         super().__init__(kind, address, options or {}, limits or Limits())
         self._sent: set[tuple[str, str]] = set()
+        self._absent: set[str] = set()  # paths that `stat` was asked for last, where nothing lay
 
     def revision(self) -> str:
         """Nothing: there are no versions."""
@@ -66,9 +79,17 @@ class ObjectStorage(ObjectReader, Storage):
         variable = self._kind.unsigned
         return f"it is read without credentials ({variable})" if variable else in_clear(self.server())
 
+    def stat(self, paths: Sequence[str], revision: str) -> dict[str, Entry]:
+        """Those that exist; what does not is not looked for again when it is sent next."""
+        found = super().stat(paths, revision)
+        self._absent = set(paths) - found.keys()
+        return found
+
     def upload(self, files: Sequence[Upload], revision: str, tell: Tell) -> None:
-        """Send files: one look for all, and a request for each that is not there."""
-        there = self._look([file.path for file in files])
+        """Send files: one look for all of which nothing is known, and a request for each that is not there."""
+        absent, self._absent = self._absent, set()
+        asked = [file.path for file in files if file.path not in absent]
+        there = self._look(asked) if asked else {}
         each([partial(self._compare, file, there[file.path]) for file in files if file.path in there], ASKERS)
         each([partial(self._send, file, tell) for file in files if file.path not in there], _SENDERS)
         self._sent.update((file.path, file.sha256) for file in files)
@@ -78,8 +99,7 @@ class ObjectStorage(ObjectReader, Storage):
         check([write.path for write in change.writes])
         if missing := [file for file in change.files if (file.path, file.sha256) not in self._sent]:
             self.upload(missing, revision, lambda _: None)
-        if len(change.writes) > 1:
-            each([partial(self._check, write) for write in change.writes], ASKERS)
+        each([partial(self._check, write) for write in change.writes[1:]], ASKERS)
         for write in change.writes:
             self._write(write)
         return ""
